@@ -1,0 +1,46 @@
+# Every target sets up .venv by itself; nothing needs to be installed by hand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench reproduce clean
+
+help:            ## this list
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
+
+# uv downloads in parallel and is several times faster; where it can't reach an index, plain pip does the same.
+define install
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/pip install -q uv || true
+	@echo "installing $(1) into $(VENV)"
+	@$(BIN)/uv pip install -q --python $(BIN)/python -e '$(1)' 2>/dev/null || $(BIN)/pip install -q -e '$(1)'
+	@touch $@
+endef
+
+$(VENV)/.demo: pyproject.toml
+	$(call install,.[demo])
+
+$(VENV)/.dev: pyproject.toml
+	$(call install,.[dev])
+	@touch $(VENV)/.demo
+
+demo: $(VENV)/.demo  ## three organisations train one model: a table and a plot
+	@$(BIN)/colonnade demo
+
+test: lint       ## everything that CI checks
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev  ## timings against the stated opponents, into benchmarks/RESULTS.md
+	$(BIN)/python benchmarks/run.py
+
+reproduce: $(VENV)/.dev  ## the papers' tables and figures (needs DATA=<folder of data sets>)
+	$(BIN)/colonnade reproduce fedbcd-rounds --data "$(DATA)"
+
+clean:           ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

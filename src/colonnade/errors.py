@@ -1,0 +1,102 @@
+"""Every error that Colonnade raises, in one tree.
+
+    ColonnadeError
+    ├── InputError (ValueError)     what the user gave: data, labels, options; raised before any work starts
+    │   ├── DataError               columns: shapes, NaN, infinity, ids
+    │   ├── LabelError              labels: missing, of one class, not of the loss's kind
+    │   └── OptionError             an option that is not one of the allowed ones
+    ├── NotFittedError              a model is used before `fit`
+    ├── RingOverflow                a value is too large for the fixed-point ring
+    ├── ProtocolError               a message that no honest party sends
+    │   ├── TruncatedMessage        shorter than it says
+    │   ├── OversizedMessage        longer than allowed
+    │   └── WrongShape              an array that does not fit the step
+    └── RunFailed                   a run that ended early: names the party and the step
+        ├── PartyFailed             that party raised an error or its process died
+        └── PartySilent             that party said nothing before the deadline
+
+One sentence shape for all of them: what was given, what is allowed, what to do.
+"""
+
+from __future__ import annotations
+
+
+class ColonnadeError(Exception):
+    """Root of the tree: `except ColonnadeError` catches everything of ours."""
+
+
+class InputError(ColonnadeError, ValueError):
+    """Something the user gave can't be used."""
+
+
+class DataError(InputError):
+    """A party's columns or ids can't be used."""
+
+
+class LabelError(InputError):
+    """A party's labels can't be used."""
+
+
+class OptionError(InputError):
+    """An option has a value outside the allowed ones."""
+
+
+class NotFittedError(ColonnadeError):
+    """A model is asked for something that only exists after `fit`."""
+
+
+class RingOverflow(ColonnadeError, OverflowError):
+    """A value does not fit into the fixed-point ring of the secure sum."""
+
+
+class ProtocolError(ColonnadeError):
+    """A message arrived that no honest party sends."""
+
+
+class TruncatedMessage(ProtocolError):
+    """A message ended before its own lengths say it should."""
+
+
+class OversizedMessage(ProtocolError):
+    """A message is longer than the receiver allows."""
+
+
+class WrongShape(ProtocolError):
+    """An array arrived whose shape or type does not fit the step."""
+
+
+class RunFailed(ColonnadeError):
+    """A run ended early. `party` and `step` say where."""
+
+    def __init__(self, message: str, party: str = "", step: str = "") -> None:
+        super().__init__(message)
+        self.party = party
+        self.step = step
+
+
+class PartyFailed(RunFailed):
+    """A party raised an error, or its process died."""
+
+
+class PartySilent(RunFailed):
+    """A party said nothing before the deadline."""
+
+
+class ColonnadeWarning(UserWarning):
+    """Something that is allowed but that the user should know."""
+
+
+class SingleFeatureWarning(ColonnadeWarning):
+    """A party with one feature: FedBCD's Theorem 2 (d_k >= 2) does not protect it."""
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse an option that is not one of `allowed`."""
+    if value not in allowed:
+        raise OptionError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def at_least(name: str, value: float, low: float, *, strict: bool = False) -> None:
+    """Refuse a number below `low` (or equal to it, with `strict`), and NaN."""
+    if not isinstance(value, (int, float)) or not (value > low if strict else value >= low):
+        raise OptionError(f"{name} must be {'>' if strict else '>='} {low:g}, got {value!r}")
