@@ -1,0 +1,1 @@
+"""What a party contributes to the score."""

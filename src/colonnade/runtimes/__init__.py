@@ -1,0 +1,1 @@
+"""Where parties run. Nothing here knows what is computed."""

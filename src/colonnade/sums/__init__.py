@@ -1,0 +1,1 @@
+"""Secure sums: how contributions become a score."""

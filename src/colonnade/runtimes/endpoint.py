@@ -1,0 +1,276 @@
+"""One party's end of every link: mailboxes, deadlines, and how a failure reaches everybody.
+
+Shared by all runtimes; a runtime only moves frames and owns the clock. What a program gets from this:
+
+- messages of one link arrive once and in order, even where the line duplicates or reorders them;
+- every wait ends: with a message, or with an error that names the party and the step;
+- a party that fails tells the others at once; one that falls silent is found by asking along the chain of waits
+  (X waits for Y, who waits for Z: a probe travels X -> Y -> Z, everyone alive answers X, so X names Z and not Y).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from colonnade.errors import ColonnadeError, OptionError, OversizedMessage, PartyFailed, PartySilent, RunFailed
+from colonnade.runtimes.net import Observer, Traffic
+from colonnade.runtimes.wire import Value
+
+# Kinds of frames. Only DATA carries what a program sends.
+DATA, ABORT, PROBE, ALIVE, BYE = range(5)
+# length (8 bytes), kind (1), sequence number (8), length of the tag (1): what a frame costs beside tag and value
+FRAME_OVERHEAD = 18
+MAX_MESSAGE = 1 << 28
+
+# A wait is probed after this part of the deadline and given up after that one; checks come every twentieth,
+# so that a run ends *within* its deadline.
+_PROBE_AT, _GIVE_UP_AT, CHECKS_PER_DEADLINE = 0.70, 0.90, 20
+
+
+def check_size(size: int, tag: str) -> None:
+    """Refuse to send what every receiver would refuse to take."""
+    if size > MAX_MESSAGE:
+        raise OversizedMessage(
+            f"a message of {size} bytes for step {tag!r}, at most {MAX_MESSAGE} are allowed; send fewer rows at once"
+        )
+
+
+class Promise(Protocol):
+    """What `recv` waits on: an asyncio future, or its twin under the virtual clock."""
+
+    def set_result(self, value: Any, /) -> None: ...  # noqa: D102
+    def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
+    def done(self) -> bool: ...  # noqa: D102
+    def __await__(self) -> Any: ...
+
+
+class _Wait:
+    __slots__ = ("patient", "probed", "promise", "since")
+
+    def __init__(self, promise: Promise, since: float, patient: bool) -> None:
+        self.promise, self.since, self.patient, self.probed = promise, since, patient, False
+
+
+class Endpoint:
+    """The part of a `Net` that is the same everywhere; a runtime adds the line, the clock, `spawn` and `work`."""
+
+    def __init__(
+        self, me: str, names: tuple[str, ...], deadline: float, observer: Observer | None, started: float
+    ) -> None:
+        self.me, self.names, self.deadline = me, names, deadline
+        self.traffic = Traffic()
+        self.step = "start"
+        self._observer, self._started = observer, started
+        self._inbox: dict[tuple[str, str], deque[Any]] = {}
+        self._waiting: dict[tuple[str, str], deque[_Wait]] = {}
+        self._next_out = dict.fromkeys(names, 0)
+        self._next_in = dict.fromkeys(names, 0)
+        self._held: dict[str, dict[int, tuple[str, Any]]] = {name: {} for name in names}
+        self._alive: dict[str, tuple[str, str]] = {}
+        self._gone: set[str] = set()
+        self.broken: RunFailed | None = None
+
+    # -- what a runtime adds ------------------------------------------------------------------------------------
+
+    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
+        """Put one frame on the line and return its size in bytes."""
+        raise TypeError("a runtime's endpoint must move frames")
+
+    def _promise(self) -> Promise:
+        raise TypeError("a runtime's endpoint must make promises")
+
+    def _now(self) -> float:
+        raise TypeError("a runtime's endpoint must own a clock")
+
+    # -- the door -----------------------------------------------------------------------------------------------
+
+    def _emit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> None:
+        # Everything that leaves a party passes here, control frames too.
+        self.traffic.out(tag, self._transmit(to, kind, seq, tag, value))
+
+    async def send(self, to: str, tag: str, value: Value) -> None:
+        """See `Net.send`."""
+        if self.broken is not None:
+            raise self.broken
+        if to not in self._next_out or to == self.me:
+            others = ", ".join(repr(name) for name in self.names if name != self.me)
+            raise OptionError(f"{self.me!r} can't send {tag!r} to {to!r}; the other parties are {others}")
+        self.step = tag
+        seq = self._next_out[to]
+        self._next_out[to] = seq + 1
+        self._emit(to, DATA, seq, tag, value)
+
+    async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
+        """See `Net.recv`."""
+        self.step = tag
+        box = self._inbox.get((frm, tag))
+        if box:
+            return box.popleft()
+        if self.broken is not None:
+            raise self.broken
+        if frm not in self._next_in or frm == self.me:
+            raise OptionError(f"{self.me!r} can't wait for {tag!r} from {frm!r}, which is no other party of this run")
+        if frm in self._gone:
+            raise self._ended(frm, tag)
+        wait = _Wait(self._promise(), self._now(), patient)
+        self._waiting.setdefault((frm, tag), deque()).append(wait)
+        return await wait.promise
+
+    def report(self, value: Value) -> None:
+        """See `Net.report`."""
+        if self._observer is not None:
+            self._observer(self.me, self._now() - self._started, value)
+
+    # -- what arrives -------------------------------------------------------------------------------------------
+
+    def deliver(self, frm: str, kind: int, seq: int, tag: str, value: Any) -> None:
+        """Take one frame off the line."""
+        if kind == DATA:
+            expected = self._next_in[frm]
+            if seq == expected:
+                self._next_in[frm] = expected + 1
+                self._accept(frm, tag, value)
+                held = self._held[frm]
+                while held and self._next_in[frm] in held:
+                    tag, value = held.pop(self._next_in[frm])
+                    self._next_in[frm] += 1
+                    self._accept(frm, tag, value)
+            elif seq > expected:
+                self._held[frm][seq] = (tag, value)
+            # a sequence number below the expected one is a duplicate: dropped
+        elif kind == ABORT:
+            self._hear_abort(frm, value)
+        elif kind == PROBE:
+            self._answer_probe(frm, *value)
+        elif kind == ALIVE:
+            self._alive[frm] = value
+        elif kind == BYE:
+            self.peer_ended(frm)
+
+    def _accept(self, frm: str, tag: str, value: Any) -> None:
+        waits = self._waiting.get((frm, tag))
+        while waits:
+            wait = waits.popleft()
+            if not wait.promise.done():
+                wait.promise.set_result(value)
+                return
+        self._inbox.setdefault((frm, tag), deque()).append(value)
+
+    def peer_ended(self, frm: str) -> None:
+        """A party finished its program: whoever still waits for it waits for nothing."""
+        self._gone.add(frm)
+        for (sender, tag), waits in list(self._waiting.items()):
+            if sender == frm and waits:
+                self.break_off(self._ended(frm, tag))
+                return
+
+    def peer_lost(self, frm: str) -> None:
+        """The line to a party broke without a goodbye: its process died."""
+        if frm not in self._gone:
+            step = self._step_awaited(frm)
+            self.break_off(PartyFailed(f"party {frm!r} died at step {step!r}{self._round()}", frm, step))
+
+    def _ended(self, frm: str, tag: str) -> RunFailed:
+        return PartyFailed(
+            f"party {frm!r} ended its program before step {tag!r}{self._round()}, which {self.me!r} waits for", frm, tag
+        )
+
+    # -- failure ------------------------------------------------------------------------------------------------
+
+    def others(self) -> Iterable[str]:
+        """All parties but this one."""
+        return (name for name in self.names if name != self.me)
+
+    def goodbye(self) -> None:
+        """This party's program is done."""
+        for name in self.others():
+            self._emit(name, BYE, 0, "goodbye", None)
+
+    def fail(self, error: BaseException) -> None:
+        """This party's program raised: tell the others who failed and where, never what was in the data."""
+        if isinstance(error, RunFailed) and self.broken is error:
+            return  # heard from another party, or already told
+        self.broken = PartyFailed(f"party {self.me!r} failed at step {self.step!r}", self.me, self.step)
+        self._tell(self.me, self.step, type(error).__name__)
+
+    def break_off(self, error: RunFailed) -> None:
+        """End every wait of this party with `error`, and tell the others."""
+        if self.broken is None:
+            self.broken = error
+            self._tell(error.party, error.step, type(error).__name__)
+            self._fail_waits()
+
+    def _tell(self, culprit: str, step: str, kind: str) -> None:
+        for name in self.others():
+            if name not in self._gone:
+                self._emit(name, ABORT, 0, "abort", (culprit, step, kind))
+
+    def _hear_abort(self, frm: str, value: Any) -> None:
+        culprit, step, kind = value
+        if self.broken is not None:
+            return
+        if kind == PartySilent.__name__:
+            told = "" if frm == culprit else f" (as {frm!r} found)"
+            self.broken = PartySilent(f"party {culprit!r} was silent at step {step!r}{told}", culprit, step)
+        else:
+            self.broken = PartyFailed(f"party {culprit!r} failed at step {step!r} with {kind}", culprit, step)
+        self._fail_waits()
+
+    def _fail_waits(self) -> None:
+        for waits in self._waiting.values():
+            for wait in waits:
+                if not wait.promise.done():
+                    wait.promise.set_exception(self.broken or ColonnadeError("the run was broken off"))
+            waits.clear()
+
+    # -- deadlines ----------------------------------------------------------------------------------------------
+
+    def check_deadlines(self) -> None:
+        """Called by the runtime CHECKS_PER_DEADLINE times per deadline."""
+        now = self._now()
+        for (frm, tag), waits in list(self._waiting.items()):
+            for wait in waits:
+                waited = 0.0 if wait.patient else now - wait.since
+                if waited >= _GIVE_UP_AT * self.deadline:
+                    self._give_up(frm, tag)
+                    return
+                if waited >= _PROBE_AT * self.deadline and not wait.probed:
+                    wait.probed = True
+                    self._emit(frm, PROBE, 0, "probe", (self.me, (self.me,)))
+
+    def _oldest_wait(self) -> tuple[str, str]:
+        waits = [(wait.since, frm, tag) for (frm, tag), ws in self._waiting.items() for wait in ws if not wait.patient]
+        return min(waits)[1:] if waits else ("", self.step)
+
+    def _answer_probe(self, frm: str, origin: str, path: tuple[str, ...]) -> None:
+        on, step = self._oldest_wait()
+        self._emit(origin, ALIVE, 0, "alive", (on, step))
+        if on and on not in path:
+            self._emit(on, PROBE, 0, "probe", (origin, (*path, self.me)))
+
+    def _give_up(self, frm: str, tag: str) -> None:
+        culprit, step, seen = frm, tag, {self.me}
+        while culprit in self._alive and culprit not in seen and self._alive[culprit][0]:
+            seen.add(culprit)
+            culprit, step = self._alive[culprit]
+        if culprit in seen:  # everybody waits for somebody: a message was lost on the line we wait on
+            culprit, step = frm, tag
+        note = ""
+        if culprit in self._alive:
+            note = ", though it is alive (it may be busy, or a message was lost)"
+        self.break_off(
+            PartySilent(
+                f"party {culprit!r} was silent for {_GIVE_UP_AT * self.deadline:g} s at step {step!r}"
+                f"{self._round()}{note}",
+                culprit,
+                step,
+            )
+        )
+
+    def _step_awaited(self, frm: str) -> str:
+        return next((tag for (sender, tag), waits in self._waiting.items() if sender == frm and waits), self.step)
+
+    def _round(self) -> str:
+        return f" of round {self.traffic.rounds}" if self.traffic.rounds else ""

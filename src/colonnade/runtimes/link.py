@@ -1,0 +1,121 @@
+"""A party's `Net` over byte streams: asyncio, one connected socket per other party."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Coroutine
+from typing import Any, cast
+
+from colonnade.errors import PartyFailed, ProtocolError
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MAX_MESSAGE, Endpoint, Promise, check_size
+from colonnade.runtimes.net import Observer
+from colonnade.runtimes.wire import FrameReader, Value, decode, encode, pack_frame
+
+_HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag
+
+
+def pack_message(kind: int, seq: int, tag: str, value: Value) -> bytes:
+    """One frame for the line."""
+    name = tag.encode()
+    return pack_frame(_HEAD.pack(kind, seq, len(name)), name, encode(value))
+
+
+def unpack_message(payload: bytes) -> tuple[int, int, str, Any]:
+    """The inverse of `pack_message`, without the frame's length; anything malformed is a ProtocolError."""
+    if len(payload) < _HEAD.size:
+        raise ProtocolError(f"a frame of {len(payload)} bytes is shorter than its own head of {_HEAD.size}")
+    kind, seq, length = _HEAD.unpack_from(payload)
+    start = _HEAD.size + length
+    try:
+        tag = payload[_HEAD.size : start].decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("the name of a step is not UTF-8") from None
+    return kind, seq, tag, decode(memoryview(payload)[start:])
+
+
+class Link(asyncio.Protocol):
+    """One line to one other party."""
+
+    def __init__(self, net: SocketNet, peer: str) -> None:
+        self._net, self._peer = net, peer
+        self._frames = FrameReader(MAX_MESSAGE)
+        self.transport: asyncio.Transport
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the line is up."""
+        self.transport = cast("asyncio.Transport", transport)
+        # Parties answer each other, so a queue of frames stays short; never stop reading or writing on its account.
+        self.transport.set_write_buffer_limits(high=1 << 30)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes came; hand on every whole frame."""
+        net = self._net
+        try:
+            for payload in self._frames.feed(data):
+                net.deliver(self._peer, *unpack_message(payload))
+        except (ProtocolError, ValueError, TypeError) as error:
+            # Not an honest party's message: name the sender, believe nothing more from this line.
+            net.break_off(PartyFailed(f"party {self._peer!r} sent a malformed message: {error}", self._peer, net.step))
+            self.transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """asyncio: the line is down."""
+        self._net.peer_lost(self._peer)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+class SocketNet(Endpoint):
+    """A party's `Net` in a process of its own."""
+
+    def __init__(self, me: str, names: tuple[str, ...], deadline: float, observer: Observer) -> None:
+        self._loop = asyncio.get_running_loop()
+        super().__init__(me, names, deadline, observer, self._loop.time())
+        self.links: dict[str, Link] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.spawn_failed: asyncio.Future[None] = self._loop.create_future()
+        self._tick()
+
+    def _tick(self) -> None:
+        self.check_deadlines()
+        self._loop.call_later(self.deadline / CHECKS_PER_DEADLINE, self._tick)
+
+    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
+        frame = pack_message(kind, seq, tag, value)
+        check_size(len(frame), tag)
+        self.links[to].transport.write(frame)
+        return len(frame)
+
+    def _promise(self) -> Promise:
+        return cast("Promise", self._loop.create_future())
+
+    def _now(self) -> float:
+        return self._loop.time()
+
+    async def work(self, nonzeros: float) -> None:
+        """Real work takes its own time."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """See `Net.spawn`; a failure of the spawned coroutine is a failure of the party."""
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned_ended)
+        return task
+
+    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self.spawn_failed.done():
+            self.spawn_failed.set_exception(error)
+
+    async def close(self) -> None:
+        """End what was spawned, let the last frames leave, and hang up."""
+        for task in self._tasks:
+            task.cancel()
+        for link in self.links.values():
+            link.transport.close()
+        if self.links:
+            await asyncio.wait([link.closed for link in self.links.values()], timeout=self.deadline)
+        if self.spawn_failed.done():
+            self.spawn_failed.exception()  # seen

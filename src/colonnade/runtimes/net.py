@@ -1,0 +1,102 @@
+"""All that a party's program sees of the world: a `Net`.
+
+A program is one coroutine, `async def program(net, *args)`. The same coroutine runs under a virtual clock
+(`Simulation`) and in processes of its own (`Processes`). It knows no clock, no socket and no other party's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from colonnade.runtimes.wire import Value
+
+T = TypeVar("T")
+
+Program = Callable[..., Coroutine[Any, Any, Value]]
+Observer = Callable[[str, float, Value], None]  # (party, seconds since the start, what it reported)
+
+
+@dataclass
+class Traffic:
+    """What left one party: counted at its one door, by the step it was sent for."""
+
+    messages: int = 0
+    bytes: int = 0
+    rounds: int = 0
+    by_step: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def out(self, step: str, size: int) -> None:
+        """Count one message of `size` bytes."""
+        self.messages += 1
+        self.bytes += size
+        count, total = self.by_step.get(step, (0, 0))
+        self.by_step[step] = (count + 1, total + size)
+
+    def round(self) -> None:
+        """Count one exchange between the parties."""
+        self.rounds += 1
+
+    def as_value(self) -> Value:
+        """A form that the wire can carry."""
+        steps = tuple((step, count, size) for step, (count, size) in self.by_step.items())
+        return (self.messages, self.bytes, self.rounds, steps)
+
+    @classmethod
+    def from_value(cls, value: Any) -> Traffic:
+        """The inverse of `as_value`."""
+        messages, size, rounds, steps = value
+        return cls(messages, size, rounds, {step: (count, total) for step, count, total in steps})
+
+
+@runtime_checkable
+class Net(Protocol):
+    """A party's view of the federation."""
+
+    me: str
+    names: tuple[str, ...]
+    traffic: Traffic
+
+    async def send(self, to: str, tag: str, value: Value) -> None:
+        """Send `value` to a party under the name of a step; never waits for the receiver."""
+        ...
+
+    async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
+        """Wait for the next value of that step from that party, at most for the deadline of the run.
+
+        A `patient` wait has no deadline of its own: for listeners, who may rightly hear nothing for long.
+        """
+        ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Run a coroutine beside this one, within the same party."""
+        ...
+
+    async def work(self, nonzeros: float) -> None:
+        """Say that `nonzeros` numbers were touched: costs virtual time in a simulation, nothing in real life."""
+        ...
+
+    def report(self, value: Value) -> None:
+        """Tell the one who started the run how it goes (progress, history); goes to no other party."""
+        ...
+
+
+@dataclass
+class Outcome:
+    """How one party's program ended."""
+
+    value: Any = None
+    error: BaseException | None = None
+    traffic: Traffic = field(default_factory=Traffic)
+    seconds: float = 0.0
+
+
+class Runtime(Protocol):
+    """Where parties run: each name gets a program and its arguments."""
+
+    def run(
+        self, programs: Mapping[str, tuple[Program, tuple[Value, ...]]], observer: Observer | None = None
+    ) -> dict[str, Outcome]:
+        """Run all programs to their end; raise the first cause if one of them fails."""
+        ...

@@ -1,0 +1,196 @@
+"""One operating-system process per party, talking over Unix sockets: the same programs as under the virtual clock.
+
+The starter makes every pair of parties a connected socket pair and hands each process its ends. There is no address to
+listen on, so no stranger can connect; nothing is pickled; and each process watches its line to the starter, so none
+survives a failure, Ctrl-C or the starter's death.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from colonnade import errors
+from colonnade.errors import ColonnadeError, OptionError, PartyFailed, RunFailed, at_least
+from colonnade.runtimes.net import Observer, Outcome, Program, Traffic
+from colonnade.runtimes.outcome import settle
+from colonnade.runtimes.wire import FrameReader, Value, decode, encode, pack_frame
+
+_ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
+_STARTUP = "from colonnade.runtimes.child import main; main()"
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Run every party in a process of its own on this machine.
+
+    deadline: seconds after which a silent party ends the run at all others.
+    """
+
+    deadline: float = 30.0
+
+    def __post_init__(self) -> None:
+        at_least("deadline", self.deadline, 0, strict=True)
+
+    def run(
+        self, programs: Mapping[str, tuple[Program, tuple[Value, ...]]], observer: Observer | None = None
+    ) -> dict[str, Outcome]:
+        """Run every party's program to its end; see `Runtime.run`."""
+        for program, _ in programs.values():
+            if program.__module__ == "__main__" or "<" in program.__qualname__:
+                raise OptionError(
+                    f"Processes can only start a program that a new process can import, got {program.__qualname__!r} "
+                    f"of {program.__module__!r}; move it to the top level of a module"
+                )
+        with _started(programs, self.deadline) as family:
+            return settle(family.watch(observer, self.deadline))
+
+
+class _Child:
+    """The starter's view of one party's process."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        self.name, self.process, self.control = name, process, control
+        self.frames = FrameReader(_ANY_SIZE)
+        self.outcome: Outcome | None = None
+
+    def hear(self, message: Any, observer: Observer | None, seconds: float) -> None:
+        kind, *rest = message
+        if kind == "report":
+            if observer is not None:
+                observer(self.name, rest[0], rest[1])
+        elif kind == "done":
+            value, traffic = rest
+            self.outcome = Outcome(value, None, Traffic.from_value(traffic), seconds)
+        else:
+            class_name, ours, text, party, step, trace, traffic = rest
+            error = _rebuild(self.name, class_name, ours, text, party, step, trace)
+            self.outcome = Outcome(None, error, Traffic.from_value(traffic), seconds)
+
+    def died(self, seconds: float) -> None:
+        code = self.process.wait()
+        text = f"party {self.name!r} died: its process ended with code {code} before its program did"
+        self.outcome = Outcome(None, PartyFailed(text, self.name), Traffic(), seconds)
+
+
+def _rebuild(name: str, class_name: str, ours: bool, text: str, party: str, step: str, trace: str) -> ColonnadeError:
+    """The error that a party raised, as it was if it is one of ours."""
+    found = getattr(errors, class_name, None) if ours else None
+    if isinstance(found, type) and issubclass(found, RunFailed):
+        return found(text, party, step)
+    if isinstance(found, type) and issubclass(found, ColonnadeError):
+        return found(text)
+    failed = PartyFailed(f"party {name!r} failed at step {step!r}: {class_name}: {text}", name, step)
+    failed.trace = trace  # type: ignore[attr-defined]
+    return failed
+
+
+class _Family:
+    def __init__(self, children: list[_Child]) -> None:
+        self.children, self.began = children, time.monotonic()
+
+    def watch(self, observer: Observer | None, deadline: float) -> dict[str, Outcome]:
+        """Listen to all parties until each has ended; after the first failure the rest get one deadline more."""
+        last_call: float | None = None
+        with selectors.DefaultSelector() as selector:
+            for child in self.children:
+                selector.register(child.control, selectors.EVENT_READ, child)
+            while any(child.outcome is None for child in self.children):
+                left = None if last_call is None else max(0.0, last_call - time.monotonic())
+                ready = selector.select(left)
+                if not ready and left == 0.0:
+                    self._cut_off()
+                    break
+                for key, _ in ready:
+                    child = key.data
+                    self._listen(child, observer)
+                    if child.outcome is not None:
+                        selector.unregister(child.control)
+                        if child.outcome.error is not None and last_call is None:
+                            last_call = time.monotonic() + deadline
+        return {child.name: child.outcome or Outcome() for child in self.children}
+
+    def _listen(self, child: _Child, observer: Observer | None) -> None:
+        seconds = time.monotonic() - self.began
+        try:
+            data = child.control.recv(1 << 18)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            child.died(seconds)
+            return
+        for payload in child.frames.feed(data):
+            child.hear(decode(payload), observer, seconds)
+
+    def _cut_off(self) -> None:
+        for child in self.children:
+            if child.outcome is None:
+                text = f"party {child.name!r} did not end after another party failed, and was killed"
+                child.outcome = Outcome(None, PartyFailed(text, child.name))
+
+    def end(self) -> None:
+        """No process survives: an orderly one is given a moment, any other is killed."""
+        orderly = all(child.outcome is not None for child in self.children)
+        for child in self.children:
+            child.control.close()
+        until = time.monotonic() + (2.0 if orderly else 0.0)
+        for child in self.children:
+            try:
+                child.process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+        for child in self.children:
+            child.process.wait()
+
+
+@contextmanager
+def _started(programs: Mapping[str, tuple[Program, tuple[Value, ...]]], deadline: float) -> Iterator[_Family]:
+    names = tuple(programs)
+    ends: dict[str, list[tuple[str, socket.socket]]] = {name: [] for name in names}
+    for one, other in combinations(names, 2):
+        left, right = socket.socketpair()
+        ends[one].append((other, left))
+        ends[other].append((one, right))
+    # One thread per process for numpy's own libraries: parties share the machine's cores.
+    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    family = _Family([])
+    try:
+        for name in names:
+            mine, theirs = socket.socketpair()
+            fds = [theirs.fileno(), *(end.fileno() for _, end in ends[name])]
+            process = subprocess.Popen(
+                [sys.executable, "-c", _STARTUP, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=fds,
+                env=environment,
+                start_new_session=True,  # Ctrl-C reaches the starter alone, which then ends the others in order
+            )
+            theirs.close()
+            family.children.append(_Child(name, process, mine))
+        for child in family.children:
+            program, args = programs[child.name]
+            links = tuple((other, end.fileno()) for other, end in ends[child.name])
+            entry = (program.__module__, program.__qualname__)
+            try:
+                child.control.sendall(pack_frame(encode((child.name, names, links, *entry, args, deadline))))
+            except (BrokenPipeError, ConnectionResetError):
+                child.died(0.0)
+        for pair in ends.values():
+            for _, end in pair:
+                end.close()
+        yield family
+    finally:
+        for pair in ends.values():
+            for _, end in pair:
+                end.close()
+        family.end()

@@ -1,0 +1,268 @@
+"""All parties in one event loop under a virtual clock: deterministic to the bit.
+
+Time passes only on the lines (latency, bandwidth) and where a program says that it works (`net.work`). Between two
+awaits a party is atomic. Events at the same instant happen in the order in which they were caused, so a run, with
+stragglers, lost messages and crashes too, repeats exactly from its seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import OptionError, PartyFailed, at_least
+from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
+from colonnade.runtimes.faults import Faults
+from colonnade.runtimes.net import Observer, Outcome, Program
+from colonnade.runtimes.outcome import settle
+from colonnade.runtimes.wire import Value, encoded_size, freeze
+
+Links = float | Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Run parties under a virtual clock.
+
+    latency: seconds per message, one number or {(from, to): seconds}; bandwidth: bytes per second, likewise.
+    speeds: {party: relative speed}, 0.25 is four times slower. faults: see `Faults`. seed: of the faults.
+    deadline: virtual seconds after which a silent party ends the run.
+    seconds_per_nonzero: virtual time of `net.work(1)` at speed 1 (benchmarks/kernels.py measures it).
+    """
+
+    latency: Links = 5e-4
+    bandwidth: Links = 1.25e8
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    faults: Faults | None = None
+    seed: int = 0
+    deadline: float = 60.0
+    seconds_per_nonzero: float = 2e-9
+
+    def __post_init__(self) -> None:
+        for value in self.latency.values() if isinstance(self.latency, Mapping) else (self.latency,):
+            at_least("latency", value, 0)
+        for value in self.bandwidth.values() if isinstance(self.bandwidth, Mapping) else (self.bandwidth,):
+            at_least("bandwidth", value, 0, strict=True)
+        for party, speed in self.speeds.items():
+            at_least(f"speeds[{party!r}]", speed, 0, strict=True)
+        at_least("deadline", self.deadline, 0, strict=True)
+        at_least("seconds_per_nonzero", self.seconds_per_nonzero, 0)
+
+    def run(
+        self, programs: Mapping[str, tuple[Program, tuple[Value, ...]]], observer: Observer | None = None
+    ) -> dict[str, Outcome]:
+        """Run every party's program to its end; see `Runtime.run`."""
+        self._check_names(tuple(programs))
+        return settle(_World(self, programs, observer).run())
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        crashes = self.faults.crashes if self.faults else {}
+        for what, given in (("speeds", self.speeds), ("crashes", crashes)):
+            for name in given:
+                if name not in names:
+                    raise OptionError(f"{what} names {name!r}, which is no party of this run; parties: {names}")
+
+
+class _Promise:
+    """The virtual clock's future: resolved once, wakes the task that awaits it."""
+
+    __slots__ = ("_done", "_error", "_value", "task", "world")
+
+    def __init__(self, world: _World) -> None:
+        self.world = world
+        self.task: _Task | None = None
+        self._done, self._value, self._error = False, None, None
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, value: Any) -> None:
+        self._done, self._value = True, value
+        if self.task is not None:
+            self.world.ready.append(self.task)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._error = error  # type: ignore[assignment]
+        self.set_result(None)
+
+    def __await__(self) -> Generator[_Promise, None, Any]:
+        if not self._done:
+            yield self
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class _Task:
+    """A coroutine of one party; may itself be awaited."""
+
+    __slots__ = ("coroutine", "finished", "net")
+
+    def __init__(self, net: _SimNet, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.net, self.coroutine = net, coroutine
+        self.finished = _Promise(net.world)
+
+    def __await__(self) -> Generator[_Promise, None, Any]:
+        return self.finished.__await__()
+
+    def step(self) -> None:
+        try:
+            self.coroutine.send(None).task = self
+        except StopIteration as stop:
+            self.finished.set_result(stop.value)
+            self.net.task_ended(self, stop.value, None)
+        except Exception as error:
+            self.finished.set_exception(error)
+            self.net.task_ended(self, None, error)
+
+
+class _SimNet(Endpoint):
+    """A party's `Net` under the virtual clock."""
+
+    def __init__(self, world: _World, me: str, observer: Observer | None) -> None:
+        super().__init__(me, world.names, world.options.deadline, observer, 0.0)
+        self.world = world
+        self.outcome = Outcome()
+        self.running = True
+        self._tasks: set[_Task] = set()
+        self._main: _Task | None = None
+        self._speed = world.options.speeds.get(me, 1.0)
+        self._free_at = 0.0
+
+    def start(self, coroutine: Coroutine[Any, Any, Value]) -> None:
+        self._main = self._launch(coroutine)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> _Task:
+        return self._launch(coroutine)
+
+    def _launch(self, coroutine: Coroutine[Any, Any, Any]) -> _Task:
+        task = _Task(self, coroutine)
+        self._tasks.add(task)
+        self.world.ready.append(task)
+        return task
+
+    async def work(self, nonzeros: float) -> None:
+        # One core per party: work queues behind the work that is already under way.
+        world = self.world
+        seconds = nonzeros * world.options.seconds_per_nonzero / self._speed
+        self._free_at = max(self._free_at, world.now) + seconds
+        done = _Promise(world)
+        world.at(self._free_at, done.set_result, (None,))
+        await done
+
+    def _promise(self) -> _Promise:
+        return _Promise(self.world)
+
+    def _now(self) -> float:
+        return self.world.now
+
+    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
+        value = freeze(value)
+        size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
+        check_size(size, tag)
+        self.world.carry(self.me, to, size, (kind, seq, tag, value))
+        return size
+
+    def task_ended(self, task: _Task, value: Any, error: Exception | None) -> None:
+        self._tasks.discard(task)
+        if error is not None and self.running:
+            self.fail(error)
+            self.stop(None, error)
+        elif task is self._main and self.running:
+            self.goodbye()
+            self.stop(value, None)
+
+    def stop(self, value: Any, error: BaseException | None) -> None:
+        """The party is over, well or badly: whatever it still had under way ends with it."""
+        self.running = False
+        self.outcome = Outcome(freeze(value), error, self.traffic, self.world.now)
+        for task in list(self._tasks):
+            task.coroutine.close()
+        self._tasks.clear()
+        self.world.running -= 1
+
+    def crash(self) -> None:
+        if self.running:
+            self.stop(None, PartyFailed(f"party {self.me!r} crashed at step {self.step!r}", self.me, self.step))
+
+
+class _World:
+    """The clock, the lines and the order of events."""
+
+    def __init__(
+        self,
+        options: Simulation,
+        programs: Mapping[str, tuple[Program, tuple[Value, ...]]],
+        observer: Observer | None,
+    ) -> None:
+        self.options, self.now, self.names = options, 0.0, tuple(programs)
+        self.ready: deque[_Task] = deque()
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+        self._line_free: dict[tuple[str, str], float] = {}
+        self._lines: dict[tuple[str, str], tuple[float, float]] = {}
+        self._rng = np.random.default_rng([options.seed, 0xFA17])
+        self.nets = {name: _SimNet(self, name, observer) for name in programs}
+        self.running = len(self.nets)
+        for name, (program, args) in programs.items():
+            encoded_size(args)  # refuses here what could not travel to a process either
+            self.nets[name].start(program(self.nets[name], *args))
+        for name, second in (options.faults.crashes if options.faults else {}).items():
+            self.at(second, self.nets[name].crash, ())
+        self._tick()
+
+    def at(self, second: float, action: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (second, self._count, action, args))
+
+    def _line(self, link: tuple[str, str]) -> tuple[float, float]:
+        line = self._lines.get(link)
+        if line is None:
+            latency, bandwidth = self.options.latency, self.options.bandwidth
+            line = self._lines[link] = (
+                latency.get(link, 5e-4) if isinstance(latency, Mapping) else latency,
+                bandwidth.get(link, 1.25e8) if isinstance(bandwidth, Mapping) else bandwidth,
+            )
+        return line
+
+    def carry(self, frm: str, to: str, size: int, frame: tuple[int, int, str, Any]) -> None:
+        link = (frm, to)
+        latency, bandwidth = self._line(link)
+        # A line carries one message after another: the next starts when the last byte of this one has left.
+        left = max(self.now, self._line_free.get(link, 0.0)) + size / bandwidth
+        self._line_free[link] = left
+        if self.options.faults is None or frame[0] in (ABORT, BYE):
+            # ABORT and BYE stand for the end of a connection, which the operating system reports reliably.
+            self.at(left + latency, self._arrive, (frm, to, *frame))
+            return
+        for extra in self.options.faults.arrivals(self._rng):
+            self.at(left + latency + extra, self._arrive, (frm, to, *frame))
+
+    def _arrive(self, frm: str, to: str, kind: int, seq: int, tag: str, value: Any) -> None:
+        net = self.nets[to]
+        if net.running:
+            net.deliver(frm, kind, seq, tag, value)
+
+    def _tick(self) -> None:
+        for net in self.nets.values():
+            if net.running:
+                net.check_deadlines()
+        self.at(self.now + self.options.deadline / CHECKS_PER_DEADLINE, self._tick, ())
+
+    def run(self) -> dict[str, Outcome]:
+        ready, events = self.ready, self._events
+        while True:
+            while ready:
+                task = ready.popleft()
+                if task.net.running:
+                    task.step()
+            if not self.running:
+                break
+            self.now, _, action, args = heapq.heappop(events)
+            action(*args)
+        return {name: net.outcome for name, net in self.nets.items()}
