@@ -1,1 +1,68 @@
 """Colonnade: vertical federated learning. Columns and parameters stay at home; one model stands on all of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+    from colonnade.estimators import (
+        LinearSVC,
+        LogisticRegression,
+        PoissonRegression,
+        RidgeRegression,
+        SoftmaxRegression,
+        load,
+    )
+    from colonnade.party import Party, split
+    from colonnade.runtimes.faults import Faults
+    from colonnade.runtimes.processes import Processes
+    from colonnade.runtimes.simulation import Simulation
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Resolved on first use, so that `import colonnade` and `colonnade --help` are immediate.
+_HOME = {
+    "FedBCD": "colonnade.algorithms.fedbcd",
+    "FedSGD": "colonnade.algorithms.fedbcd",
+    "LinearSVC": "colonnade.estimators",
+    "LogisticRegression": "colonnade.estimators",
+    "PoissonRegression": "colonnade.estimators",
+    "RidgeRegression": "colonnade.estimators",
+    "SoftmaxRegression": "colonnade.estimators",
+    "load": "colonnade.estimators",
+    "Party": "colonnade.party",
+    "split": "colonnade.party",
+    "Faults": "colonnade.runtimes.faults",
+    "Processes": "colonnade.runtimes.processes",
+    "Simulation": "colonnade.runtimes.simulation",
+}
+
+__all__ = [
+    "Faults",
+    "FedBCD",
+    "FedSGD",
+    "LinearSVC",
+    "LogisticRegression",
+    "Party",
+    "PoissonRegression",
+    "Processes",
+    "RidgeRegression",
+    "Simulation",
+    "SoftmaxRegression",
+    "load",
+    "split",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

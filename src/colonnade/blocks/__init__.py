@@ -1,1 +1,62 @@
-"""What a party contributes to the score."""
+"""What a party contributes to the score: z_k = h_k(x_k; theta_k).
+
+An algorithm knows blocks only through these two protocols, so a network at a party can stand where a linear block does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+
+class LocalSteps(Protocol):
+    """A party's work on one batch between two exchanges."""
+
+    touched: int  # numbers that one pass over the batch touches
+
+    def contribution(self) -> FloatArray:
+        """h_k of the batch's rows with the parameters as they are now."""
+        ...
+
+    def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
+        """One local step: theta_k <- theta_k - eta (g_k + proximal (theta_k - theta_k at the last exchange))."""
+        ...
+
+    def close(self) -> None:
+        """The batch is done; the block's parameters are the new ones."""
+        ...
+
+
+class Block(Protocol):
+    """A party's columns with their parameters."""
+
+    rows: int
+
+    def open(self, rows: Rows) -> LocalSteps:
+        """Start on a batch."""
+        ...
+
+    def scores(self, rows: Rows, of: Any = None) -> FloatArray:
+        """Contributions of any rows of the training data, or of other columns of the same kind."""
+        ...
+
+    def penalty_value(self) -> float:
+        """This block's part of the penalty."""
+        ...
+
+    def curvature(self) -> float:
+        """The mean squared length of a row: what a safe step size depends on."""
+        ...
+
+    def state(self) -> Any:
+        """The parameters, in a form that the wire can carry."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Take parameters back from `state`."""
+        ...

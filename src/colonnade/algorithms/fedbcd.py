@@ -1,0 +1,141 @@
+"""FedBCD: federated stochastic block coordinate descent.
+
+Liu, Zhang, Kang, Li, Chen, Hong, Yang: "FedBCD: A Communication-Efficient Collaborative Learning Framework for
+Distributed Features", IEEE Transactions on Signal Processing 70, 2022. Algorithm 1 (FedBCD-p), Section IV (FedSGD,
+FedBCD-s), equation (13) (FedPBCD-p).
+
+Beyond the paper: any number of label holders. Each row belongs to one of them, and the holder of a batch's rows is
+the paper's party K for that round. Contributions I^{k,K} are never sent as such where there are three or more
+parties: they are summed under masks on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from colonnade.algorithms.options import Training, _whole
+from colonnade.algorithms.session import Session
+from colonnade.blocks import FloatArray, LocalSteps, Rows
+from colonnade.errors import at_least, one_of
+
+
+@dataclass(frozen=True)
+class FedSGD(Training):
+    """Vanilla SGD, equation (8): one step per exchange. FedBCD-p with Q = 1."""
+
+    name: ClassVar[str] = "FedSGD"
+
+    async def train(self, session: Session) -> None:
+        """Run this party's side."""
+        await _descend(session, self, local_steps=1, proximal=0.0, sequential=False)
+
+
+@dataclass(frozen=True)
+class FedBCD(Training):
+    """Q = `local_steps` steps per exchange.
+
+    order: "parallel" is FedBCD-p, all parties at once; "sequential" is FedBCD-s, one after another, each from fresh
+    information. proximal: mu of equation (13), which keeps a large Q from running away (FedPBCD-p).
+    """
+
+    local_steps: int = 5
+    order: str = "parallel"
+    proximal: float = 0.0
+
+    name: ClassVar[str] = "FedBCD"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _whole("local_steps", self.local_steps, 1)
+        one_of("order", self.order, ("parallel", "sequential"))
+        at_least("proximal", self.proximal, 0)
+
+    async def train(self, session: Session) -> None:
+        """Run this party's side."""
+        await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential")
+
+
+async def _descend(session: Session, options: Training, local_steps: int, proximal: float, sequential: bool) -> None:
+    """Algorithm 1: rounds over mini-batches, evaluations in between."""
+    go_on, sweep, rounds_done = await session.evaluate(0), 0, 0
+    # "auto" is safe for one long step of Q eta: with a stale signal, that is what Q steps on a linear block amount to.
+    eta0 = session.eta0 / local_steps if options.step == "auto" else session.eta0
+    for epoch in range(1, options.epochs + 1):
+        for holder, rows in session.batches(epoch):
+            round_ = _Round(session, holder, rows, epoch, options.eta(eta0, sweep, len(session.net.names)))
+            await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
+            sweep += 1
+            if options.evaluate_every and sweep % options.evaluate_every == 0:
+                go_on, rounds_done = await session.evaluate(epoch), sweep
+                if not go_on:
+                    return
+        if rounds_done != sweep:
+            go_on, rounds_done = await session.evaluate(epoch), sweep
+        if not go_on:
+            return
+
+
+class _Round:
+    """One mini-batch S: the exchange and the local steps of one party."""
+
+    def __init__(self, session: Session, holder: str, rows: Rows, epoch: int, eta: float) -> None:
+        self.session, self.holder, self.rows, self.epoch, self.eta = session, holder, rows, epoch, eta
+        self.mine = session.net.me == holder
+        self.work: LocalSteps = session.block.open(rows)
+        self.others: FloatArray | None = None  # at the holder: the other parties' part of the scores
+
+    async def exchange(self) -> FloatArray | None:
+        """Exchange({1..K}, S): contributions to the holder, who returns the signal of the scores (others: None)."""
+        session = self.session
+        contribution = self.work.contribution()
+        await session.net.work(self.work.touched)
+        session.count_round(self.epoch)
+        scores = await session.sum.total("scores", contribution, self.holder)
+        if scores is None:
+            return None
+        self.others = scores - contribution
+        return session.signal(scores, self.rows)
+
+    async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
+        """Q local steps. The holder computes its signal afresh each time, from its own new contribution and the
+        others' old ones; everybody else reuses the one that came with the exchange.
+        """
+        for q in range(local_steps):
+            if q and self.others is not None:
+                signal = self.session.signal(self.others + self.work.contribution(), self.rows)
+            self.work.step(signal, self.eta, proximal)
+        passes = 2 * local_steps - 1 if self.mine else 1
+        await self.session.net.work(passes * self.work.touched)
+
+    async def parallel(self, local_steps: int, proximal: float) -> None:
+        """FedBCD-p: everybody steps at once, from the same exchange."""
+        session = self.session
+        signal = await self.exchange()
+        if signal is not None:
+            await session.tell("signal", signal)
+        else:
+            signal = await session.hear_signal(self.holder, self.work.contribution())
+        await self.steps(signal, local_steps, proximal)
+        self.work.close()
+
+    async def sequential(self, local_steps: int, proximal: float) -> None:
+        """FedBCD-s: the holder first, then one party after another, each with a signal of all steps before its own.
+
+        With two parties this is one exchange, with K parties K - 1.
+        """
+        session = self.session
+        turns = [name for name in session.net.names if name != self.holder]
+        signal = await self.exchange()
+        if signal is not None:
+            await self.steps(signal, local_steps, proximal)
+        for turn, name in enumerate(turns):
+            if turn:
+                signal = await self.exchange()
+            if self.others is not None:
+                fresh = session.signal(self.others + self.work.contribution(), self.rows)
+                await session.net.send(name, "signal", fresh)
+            elif name == session.net.me:
+                signal = await session.hear_signal(self.holder, self.work.contribution())
+                await self.steps(signal, local_steps, proximal)
+        self.work.close()

@@ -1,0 +1,65 @@
+"""How a model is trained: the options that all iterative algorithms share, and the step sizes of the papers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import sqrt
+from typing import Any, ClassVar
+
+from colonnade.errors import OptionError, at_least, one_of
+
+SCHEDULES = ("constant", "sqrt", "sqrt-parties")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Options of every algorithm that works in rounds.
+
+    step: eta0, or "auto": the inverse of a bound on the curvature, from one number per party.
+    schedule: "constant" keeps eta0; "sqrt" is eta0 / sqrt(r + 1) in round r; "sqrt-parties" eta0 / sqrt((r + 1) K).
+    batch: rows per round. epochs: passes over the rows, at most.
+    tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
+    there) by less than `tol` times its value; tol=None never stops early.
+    evaluate_every: rounds between evaluations; None is once per epoch. seed: of the order of rows.
+    """
+
+    step: float | str = "auto"
+    schedule: str = "sqrt"
+    batch: int = 64
+    epochs: int = 20
+    tol: float | None = 1e-4
+    patience: int = 3
+    evaluate_every: int | None = None
+    seed: int = 0
+
+    name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, str):
+            if self.step != "auto":
+                raise OptionError(f"step must be a number > 0 or 'auto', got {self.step!r}")
+        else:
+            at_least("step", self.step, 0, strict=True)
+        one_of("schedule", self.schedule, SCHEDULES)
+        for option, low in (("batch", 1), ("epochs", 1), ("patience", 1), ("seed", 0)):
+            _whole(option, getattr(self, option), low)
+        if self.tol is not None:
+            at_least("tol", self.tol, 0)
+        if self.evaluate_every is not None:
+            _whole("evaluate_every", self.evaluate_every, 1)
+
+    def eta(self, eta0: float, r: int, parties: int) -> float:
+        """The step size of round r, counted from 0 (FedBCD, Section VII-A and the experiment with more parties)."""
+        if self.schedule == "constant":
+            return eta0
+        return eta0 / sqrt((r + 1) * (parties if self.schedule == "sqrt-parties" else 1))
+
+    def as_value(self) -> Any:
+        """A form that the wire can carry; `algorithms.from_value` is its inverse."""
+        return (self.name, tuple(asdict(self).items()))
+
+
+def _whole(name: str, value: Any, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be a whole number >= {low}, got {value!r}")
+    at_least(name, value, low)

@@ -1,0 +1,224 @@
+"""What a party brings to a training run, and the exchanges that every algorithm is made of.
+
+A `Session` is one party's view: its block, its labels if it has any, and its end of the secure sum. Who holds a label
+for which row is public (a bit per row, told at the start); the labels are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade import metrics
+from colonnade.algorithms.options import Training
+from colonnade.blocks import Block, FloatArray, Rows
+from colonnade.errors import LabelError, OptionError
+from colonnade.losses import Loss
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums import SecureSum, open_sum
+
+# Rows whose scores are summed in one message when a whole part is evaluated: bounds the size of a message.
+CHUNK = 1 << 16
+# Rounds between two signs of life to the progress bar.
+_PROGRESS_EVERY = 25
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all parties agree on before they start."""
+
+    loss: Loss
+    holders: tuple[str, ...]  # parties with labels; the first of them decides when to stop
+    sum: str
+    topology: str
+
+
+@dataclass
+class Part:
+    """A party's rows of the training or of the validation data."""
+
+    columns: Any  # what the block takes; None is the training data, which the block holds itself
+    rows: int
+    y: npt.NDArray[Any] | None
+    labelled: npt.NDArray[np.bool_] | None
+    owned: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder computes the signal
+
+
+@dataclass
+class Session:
+    """One party in one training run."""
+
+    net: Net
+    job: Job
+    block: Block
+    options: Training
+    train: Part
+    validation: Part | None
+    sum: SecureSum
+    eta0: float = 0.0
+    _best: tuple[float, Any] = (math.inf, None)
+    _bad: int = 0
+    _records: int = 0
+
+    @classmethod
+    async def open(
+        cls, net: Net, job: Job, block: Block, options: Training, train: Part, validation: Part | None
+    ) -> Session:
+        """Agree on keys, on who owns which row, and on the step size."""
+        session = cls(net, job, block, options, train, validation, await open_sum(job.sum, net, job.topology))
+        for part in (train, validation):
+            if part is not None:
+                await session._share_out(part)
+        if options.batch > train.rows:
+            raise OptionError(f"batch must be at most the {train.rows} rows, got {options.batch}; lower it")
+        session.eta0 = await session._agree_on_step()
+        return session
+
+    # -- who is who ---------------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> str:
+        """The label holder that sums up evaluations and says when to stop."""
+        return self.job.holders[0]
+
+    @property
+    def others(self) -> list[str]:
+        """All parties but this one."""
+        return [name for name in self.net.names if name != self.net.me]
+
+    async def tell(self, tag: str, value: Any) -> None:
+        """The same value to every other party."""
+        for name in self.others:
+            await self.net.send(name, tag, value)
+
+    async def _share_out(self, part: Part) -> None:
+        """Give every row to one of the holders that have its label, in turn so that they share the work."""
+        me, masks = self.net.me, []
+        if part.labelled is not None and me in self.job.holders:
+            await self.tell("labelled rows", np.packbits(part.labelled))
+        for holder in self.job.holders:
+            if holder == me:
+                masks.append(part.labelled)
+            else:
+                bits = await self.net.recv(holder, "labelled rows")
+                bits = expect_array(bits, ((part.rows + 7) // 8,), np.uint8, holder, "labelled rows")
+                masks.append(np.unpackbits(bits, count=part.rows).astype(bool))
+        held = np.stack([np.asarray(mask) for mask in masks])
+        count = held.sum(axis=0)
+        if not count.all():
+            raise LabelError(
+                f"{int((count == 0).sum())} of {part.rows} rows have no label at any party; drop these rows, or give "
+                f"their labels to one party"
+            )
+        turn = np.arange(part.rows) % count + 1
+        for index, holder in enumerate(self.job.holders):
+            mine = held[index] & (held[: index + 1].sum(axis=0) == turn)
+            part.owned[holder] = np.nonzero(mine)[0]
+
+    async def _agree_on_step(self) -> float:
+        """eta0: as given, or 1 / (curvature of the loss x mean squared length of a row), summed securely."""
+        if not isinstance(self.options.step, str):
+            return float(self.options.step)
+        length = await self.sum.total("curvature", np.array([self.block.curvature()]), self.leader)
+        if length is None:
+            return float(await self.net.recv(self.leader, "step size"))
+        bound = self.job.loss.curvature_bound
+        if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
+            y = self.train.y
+            bound = 1.0 if y is None else max(1.0, float(y[self.train.labelled].mean()))
+        eta0 = 1.0 / max(bound * float(length[0]), 1e-12)
+        await self.tell("step size", eta0)
+        return eta0
+
+    # -- rounds -------------------------------------------------------------------------------------------------
+
+    def batches(self, epoch: int) -> Iterator[tuple[str, Rows]]:
+        """(who computes the signal, which rows), the same at every party: drawn from the public seed."""
+        rng, size = np.random.default_rng([self.options.seed, epoch]), self.options.batch
+        pieces: list[tuple[str, Rows]] = []
+        for holder, rows in self.train.owned.items():
+            shuffled = rng.permutation(rows)
+            pieces += [(holder, shuffled[at : at + size]) for at in range(0, len(shuffled), size)]
+        for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
+            yield pieces[index]
+
+    def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
+        """dL/dz of these rows; only at the holder that owns them."""
+        y = self.train.y
+        return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
+
+    async def hear_signal(self, holder: str, like: FloatArray) -> FloatArray:
+        """The signal of a batch, from the holder that owns it."""
+        return expect_array(await self.net.recv(holder, "signal"), like.shape, np.float64, holder, "signal")
+
+    def count_round(self, epoch: int) -> None:
+        """One exchange is done."""
+        rounds = self.net.traffic.rounds
+        if rounds % _PROGRESS_EVERY == 0 and self.net.me == self.leader:
+            self.net.report(("progress", epoch, rounds))
+        self.net.traffic.round()
+
+    # -- evaluation ---------------------------------------------------------------------------------------------
+
+    async def _measure(self, part: Part) -> tuple[float, float, float]:
+        """This party's share of (mean loss, metric x weight, weight) over a part."""
+        loss, z = self.job.loss, None
+        for holder, rows in part.owned.items():
+            pieces = []
+            for at in range(0, len(rows), CHUNK):
+                mine = self.block.scores(rows[at : at + CHUNK], part.columns)
+                pieces.append(await self.sum.total("evaluation", mine, holder))
+            if holder == self.net.me and pieces:
+                z = np.concatenate([piece for piece in pieces if piece is not None])
+        if z is None or part.y is None:
+            return 0.0, 0.0, 0.0
+        y = part.y[part.owned[self.net.me]]
+        _, metric = metrics.evaluate(loss, z, y)
+        weight = 0.0 if math.isnan(metric) else len(y) / part.rows
+        return float(loss.values(z, y).sum()) / part.rows, metric * weight if weight else 0.0, weight
+
+    async def evaluate(self, epoch: int) -> bool:
+        """Objective and metric over all rows; reports them, and says whether to go on."""
+        parts = [self.train] if self.validation is None else [self.train, self.validation]
+        shares = [share for part in parts for share in await self._measure(part)]
+        totals = await self.sum.total("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
+        if totals is None:
+            improved, stop = await self.net.recv(self.leader, "verdict")
+        else:
+            improved, stop = self._judge(epoch, totals)
+            await self.tell("verdict", (improved, stop))
+        if improved:
+            self._best = (self._best[0], self.block.state() if self.validation is not None else None)
+        self.net.report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
+        self._records += 1
+        return not stop
+
+    def _judge(self, epoch: int, totals: FloatArray) -> tuple[bool, bool]:
+        """At the leader: write the record, and decide."""
+        objective = float(totals[0] + totals[1])
+        metric = float(totals[2] / totals[3]) if totals[3] else math.nan
+        extra: tuple[float, ...] = ()
+        watched = objective
+        if self.validation is not None:
+            watched = float(totals[4])
+            extra = (watched, float(totals[5] / totals[6]) if totals[6] else math.nan)
+        record = (self._records, epoch, self.net.traffic.rounds, objective, metric, *extra)
+        self.net.report(("record", *record))
+        best, tol = self._best[0], self.options.tol
+        improved = not math.isfinite(best) or watched < best - (tol or 0.0) * abs(best)
+        self._bad = 0 if improved else self._bad + 1
+        if watched < best:
+            self._best = (watched, self._best[1])
+        return improved, tol is not None and self._bad >= self.options.patience
+
+    def finish(self) -> Any:
+        """The parameters of the run: the best seen on the validation data, or the last ones."""
+        if self._best[1] is not None:
+            self.block.restore(self._best[1])
+        return self.block.state()

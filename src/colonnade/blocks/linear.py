@@ -1,0 +1,286 @@
+"""The linear block: z_k = x_k theta_k, and an intercept where the party owns it.
+
+Parameters are kept as `scale * V`, so that the L2 penalty's shrinking of every coordinate is one multiplication and a
+step costs time in proportion to the non-zeros of its batch, however many columns there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+import scipy.sparse as sp
+
+from colonnade import _kernels
+from colonnade.blocks import FloatArray, Rows
+from colonnade.penalties import L2, Penalty
+
+# Below this the common factor is multiplied into V, before it loses digits.
+_SMALLEST_SCALE = 1e-8
+
+
+class Columns(Protocol):
+    """A party's columns, dense or CSR, as the kernels want them."""
+
+    shape: tuple[int, int]
+
+    def forward(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
+    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None: ...  # noqa: D102
+    def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None: ...  # noqa: D102
+    def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
+    def mean_square(self) -> float: ...  # noqa: D102
+
+
+class DenseColumns:
+    """A two-dimensional float32 or float64 array."""
+
+    def __init__(self, X: Any) -> None:
+        self._X = np.ascontiguousarray(X)
+        self.shape: tuple[int, int] = self._X.shape
+
+    def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
+        """X[rows] @ W."""
+        out = np.empty((len(rows), W.shape[1]))
+        _kernels.dense_forward(self._X, rows, W, out)
+        return out
+
+    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
+        """G += factor * X[rows].T @ signal."""
+        _kernels.dense_backward(self._X, rows, signal, factor, G)
+
+    def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
+        """Empty `source` into `target`."""
+        _kernels.dense_move(self._X, rows, source, factor, target)
+
+    def nonzeros(self, rows: Rows) -> int:
+        """Numbers in these rows."""
+        return len(rows) * self.shape[1]
+
+    def mean_square(self) -> float:
+        """Mean squared length of a row, in chunks so that no second copy of X is made."""
+        total = 0.0
+        for start in range(0, self.shape[0], 4096):
+            total += float(np.square(self._X[start : start + 4096], dtype=np.float64).sum())
+        return total / max(1, self.shape[0])
+
+
+class SparseColumns:
+    """CSR: never made dense."""
+
+    def __init__(self, data: Any, columns: Any, starts: Any, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self._parts = (data, columns, starts)
+
+    @classmethod
+    def from_csr(cls, X: sp.csr_matrix) -> SparseColumns:
+        """From a scipy CSR matrix, sharing its memory where the types allow."""
+        columns = X.indices.view(np.uint32) if X.indices.dtype == np.int32 else X.indices.astype(np.uint64)
+        return cls(X.data, columns, X.indptr.astype(np.int64), (int(X.shape[0]), int(X.shape[1])))
+
+    def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
+        """X[rows] @ W."""
+        out = np.empty((len(rows), W.shape[1]))
+        _kernels.csr_forward(*self._parts, rows, W, out)
+        return out
+
+    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
+        """G += factor * X[rows].T @ signal."""
+        _kernels.csr_backward(*self._parts, rows, signal, factor, G)
+
+    def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
+        """Empty `source` into `target`."""
+        _kernels.csr_move(*self._parts, rows, source, factor, target)
+
+    def nonzeros(self, rows: Rows) -> int:
+        """Non-zeros in these rows."""
+        return int(_kernels.csr_row_nonzeros(self._parts[2], rows))
+
+    def mean_square(self) -> float:
+        """Mean squared length of a row."""
+        return float(np.square(self._parts[0], dtype=np.float64).sum()) / max(1, self.shape[0])
+
+
+def columns_from_value(value: Any) -> Columns:
+    """Columns from the form in which they travel to a party's process: an array, or the parts of a CSR matrix."""
+    if isinstance(value, tuple):
+        data, columns, starts, shape = value
+        return SparseColumns(data, columns, starts, shape)
+    return DenseColumns(value)
+
+
+def columns_to_value(X: Any) -> Any:
+    """The inverse of `columns_from_value`, from an array or a scipy CSR matrix."""
+    if sp.issparse(X):
+        sparse = SparseColumns.from_csr(X)
+        return (*sparse._parts, sparse.shape)
+    return X
+
+
+class LinearBlock:
+    """theta_k of one party, for `outputs` scores per row."""
+
+    def __init__(self, columns: Columns, outputs: int, penalty: Penalty, intercept: bool) -> None:
+        self.columns, self.penalty, self.outputs = columns, penalty, outputs
+        self.rows = columns.shape[0]
+        self.V = np.zeros((columns.shape[1], outputs))
+        self.scale = 1.0
+        self.intercept = np.zeros(outputs) if intercept else None
+        # U: what the local steps on the open batch add; zero between batches.
+        self._scratch: FloatArray | None = None
+
+    @property
+    def theta(self) -> FloatArray:
+        """The parameters of the columns, shape (d, outputs)."""
+        return self.scale * self.V
+
+    def scratch(self) -> FloatArray:
+        """A zero array of theta's shape, made once."""
+        if self._scratch is None:
+            self._scratch = np.zeros_like(self.V)
+        return self._scratch
+
+    def flat(self, scores: FloatArray) -> FloatArray:
+        """One score per row is a vector, several are a matrix."""
+        return scores[:, 0] if self.outputs == 1 else scores
+
+    def open(self, rows: Rows) -> LazySteps | FullSteps:
+        """Start on a batch; with the L2 penalty at a cost that follows the batch's non-zeros."""
+        return LazySteps(self, rows) if isinstance(self.penalty, L2) else FullSteps(self, rows)
+
+    def scores(self, rows: Rows, of: Columns | None = None) -> FloatArray:
+        """Contributions of any rows, of the training columns or of others."""
+        z = (of or self.columns).forward(rows, self.V)
+        z *= self.scale
+        if self.intercept is not None:
+            z += self.intercept
+        return self.flat(z)
+
+    def penalty_value(self) -> float:
+        """The intercept carries no penalty."""
+        return self.penalty.value(self.theta)
+
+    def curvature(self) -> float:
+        """Mean squared length of a row, the intercept's constant column included."""
+        return self.columns.mean_square() + (1.0 if self.intercept is not None else 0.0)
+
+    def state(self) -> Any:
+        """(theta, intercept or None)."""
+        return self.theta, None if self.intercept is None else self.intercept.copy()
+
+    def restore(self, state: Any) -> None:
+        """Take (theta, intercept or None) back."""
+        theta, intercept = state
+        self.V, self.scale = np.ascontiguousarray(theta, dtype=np.float64).copy(), 1.0
+        self.intercept = None if intercept is None else intercept.copy()
+
+
+class _Steps:
+    """What both kinds of local steps share: the batch, and the intercept, which is a column of ones."""
+
+    def __init__(self, block: LinearBlock, rows: Rows) -> None:
+        self.block, self.rows = block, rows
+        self.touched = block.columns.nonzeros(rows)
+        self._intercept0 = None if block.intercept is None else block.intercept.copy()
+
+    def _as_matrix(self, signal: FloatArray) -> FloatArray:
+        return signal.reshape(len(self.rows), self.block.outputs)
+
+    def _step_intercept(self, signal: FloatArray, eta: float, proximal: float) -> None:
+        if self.block.intercept is not None:
+            gradient = signal.mean(axis=0)
+            if proximal:
+                gradient = gradient + proximal * (self.block.intercept - cast("FloatArray", self._intercept0))
+            self.block.intercept -= eta * gradient
+
+    def _finish(self, z: FloatArray) -> FloatArray:
+        if self.block.intercept is not None:
+            z += self.block.intercept
+        return self.block.flat(z)
+
+
+class LazySteps(_Steps):
+    """Local steps under L2: theta = a theta0 + U, where U lives on the batch's columns only.
+
+    A step theta <- theta - eta (G + l2 theta + mu (theta - theta0)) maps a to a (1 - eta (l2 + mu)) + eta mu and U to
+    U (1 - eta (l2 + mu)) - eta G. While the signal stays the same, as at a passive party, G does too, and Q steps
+    only change its coefficient: one pass over the batch for any Q.
+    """
+
+    def __init__(self, block: LinearBlock, rows: Rows) -> None:
+        super().__init__(block, rows)
+        self._z0 = block.columns.forward(rows, block.V)
+        self._z0 *= block.scale
+        self._a, self._u, self._used = 1.0, 1.0, False  # theta = a theta0 + u * scratch + k * X^T signal / b
+        self._signal: FloatArray | None = None
+        self._k = 0.0
+
+    def contribution(self) -> FloatArray:
+        """a x theta0 + x U."""
+        self._flush()
+        z = self._a * self._z0
+        if self._used:
+            z += self._u * self.block.columns.forward(self.rows, self.block.scratch())
+        return self._finish(z)
+
+    def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
+        """One local step; see the class."""
+        if signal is not self._signal:
+            self._flush()
+            self._signal = signal
+        keep = 1.0 - eta * (self.block.penalty.strength + proximal)
+        self._a = self._a * keep + eta * proximal
+        self._u *= keep
+        self._k = self._k * keep - eta
+        self._step_intercept(self._as_matrix(signal), eta, proximal)
+
+    def _flush(self) -> None:
+        """Bring k X^T signal / b into the scratch."""
+        if self._signal is not None and self._k:
+            scratch = self.block.scratch()
+            if abs(self._u) < _SMALLEST_SCALE:
+                scratch *= self._u
+                self._u = 1.0
+            signal = self._as_matrix(self._signal)
+            self.block.columns.backward(self.rows, signal, self._k / (self._u * len(self.rows)), scratch)
+            self._used, self._k = True, 0.0
+        self._signal = None
+
+    def close(self) -> None:
+        """theta0 <- a theta0 + U."""
+        block = self.block
+        block.scale *= self._a
+        if abs(block.scale) < _SMALLEST_SCALE:
+            block.V *= block.scale
+            block.scale = 1.0
+        if self._used:
+            block.columns.move(self.rows, block.scratch(), self._u / block.scale, block.V)
+        if self._signal is not None and self._k:
+            signal = self._as_matrix(self._signal)
+            block.columns.backward(self.rows, signal, self._k / (block.scale * len(self.rows)), block.V)
+
+
+class FullSteps(_Steps):
+    """Local steps under any penalty: its gradient moves every coordinate, so a step costs the batch plus d."""
+
+    def __init__(self, block: LinearBlock, rows: Rows) -> None:
+        super().__init__(block, rows)
+        block.V *= block.scale
+        block.scale = 1.0
+        self._theta0 = block.V.copy()
+
+    def contribution(self) -> FloatArray:
+        """x theta."""
+        return self._finish(self.block.columns.forward(self.rows, self.block.V))
+
+    def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
+        """theta <- theta - eta (X^T s / b + penalty' + mu (theta - theta0))."""
+        block, matrix = self.block, self._as_matrix(signal)
+        gradient = block.penalty.gradient(block.V)
+        if proximal:
+            gradient = gradient + proximal * (block.V - self._theta0)
+        block.V -= eta * gradient
+        block.columns.backward(self.rows, matrix, -eta / len(self.rows), block.V)
+        self._step_intercept(matrix, eta, proximal)
+
+    def close(self) -> None:
+        """Nothing is pending."""

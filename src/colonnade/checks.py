@@ -1,0 +1,91 @@
+"""What is asked of parties before any work starts, and what their programs are then given."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade import losses
+from colonnade.blocks.linear import columns_to_value
+from colonnade.errors import DataError, LabelError, SingleFeatureWarning
+from colonnade.party import Party
+
+Array = npt.NDArray[Any]
+
+
+def label_holders(parties: tuple[Party, ...]) -> tuple[str, ...]:
+    """The names of the parties with labels; at least one is needed."""
+    holders = tuple(party.name for party in parties if party.active)
+    if not holders:
+        raise LabelError("no party holds labels; give y to at least one Party")
+    return holders
+
+
+def all_labels(parties: tuple[Party, ...]) -> Array:
+    """Every row's label; refuses holders that disagree, and rows without a label."""
+    known = [party for party in parties if party.active]
+    kinds = {np.asarray(party.y).dtype.kind in "US" for party in known}
+    if len(kinds) > 1:
+        raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
+    labels = np.asarray(known[0].y).copy()
+    have = np.asarray(known[0].labelled).copy()
+    for party in known[1:]:
+        other, mask = np.asarray(party.y), np.asarray(party.labelled)
+        both = have & mask
+        differ = np.nonzero(labels[both] != other[both])[0]
+        if len(differ):
+            row = int(np.nonzero(both)[0][differ[0]])
+            raise LabelError(
+                f"parties {known[0].name!r} and {party.name!r} disagree about {len(differ)} labels, the first in row "
+                f"{row}; bring the labels into agreement"
+            )
+        labels = labels.astype(np.promote_types(labels.dtype, other.dtype))
+        labels[mask] = other[mask]
+        have |= mask
+    if not have.all():
+        raise LabelError(
+            f"{int((~have).sum())} of {len(have)} rows have no label at any party; drop these rows, or give their "
+            f"labels to one party"
+        )
+    return labels
+
+
+def party_part(party: Party, classes: Array, loss: losses.Loss) -> tuple[Any, ...]:
+    """A party's columns and encoded labels as its program takes them."""
+    y = None
+    if party.y is not None:
+        y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
+        y[party.labelled] = losses.encode(party.y[party.labelled], classes, loss)
+    return columns_to_value(party.X), y, party.labelled
+
+
+def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:
+    """The parties in the order of the model; each exactly once."""
+    given = {party.name: party for party in parties if isinstance(party, Party)}
+    if len(given) != len(parties) or set(given) != set(names):
+        got = [getattr(party, "name", party) for party in parties]
+        raise DataError(f"{what} needs each of the parties {list(names)} once, got {got}")
+    return [given[name] for name in names]
+
+
+def check_columns(expected: int, party: Party) -> None:
+    """The same number of columns as in training."""
+    if party.features != expected:
+        raise DataError(
+            f"party {party.name!r} has {party.features} columns here and {expected} in training; give the same columns"
+        )
+
+
+def warn_single_features(parties: tuple[Party, ...]) -> None:
+    """A party with one column is told what that shows, before it sends anything."""
+    for party in parties if len(parties) > 1 else ():
+        if party.features == 1:
+            warnings.warn(
+                f"party {party.name!r} has a single column: FedBCD's Theorem 2, which keeps partners from solving for "
+                f"its data, needs at least two; whoever sees its contributions sees this column up to a factor",
+                SingleFeatureWarning,
+                stacklevel=3,
+            )

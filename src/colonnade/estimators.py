@@ -1,0 +1,313 @@
+"""The scikit-learn face: linear models over several parties."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade import losses, metrics, penalties, store
+from colonnade.algorithms import ALGORITHMS, FedBCD, FedSGD
+from colonnade.algorithms.program import score_linear, train_linear
+from colonnade.blocks.linear import columns_to_value
+from colonnade.checks import (
+    all_labels,
+    check_columns,
+    in_order,
+    label_holders,
+    party_part,
+    warn_single_features,
+)
+from colonnade.errors import (
+    DataError,
+    LabelError,
+    NotFittedError,
+    OptionError,
+    one_of,
+)
+from colonnade.party import Party, check_together
+from colonnade.progress import History
+from colonnade.runtimes.net import Runtime, Traffic
+from colonnade.runtimes.simulation import Simulation
+from colonnade.sums import choose_sum
+from colonnade.sums.trees import TOPOLOGIES
+
+Array = npt.NDArray[Any]
+Model = TypeVar("Model", bound="LinearModel")
+
+
+class LinearModel:
+    """A linear score over all parties' columns, and a loss.
+
+    The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
+    in scikit-learn's terms C = 1 / (n l2). penalty="nonconvex" is the penalty of VFB², problem (14).
+    """
+
+    loss: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        l2: float = 1e-4,
+        penalty: str = "l2",
+        fit_intercept: bool = True,
+        algorithm: FedSGD | FedBCD | None = None,
+        sum: str = "auto",  # noqa: A002
+        topology: str = "tree",
+        verbose: int = 1,
+    ) -> None:
+        self.l2 = l2
+        self.penalty = penalty
+        self.fit_intercept = fit_intercept
+        self.algorithm = algorithm
+        self.sum = sum
+        self.topology = topology
+        self.verbose = verbose
+
+    # -- scikit-learn's conventions -----------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's options."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self: Model, **params: Any) -> Model:
+        """Change options."""
+        allowed = tuple(inspect.signature(type(self)).parameters)
+        for name, value in params.items():
+            one_of("the option's name", name, allowed)
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+        """Train on these parties; `on` says where they run, by default in this process under a virtual clock.
+
+        validation: the same parties with other rows, for early stopping and the history.
+        """
+        loss = losses.loss(self.loss)
+        algorithm = self._check_options()
+        check_together(parties)
+        holders = label_holders(parties)
+        classes = losses.class_labels(all_labels(parties), loss)
+        outputs = loss.outputs(len(classes))
+        names = tuple(party.name for party in parties)
+        held_out = self._check_validation(parties, validation)
+        warn_single_features(parties)
+
+        sum_name = choose_sum(self.sum, len(parties))
+        owner = holders[0] if self.fit_intercept else ""
+        penalty = (self.penalty, float(self.l2))
+        job = (self.loss, outputs, penalty, holders, sum_name, self.topology, algorithm.as_value(), owner)
+        programs = {
+            party.name: (
+                train_linear,
+                (job, (*party_part(party, classes, loss), held_out and party_part(other, classes, loss))),
+            )
+            for party, other in zip(parties, held_out or parties, strict=True)
+        }
+        history = History(metrics.METRICS[loss.kind], algorithm.epochs, self.verbose)
+        try:
+            outcomes = (on or Simulation()).run(programs, history.observe)
+        finally:
+            history.close()
+
+        self.parties_ = names
+        self.holders_ = holders
+        self.classes_ = classes
+        self.columns_ = {party.name: party.columns for party in parties}
+        self.history_: list[dict[str, Any]] = history.records
+        self.traffic_: dict[str, Traffic] = {name: outcomes[name].traffic for name in names}
+        self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
+        self.sum_ = sum_name
+        self._theta = {name: outcomes[name].value[0] for name in names}
+        self._intercept = outcomes[holders[0]].value[1]
+        return self
+
+    def _check_options(self) -> FedSGD | FedBCD:
+        penalties.penalty(self.penalty, self.l2)
+        choose_sum(self.sum, 2)
+        one_of("topology", self.topology, tuple(TOPOLOGIES))
+        algorithm = FedSGD() if self.algorithm is None else self.algorithm
+        if not isinstance(algorithm, tuple(ALGORITHMS.values())):
+            raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        return algorithm
+
+    def _check_validation(self, parties: tuple[Party, ...], validation: list[Party] | None) -> list[Party] | None:
+        if validation is None:
+            return None
+        ordered = in_order(validation, tuple(party.name for party in parties), "validation")
+        check_together(ordered)
+        for party, other in zip(parties, ordered, strict=True):
+            check_columns(party.features, other)
+            if party.active and not other.active:
+                raise LabelError(f"validation: party {other.name!r} holds labels in training and none here; give its y")
+        return ordered
+
+    # -- what was learnt ----------------------------------------------------------------------------------------
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_theta"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(*parties) or load(folder) first")
+
+    @property
+    def coef_(self) -> dict[str, Array]:
+        """{party: its coefficients}, shape (columns,) or (classes, columns)."""
+        self._check_fitted()
+        return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, theta in self._theta.items()}
+
+    @property
+    def intercept_(self) -> Any:
+        """The intercept, which the first label holder owns: a number, or one per class."""
+        self._check_fitted()
+        if self._intercept is None:
+            return 0.0
+        return float(self._intercept[0]) if len(self._intercept) == 1 else self._intercept
+
+    def history_frame(self) -> Any:
+        """`history_` as a pandas data frame."""
+        self._check_fitted()
+        import pandas as pd
+
+        return pd.DataFrame(self.history_)
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
+    def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """Scores of these rows, summed at the first label holder as in training."""
+        self._check_fitted()
+        ordered = in_order(parties, self.parties_, "prediction")
+        check_together(ordered)
+        for party in ordered:
+            check_columns(len(self.columns_[party.name]), party)
+        leader = self.holders_[0]
+        outputs = self._theta[leader].shape[1]
+        job = (outputs, leader, self.sum_, self.topology)
+        programs = {}
+        for party in ordered:
+            intercept = self._intercept if party.name == leader else None
+            mine = (columns_to_value(party.X), self._theta[party.name], intercept)
+            programs[party.name] = (score_linear, (job, mine))
+        scores: Array = (on or Simulation()).run(programs)[leader].value
+        return scores
+
+    def predict(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """Predicted labels, or values for a regression."""
+        loss = losses.loss(self.loss)
+        return losses.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
+
+    def score(self, *parties: Party, on: Runtime | None = None) -> float:
+        """Accuracy for classes, R² for real numbers, D² (deviance explained) for counts."""
+        known = [party for party in parties if isinstance(party, Party) and party.active]
+        if not known:
+            raise LabelError("no party holds labels; score needs the true labels at one of them")
+        labels, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
+        kind = losses.loss(self.loss).kind
+        if kind == "real":
+            return metrics.r2(labels, predicted)
+        if kind == "count":
+            return metrics.d2_poisson(labels, predicted)
+        return metrics.accuracy(labels, predicted)
+
+    # -- keep ---------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """One file per party in `folder`; give each organisation its own and delete the rest."""
+        self._check_fitted()
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        options = {k: v for k, v in self.get_params().items() if k not in ("algorithm", "verbose")}
+        public = {
+            "model": type(self).__name__,
+            "options": options,
+            "parties": self.parties_,
+            "holders": self.holders_,
+            "sum": self.sum_,
+        }
+        for name in self.parties_:
+            arrays = {"theta": self._theta[name], "columns": np.array(self.columns_[name])}
+            if name in self.holders_:
+                arrays["classes"] = self.classes_
+            if name == self.holders_[0] and self._intercept is not None:
+                arrays["intercept"] = self._intercept
+            store.write_party(path, name, public, arrays)
+
+    @classmethod
+    def load(cls: type[Model], folder: str | Path) -> Model:
+        """A model from the files of all its parties."""
+        files = [store.read_party(path) for path in store.party_files(folder)]
+        public = files[0][0]
+        arrays = {entry["party"]: part for entry, part in files}
+        for entry, _ in files:
+            if any(entry[key] != public[key] for key in ("model", "options", "parties", "holders", "sum")):
+                raise DataError(f"the files of {public['party']!r} and {entry['party']!r} belong to different models")
+        missing = [name for name in public["parties"] if name not in arrays]
+        if missing:
+            raise DataError(f"the files of {missing} are missing; a model needs the file of every party")
+        if public["model"] not in MODELS or not issubclass(MODELS[public["model"]], cls):
+            raise DataError(f"the folder holds a {public['model']}, load it as that")
+        model = MODELS[public["model"]](**public["options"])
+        if not isinstance(model, cls):
+            raise DataError(f"the folder holds a {public['model']}, load it as that")
+        model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
+        model.sum_, model.history_, model.traffic_ = public["sum"], [], {}
+        model._theta = {name: part["theta"] for name, part in arrays.items()}
+        model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
+        model.classes_ = arrays[model.holders_[0]]["classes"]
+        model._intercept = arrays[model.holders_[0]].get("intercept")
+        return model
+
+
+class _Classifier(LinearModel):
+    def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """Probability of each class, one column per class in the order of `classes_`."""
+        return losses.loss(self.loss).probability(self.decision_function(*parties, on=on))
+
+
+class LogisticRegression(_Classifier):
+    """Two classes, logistic loss."""
+
+    loss = "logistic"
+
+
+class SoftmaxRegression(_Classifier):
+    """Two or more classes, cross-entropy."""
+
+    loss = "softmax"
+
+
+class LinearSVC(LinearModel):
+    """Two classes, the smooth hinge of FDSKL Table 1."""
+
+    loss = "smooth_hinge"
+
+
+class RidgeRegression(LinearModel):
+    """Real numbers, half the squared error; l2 is scikit-learn's alpha / n."""
+
+    loss = "square"
+
+
+class PoissonRegression(LinearModel):
+    """Counts, Poisson likelihood with a log link."""
+
+    loss = "poisson"
+
+
+MODELS: dict[str, type[LinearModel]] = {
+    kind.__name__: kind
+    for kind in (LogisticRegression, SoftmaxRegression, LinearSVC, RidgeRegression, PoissonRegression)
+}
+
+
+def load(folder: str | Path) -> LinearModel:
+    """Whatever model the files in `folder` hold."""
+    return LinearModel.load(folder)

@@ -1,0 +1,104 @@
+"""What keeps the weights small. A party adds the penalty of its own weights by itself, nobody else sees them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import OptionError, at_least, one_of
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Penalty(ABC):
+    """A penalty on weights of any shape, `strength` (the option `l2`) times a sum over coordinates."""
+
+    name: ClassVar[str]
+    strength: float
+
+    def __post_init__(self) -> None:
+        at_least("l2", self.strength, 0.0)
+        if math.isinf(self.strength):
+            raise OptionError(f"l2 must be finite, got {self.strength!r}")
+
+    @property
+    def curvature_bound(self) -> float:
+        """Largest second derivative of a coordinate, in absolute value: both penalties reach it at 0."""
+        return float(self.strength)
+
+    @abstractmethod
+    def value(self, w: Floats) -> float:
+        """Penalty of all weights together."""
+
+    @abstractmethod
+    def gradient(self, w: Floats) -> Floats:
+        """First derivative per coordinate, shape of w."""
+
+    @abstractmethod
+    def curvature(self, w: Floats) -> Floats:
+        """Second derivative per coordinate, shape of w."""
+
+
+@dataclass(frozen=True)
+class L2(Penalty):
+    """strength / 2 · ‖w‖²."""
+
+    name = "l2"
+
+    def value(self, w: Floats) -> float:
+        """strength / 2 · ‖w‖²."""
+        return 0.5 * self.strength * float(np.vdot(w, w))
+
+    def gradient(self, w: Floats) -> Floats:
+        """strength · w."""
+        return self.strength * w
+
+    def curvature(self, w: Floats) -> Floats:
+        """strength everywhere."""
+        return np.full(w.shape, float(self.strength))
+
+
+@dataclass(frozen=True)
+class NonConvex(Penalty):
+    """strength / 2 · Σ w² / (1 + w²), problem (14) of VFB²: bounded, so large weights cost no more than medium ones.
+
+    With h = √(1 + w²), everything is written in w / h and 1 / h. Both stay in [-1, 1], so no weight overflows.
+    """
+
+    name = "nonconvex"
+
+    def value(self, w: Floats) -> float:
+        """strength / 2 · Σ w² / (1 + w²)."""
+        r = w / np.hypot(1.0, w)
+        return 0.5 * self.strength * float(np.vdot(r, r))
+
+    def gradient(self, w: Floats) -> Floats:
+        """strength · w / (1 + w²)²."""
+        h = np.hypot(1.0, w)
+        q = 1.0 / h
+        out: Floats = self.strength * (w / h) * (q * q * q)
+        return out
+
+    def curvature(self, w: Floats) -> Floats:
+        """strength · (1 - 3 w²) / (1 + w²)³, between -strength / 4 and strength."""
+        h = np.hypot(1.0, w)
+        r, q2 = w / h, 1.0 / h
+        q2 = q2 * q2
+        out: Floats = self.strength * (q2 - 3.0 * r * r) * (q2 * q2)
+        return out
+
+
+PENALTIES: dict[str, type[Penalty]] = {"l2": L2, "nonconvex": NonConvex}
+"""Every penalty by its name."""
+
+
+def penalty(name: str, strength: float) -> Penalty:
+    """The penalty of that name and strength."""
+    one_of("penalty", name, tuple(PENALTIES))
+    return PENALTIES[name](strength)

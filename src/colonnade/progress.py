@@ -1,0 +1,76 @@
+"""A live line about a run: rounds, loss, metric, bytes. Silent where nobody looks."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+# A run shorter than this shows nothing: a bar that flashes by tells nobody anything.
+_PATIENCE = 0.5
+
+
+def human_bytes(count: float) -> str:
+    """1234567 -> '1.2 MB'."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return ""
+
+
+class History:
+    """Collects what parties report into records, and draws the bar while it does."""
+
+    def __init__(self, metric: str, epochs: int, verbose: int) -> None:
+        self.records: list[dict[str, Any]] = []
+        self._metric, self._epochs, self._verbose = metric, epochs, verbose
+        self._began = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def observe(self, party: str, seconds: float, value: Any) -> None:
+        """Called by the runtime for every report of a party."""
+        kind, *rest = value
+        if kind == "record":
+            self._record(seconds, rest)
+        elif kind == "traffic":
+            index, messages, size = rest
+            record = self._at(index)
+            record["messages"] = record.get("messages", 0) + messages
+            record["bytes"] = record.get("bytes", 0) + size
+        if self._verbose and kind in ("record", "progress"):
+            self._draw(rest[1] if kind == "record" else rest[0], rest[2] if kind == "record" else rest[1])
+
+    def _at(self, index: int) -> dict[str, Any]:
+        while len(self.records) <= index:
+            self.records.append({})
+        return self.records[index]
+
+    def _record(self, seconds: float, rest: list[Any]) -> None:
+        index, epoch, rounds, loss, metric, *held_out = rest
+        entry = self._at(index)
+        entry.update(epoch=epoch, time=seconds, rounds=rounds, loss=loss, metric=metric, metric_name=self._metric)
+        if held_out:
+            entry.update(validation_loss=held_out[0], validation_metric=held_out[1])
+
+    def _draw(self, epoch: int, rounds: int) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._began < _PATIENCE:
+                return
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
+            self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("training", total=self._epochs, text="")
+        known = [record for record in self.records if "loss" in record]
+        last = known[-1] if known else {"loss": float("nan"), "metric": float("nan")}
+        size = max((record.get("bytes", 0) for record in self.records), default=0)
+        text = f"round {rounds}  loss {last['loss']:.5f}  {self._metric} {last['metric']:.4f}  {human_bytes(size)}"
+        self._bar.update(self._task, completed=epoch, text=text)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()

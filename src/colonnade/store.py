@@ -1,0 +1,54 @@
+"""A model on disk: one file per party, with nothing of another party in it.
+
+A file is a numpy archive without pickle. What all parties know anyway (the model's options and who takes part) stands
+in every file; parameters and column names only in their owner's; classes and the intercept only at label holders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import DataError
+
+FORMAT = 1
+SUFFIX = ".colonnade.npz"
+
+
+def write_party(folder: Path, party: str, public: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write one party's file, whole or not at all."""
+    text = json.dumps({"format": FORMAT, "party": party, **public}, sort_keys=True)
+    final = folder / f"{party}{SUFFIX}"
+    partial = folder / f".{party}.partial"
+    with partial.open("wb") as file:
+        np.savez(file, public=np.array(text), **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(final)
+
+
+def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read one party's file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            public = json.loads(str(archive["public"]))
+            arrays = {key: archive[key] for key in archive.files if key != "public"}
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise DataError(
+            f"{path.name} is not a model file of Colonnade ({error}); give a file that `save` wrote"
+        ) from None
+    if public.get("format") != FORMAT:
+        raise DataError(f"{path.name} has format {public.get('format')!r}, this version reads format {FORMAT}")
+    return public, arrays
+
+
+def party_files(folder: str | Path) -> list[Path]:
+    """The model files of a folder; an error if there is none."""
+    found = sorted(Path(folder).glob(f"*{SUFFIX}"))
+    if not found:
+        raise DataError(f"{str(folder)!r} holds no file that ends in {SUFFIX}; give the folder that `save` wrote")
+    return found

@@ -1,0 +1,53 @@
+"""What every secure sum shares: the ring, the tree walk, and the one way to open one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums.ring import FloatArray, Ring, RingArray
+from colonnade.sums.trees import Tree
+
+
+async def tree_sum(net: Net, tag: str, value: RingArray, tree: Tree) -> RingArray | None:
+    """Add up along a tree: the whole of an aggregation. The root gets the sum, the others None."""
+    for child in tree.children(net.me):
+        # uint64 wraps around by itself: this is addition in Z_2^64.
+        value = value + expect_array(await net.recv(child, tag), value.shape, np.uint64, child, tag)
+    parent = tree.parent(net.me)
+    if parent is None:
+        return value
+    await net.send(parent, tag, value)
+    return None
+
+
+class SecureSum(ABC):
+    """One party's side of a sum over all parties. Every party calls `total` in the same order for the same root."""
+
+    name: ClassVar[str]
+    masked: ClassVar[bool]
+
+    def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
+        self.net, self.topology = net, topology
+        self.ring = Ring(len(net.names), fraction_bits)
+        self._serial = dict.fromkeys(net.names, 0)
+
+    async def open(self) -> None:
+        """Agree on keys, where the sum needs any."""
+        return
+
+    async def total(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
+        """The sum of everybody's `value` at `root`, None elsewhere. Exact in the ring, so the same bits everywhere."""
+        serial = self._serial[root]
+        self._serial[root] = serial + 1
+        encoded = self.ring.encode(value, self.net.me)
+        summed = await self._sum(tag, encoded, root, serial)
+        return None if summed is None else self.ring.decode(summed)
+
+    @abstractmethod
+    async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
+        """The sum in the ring."""

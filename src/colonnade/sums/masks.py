@@ -1,0 +1,70 @@
+"""Uniform masks on the ring from a cryptographic stream, and keys that two parties agree on.
+
+A mask is a function of a secret key and of the place where it is used (which root, the how-manieth sum), so two
+parties with the same key make the same mask without a message, in whatever order their sums run. A place is used
+once: asking for it again raises, because a reused mask shows the difference of the two values it hid.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from colonnade.errors import ProtocolError
+from colonnade.sums.ring import RingArray
+
+# ChaCha20: a block counter (4 bytes, starts at 0), then what makes the stream unique: root (4) and serial number (8).
+_PLACE = struct.Struct("<IIQ")
+
+
+class MaskStream:
+    """Masks from one secret key of 32 bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        # An encryptor that is pointed to a new place costs a fifth of a new one.
+        self._stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self._last: dict[int, int] = {}
+
+    def mask(self, root: int, serial: int, shape: tuple[int, ...]) -> RingArray:
+        """The mask of sum number `serial` towards party number `root`; serial numbers of a root only go up."""
+        if serial <= self._last.get(root, -1):
+            raise ProtocolError(
+                f"the mask of sum {serial} towards party {root} was used before; it is never used twice"
+            )
+        self._last[root] = serial
+        count = 1
+        for size in shape:
+            count *= size
+        self._stream.reset_nonce(_PLACE.pack(0, root, serial))
+        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8").reshape(shape)
+
+
+def private_stream() -> MaskStream:
+    """Masks that only this party can make, from the operating system's randomness."""
+    return MaskStream(os.urandom(32))
+
+
+class KeyPair:
+    """One party's key for one run: X25519, made anew for every run."""
+
+    def __init__(self) -> None:
+        self._private = X25519PrivateKey.generate()
+        self.public: bytes = self._private.public_key().public_bytes_raw()
+
+    def agree(self, other: bytes, party: str) -> MaskStream:
+        """The stream that this party and the holder of `other` share."""
+        if not isinstance(other, bytes) or len(other) != 32:
+            raise ProtocolError(f"the public key of party {party!r} must be 32 bytes, got {other!r}")
+        try:
+            shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
+        except ValueError:
+            raise ProtocolError(f"the public key of party {party!r} is not a usable point of the curve") from None
+        # Both keys enter, so the stream belongs to this pair of keys and this use only.
+        info = b"colonnade pairwise mask v1" + b"".join(sorted((self.public, other)))
+        return MaskStream(HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared))

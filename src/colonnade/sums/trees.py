@@ -1,0 +1,275 @@
+"""Who passes partial sums to whom, and which two trees may carry a masked sum.
+
+The two-trees sum (VFB², Algorithm 1; AFSGD-VP, Algorithm 2) sends z_k + δ_k up a tree T1 and the mask δ_k up another
+tree T2; the root subtracts the two totals. AFSGD-VP asks that the trees be significantly different (Definition 1): no
+subtree of T1 and no subtree of T2, with more than one leaf and fewer than all, have the same leaves. Its Lemma 1 says
+that no sum of masks on a subtree of T1 is then disclosed. In the papers every party is a leaf and every partial sum an
+inner node. Here a party adds its own value and then its children's sums in a fixed order; the sets of parties that are
+in its running sum after each addition are those subtrees (`partial_sums`).
+
+Definition 1 alone is not enough, because it speaks of which sums exist and not of who sees them. Three parties, root
+r, T1 a star that adds a and then b, T2 a star that adds b and then a: the partial sums are {r, a} and {r, b}, so the
+trees are significantly different. Yet r receives z_a + δ_a in T1 and δ_a in T2 and reads z_a. `leaks` finds this. A
+party sees the sums over its children's subtrees: of z + δ in T1, of δ in T2. It learns about z what a combination of
+the former shares, as a vector over the parties, with a combination of the latter. The root is allowed one such
+vector, the total of all others; every other party none. `different_pair` returns trees that pass both checks.
+
+What remains: all of this is about one curious party. Two that collude can do more. A party's parent in T1 and its
+parent in T2 hold, between them, its masked value and its mask; where it is a leaf of both trees they read its value.
+Who has to fear that takes the pairwise sum, which shows colluding parties no more than the sum over all the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from colonnade.errors import OptionError, one_of
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A rooted tree of parties. `parents` holds one (child, parent) pair for every party but the root.
+
+    The order of the pairs is the order in which a parent adds its children. A tree that is none (a cycle, a party
+    twice, a parent that isn't a party) raises `OptionError`.
+    """
+
+    root: str
+    parents: tuple[tuple[str, str], ...] = ()
+    _parent: dict[str, str | None] = field(init=False, repr=False, compare=False)
+    _children: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _subtree: dict[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    _depth: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parent: dict[str, str | None] = {self.root: None}
+        for child, above in self.parents:
+            if child in parent:
+                what = "is the root and has a parent" if child == self.root else "has two parents"
+                raise OptionError(f"a tree needs one parent for every party but the root, {child!r} {what}")
+            parent[child] = above
+        children: dict[str, list[str]] = {name: [] for name in parent}
+        for child, above in self.parents:
+            if above not in children:
+                raise OptionError(f"a parent in a tree must be one of its parties, {child!r} has the parent {above!r}")
+            children[above].append(child)
+        # A loop, not a recursion: a ring of many parties is as deep as it is long.
+        depths = {self.root: 0}
+        downwards = [self.root]
+        for name in downwards:
+            for child in children[name]:
+                depths[child] = depths[name] + 1
+                downwards.append(child)
+        if len(downwards) < len(parent):
+            lost = ", ".join(repr(name) for name in parent if name not in depths)
+            raise OptionError(f"every party of a tree must reach the root {self.root!r}, {lost} run in a cycle")
+        subtree: dict[str, frozenset[str]] = {}
+        for name in reversed(downwards):
+            subtree[name] = frozenset((name,)).union(*(subtree[child] for child in children[name]))
+        for attribute, value in (
+            ("_parent", parent),
+            ("_children", {name: tuple(below) for name, below in children.items()}),
+            ("_subtree", subtree),
+            ("_depth", max(depths.values())),
+        ):
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Every party: the root, then the others in the order of `parents`."""
+        return tuple(self._parent)
+
+    @property
+    def depth(self) -> int:
+        """Messages on the longest way to the root."""
+        return self._depth
+
+    def parent(self, name: str) -> str | None:
+        """Where this party sends its sum, or None for the root."""
+        return self._parent[name]
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """From whom this party receives sums, in the order in which it adds them."""
+        return self._children[name]
+
+    def subtree(self, name: str) -> frozenset[str]:
+        """This party and all below it: the parties in the sum that it sends."""
+        return self._subtree[name]
+
+
+# -- topologies --------------------------------------------------------------------------------------------------------
+
+
+def _others(names: Sequence[str], root: str) -> list[str]:
+    if len(names) < 1:
+        raise OptionError("a sum needs at least 1 party, got none")
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise OptionError(f"the names of the parties must be unique, got {twice!r} twice")
+    if root not in names:
+        raise OptionError(f"the root of a sum must be one of its parties {', '.join(map(repr, names))}, got {root!r}")
+    return [name for name in names if name != root]
+
+
+def _heap(order: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return ((order[i], order[(i - 1) // 2]) for i in range(1, len(order)))
+
+
+def binary_tree(names: Sequence[str], root: str) -> Tree:
+    """Every party adds at most two others: depth log2 of the number of parties."""
+    return Tree(root, tuple(_heap([root, *_others(names, root)])))
+
+
+def star(names: Sequence[str], root: str) -> Tree:
+    """Everyone sends to the root: depth 1, all the work at the root."""
+    return Tree(root, tuple((name, root) for name in _others(names, root)))
+
+
+def ring(names: Sequence[str], root: str) -> Tree:
+    """Each sends to its neighbour in the circle of names, up to the root: as deep as it is long."""
+    _others(names, root)
+    start = list(names).index(root)
+    circle = [*names[start:], *names[:start]]
+    return Tree(root, tuple((circle[i], circle[i - 1]) for i in range(1, len(circle))))
+
+
+TOPOLOGIES: dict[str, Callable[[Sequence[str], str], Tree]] = {"tree": binary_tree, "star": star, "ring": ring}
+
+
+def topology(kind: str, names: Sequence[str], root: str) -> Tree:
+    """The tree of one of the `TOPOLOGIES`. Built once: a sum may ask for its tree every time."""
+    one_of("topology", kind, tuple(TOPOLOGIES))
+    return _topology(kind, tuple(names), root)
+
+
+@lru_cache(maxsize=1024)
+def _topology(kind: str, names: tuple[str, ...], root: str) -> Tree:
+    return TOPOLOGIES[kind](names, root)
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def partial_sums(tree: Tree) -> frozenset[frozenset[str]]:
+    """The parties in every running sum of the tree that holds more than one of them and fewer than all."""
+    found = set()
+    for name in tree.nodes:
+        running = frozenset((name,))
+        for child in tree.children(name):
+            running |= tree.subtree(child)
+            found.add(running)
+    found.discard(tree.subtree(tree.root))
+    return frozenset(found)
+
+
+def significantly_different(t1: Tree, t2: Tree) -> bool:
+    """AFSGD-VP, Definition 1: the trees have no partial sum in common. What it doesn't promise: see `leaks`."""
+    _same_parties(t1, t2)
+    return partial_sums(t1).isdisjoint(partial_sums(t2))
+
+
+def leaks(t1: Tree, t2: Tree) -> dict[str, tuple[frozenset[str], ...]]:
+    """What single parties learn from a sum with masked values in `t1` and masks in `t2`, beyond what they may.
+
+    For each party that learns something: the sets of parties whose sum of values it can compute. These sums and their
+    combinations are all that it learns, over the reals and over the integers mod 2^64 alike.
+    """
+    _same_parties(t1, t2)
+    if t1.root != t2.root:
+        raise OptionError(f"both trees of a sum must have the same root, got {t1.root!r} and {t2.root!r}")
+    found = {}
+    for name in t1.nodes:
+        exposed = _shared_sums(
+            [t1.subtree(child) for child in t1.children(name)], [t2.subtree(child) for child in t2.children(name)]
+        )
+        # The root always finds one set, all the others: their total is the result.
+        if len(exposed) > (name == t1.root):
+            found[name] = exposed
+    return found
+
+
+def leak_free(t1: Tree, t2: Tree) -> bool:
+    """Whether no single party learns more than the result, and no party but the root learns that."""
+    return not leaks(t1, t2)
+
+
+def _shared_sums(first: list[frozenset[str]], second: list[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """A basis of what the spans of two families of disjoint sets (as 0/1 vectors) have in common.
+
+    A vector in both spans has one value on each set of either family, so one value on each group of sets that overlap
+    one another; and it is 0 on a group of which some member is in only one family. What is left is one vector for each
+    group that both families cover.
+    """
+    if not first or not second:
+        return ()
+    in_both = frozenset().union(*first) & frozenset().union(*second)
+    blocks = first + second
+    done: frozenset[str] = frozenset()
+    shared = []
+    for start in first:
+        if start <= done:
+            continue
+        group, grown = frozenset[str](), start
+        while grown != group:
+            group = grown
+            grown = group.union(*(block for block in blocks if not block.isdisjoint(group)))
+        done |= group
+        if group <= in_both:
+            shared.append(group)
+    return tuple(shared)
+
+
+def _same_parties(t1: Tree, t2: Tree) -> None:
+    if t1.subtree(t1.root) != t2.subtree(t2.root):
+        raise OptionError(
+            f"both trees of a sum must have the same parties, got {', '.join(t1.nodes)} and {', '.join(t2.nodes)}"
+        )
+
+
+# -- pairs -------------------------------------------------------------------------------------------------------------
+
+
+def different_pair(names: Sequence[str], root: str, kind: str = "tree") -> tuple[Tree, Tree]:
+    """Two trees for a masked sum, both `significantly_different` and `leak_free`; the first is `topology(kind, ...)`.
+
+    With one or two parties both trees are the same: the result itself tells the root the other party's value.
+    The same arguments always give the same pair, at every party.
+    """
+    one_of("topology", kind, tuple(TOPOLOGIES))
+    return _different_pair(tuple(names), root, kind)
+
+
+@lru_cache(maxsize=1024)
+def _different_pair(names: tuple[str, ...], root: str, kind: str) -> tuple[Tree, Tree]:
+    first = topology(kind, names, root)
+    others = list(first.nodes[1:])
+    if len(names) <= 2:
+        return first, first
+    backwards = others[::-1]
+    if kind == "star":
+        # In T1 only the root receives, and in T2 it receives one sum: it can only take the two totals apart. Every
+        # partial sum of T1 has the root in it, and none of T2.
+        return first, Tree(root, ((backwards[0], root), *_heap(backwards)))
+    if kind == "ring":
+        # What a party receives in T1 comes from names after its own, in T2 from names before it. Every partial sum of
+        # T1 has the last two names in it; in T2 these are the root's two children, which only the root adds up.
+        return first, binary_tree([root, *backwards], root)
+    # Two binary trees are the shallowest pair; from four parties on one of the first two orders passes.
+    for order in _reorderings(others):
+        second = binary_tree([root, *order], root)
+        if significantly_different(first, second) and leak_free(first, second):
+            return first, second
+    # The ring through the others backwards always passes, for the reason given above with T1 and T2 exchanged.
+    return first, ring([root, *backwards], root)
+
+
+def _reorderings(names: Sequence[str]) -> Iterable[list[str]]:
+    """The names in steps of s from each start, for every s that reaches them all; backwards first."""
+    n = len(names)
+    for step in range(n - 1, 0, -1):
+        if math.gcd(step, n) == 1:
+            for start in range(n - 1, -1, -1):
+                yield [names[(start + step * i) % n] for i in range(n)]
