@@ -51,6 +51,9 @@ class Loss(ABC):
     kind: ClassVar[Kind]
     curvature_bound: ClassVar[float]
     """Largest second derivative over all scores, the constant that step sizes are chosen from."""
+    boldness: ClassVar[float] = 1.0
+    """How much longer than 1 / curvature a first step may be. A loss whose signal is bounded can't run away, and its
+    curvature is mostly far below the bound; the step is shortened later where that turns out to be too long."""
 
     def outputs(self, classes: int) -> int:
         """Width of the score for that many classes."""
@@ -92,6 +95,7 @@ class Logistic(Loss):
     name = "logistic"
     kind = "binary"
     curvature_bound = 0.25
+    boldness = 8.0
 
     def values(self, z: Floats, y: Labels) -> Floats:
         """log(1 + exp(-y z))."""
@@ -128,6 +132,7 @@ class Softmax(Loss):
     kind = "classes"
     # The whole Hessian diag(p) - p pᵀ has no eigenvalue above 1/2; its diagonal alone stays below 1/4.
     curvature_bound = 0.5
+    boldness = 8.0
 
     def outputs(self, classes: int) -> int:
         """One column per class."""
@@ -202,6 +207,7 @@ class SmoothHinge(Loss):
     name = "smooth_hinge"
     kind = "binary"
     curvature_bound = 1.0
+    boldness = 8.0
 
     def values(self, z: Floats, y: Labels) -> Floats:
         """½ - t, ½ (1 - t)² or 0."""

@@ -60,10 +60,11 @@ async def _descend(session: Session, options: Training, local_steps: int, proxim
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
     go_on, sweep, rounds_done = await session.evaluate(0), 0, 0
     # "auto" is safe for one long step of Q eta: with a stale signal, that is what Q steps on a linear block amount to.
-    eta0 = session.eta0 / local_steps if options.step == "auto" else session.eta0
+    if options.step == "auto":
+        session.eta0 /= local_steps
     for epoch in range(1, options.epochs + 1):
         for holder, rows in session.batches(epoch):
-            round_ = _Round(session, holder, rows, epoch, options.eta(eta0, sweep, len(session.net.names)))
+            round_ = _Round(session, holder, rows, epoch, options.eta(session.eta0, sweep, len(session.net.names)))
             await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
             sweep += 1
             if options.evaluate_every and sweep % options.evaluate_every == 0:

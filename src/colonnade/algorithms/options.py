@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 from colonnade.errors import OptionError, at_least, one_of
 
-SCHEDULES = ("constant", "sqrt", "sqrt-parties")
+SCHEDULES = ("adaptive", "constant", "sqrt", "sqrt-parties")
+# What "adaptive" multiplies the step with when an evaluation brought nothing.
+SHRINK = 0.5
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class Training:
     """Options of every algorithm that works in rounds.
 
     step: eta0, or "auto": the inverse of a bound on the curvature, from one number per party.
-    schedule: "constant" keeps eta0; "sqrt" is eta0 / sqrt(r + 1) in round r; "sqrt-parties" eta0 / sqrt((r + 1) K).
+    schedule: "adaptive" keeps eta0 until an evaluation brings less than `tol`, then shrinks it and goes on; the paper's
+    are "constant", "sqrt" (eta0 / sqrt(r + 1) in round r) and "sqrt-parties" (eta0 / sqrt((r + 1) K)).
     batch: rows per round. epochs: passes over the rows, at most.
     tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
     there) by less than `tol` times its value; tol=None never stops early.
@@ -24,11 +27,11 @@ class Training:
     """
 
     step: float | str = "auto"
-    schedule: str = "sqrt"
+    schedule: str = "adaptive"
     batch: int = 64
-    epochs: int = 20
-    tol: float | None = 1e-4
-    patience: int = 3
+    epochs: int = 50
+    tol: float | None = 1e-5
+    patience: int = 5
     evaluate_every: int | None = None
     seed: int = 0
 
@@ -50,7 +53,7 @@ class Training:
 
     def eta(self, eta0: float, r: int, parties: int) -> float:
         """The step size of round r, counted from 0 (FedBCD, Section VII-A and the experiment with more parties)."""
-        if self.schedule == "constant":
+        if self.schedule in ("adaptive", "constant"):
             return eta0
         return eta0 / sqrt((r + 1) * (parties if self.schedule == "sqrt-parties" else 1))
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import metrics
-from colonnade.algorithms.options import Training
+from colonnade.algorithms.options import SHRINK, Training
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.errors import LabelError, OptionError
 from colonnade.losses import Loss
@@ -62,7 +62,8 @@ class Session:
     validation: Part | None
     sum: SecureSum
     eta0: float = 0.0
-    _best: tuple[float, Any] = (math.inf, None)
+    _lowest: float = math.inf
+    _best: Any = None
     _bad: int = 0
     _records: int = 0
 
@@ -122,17 +123,21 @@ class Session:
             part.owned[holder] = np.nonzero(mine)[0]
 
     async def _agree_on_step(self) -> float:
-        """eta0: as given, or 1 / (curvature of the loss x mean squared length of a row), summed securely."""
+        """eta0: as given, or the inverse of a bound on the curvature of a batch's mean loss, summed securely.
+
+        The Hessian of all rows is at most the sum of the blocks' largest eigenvalues; a batch of b rows adds about
+        the mean squared length of a row over b (the expected smoothness of mini-batches).
+        """
         if not isinstance(self.options.step, str):
             return float(self.options.step)
-        length = await self.sum.total("curvature", np.array([self.block.curvature()]), self.leader)
+        length = await self.sum.total("curvature", np.array([self.block.curvature(self.options.batch)]), self.leader)
         if length is None:
             return float(await self.net.recv(self.leader, "step size"))
         bound = self.job.loss.curvature_bound
         if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
             y = self.train.y
             bound = 1.0 if y is None else max(1.0, float(y[self.train.labelled].mean()))
-        eta0 = 1.0 / max(bound * float(length[0]), 1e-12)
+        eta0 = self.job.loss.boldness / max(bound * float(length[0]), 1e-12)
         await self.tell("step size", eta0)
         return eta0
 
@@ -189,18 +194,24 @@ class Session:
         shares = [share for part in parts for share in await self._measure(part)]
         totals = await self.sum.total("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
         if totals is None:
-            improved, stop = await self.net.recv(self.leader, "verdict")
+            best, improved, stop = await self.net.recv(self.leader, "verdict")
         else:
-            improved, stop = self._judge(epoch, totals)
-            await self.tell("verdict", (improved, stop))
-        if improved:
-            self._best = (self._best[0], self.block.state() if self.validation is not None else None)
+            best, improved, stop = self._judge(epoch, totals)
+            await self.tell("verdict", (best, improved, stop))
+        adaptive = self.options.schedule == "adaptive"
+        if best and (adaptive or self.validation is not None):
+            self._best = self.block.state()
+        if adaptive and not improved:
+            # The step was too long: go back to the best parameters, if these are worse, and go on with a shorter one.
+            self.eta0 *= SHRINK
+            if not best:
+                self.block.restore(self._best)
         self.net.report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
         self._records += 1
         return not stop
 
-    def _judge(self, epoch: int, totals: FloatArray) -> tuple[bool, bool]:
-        """At the leader: write the record, and decide."""
+    def _judge(self, epoch: int, totals: FloatArray) -> tuple[bool, bool, bool]:
+        """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop."""
         objective = float(totals[0] + totals[1])
         metric = float(totals[2] / totals[3]) if totals[3] else math.nan
         extra: tuple[float, ...] = ()
@@ -210,15 +221,14 @@ class Session:
             extra = (watched, float(totals[5] / totals[6]) if totals[6] else math.nan)
         record = (self._records, epoch, self.net.traffic.rounds, objective, metric, *extra)
         self.net.report(("record", *record))
-        best, tol = self._best[0], self.options.tol
-        improved = not math.isfinite(best) or watched < best - (tol or 0.0) * abs(best)
+        lowest, tol = self._lowest, self.options.tol
+        improved = not math.isfinite(lowest) or watched < lowest - (tol or 0.0) * abs(lowest)
         self._bad = 0 if improved else self._bad + 1
-        if watched < best:
-            self._best = (watched, self._best[1])
-        return improved, tol is not None and self._bad >= self.options.patience
+        self._lowest = min(lowest, watched)
+        return watched < lowest, improved, tol is not None and self._bad >= self.options.patience
 
     def finish(self) -> Any:
-        """The parameters of the run: the best seen on the validation data, or the last ones."""
-        if self._best[1] is not None:
-            self.block.restore(self._best[1])
+        """The parameters of the run: the best ones where they were kept, else the last ones."""
+        if self._best is not None:
+            self.block.restore(self._best)
         return self.block.state()

@@ -49,8 +49,8 @@ class Block(Protocol):
         """This block's part of the penalty."""
         ...
 
-    def curvature(self) -> float:
-        """The mean squared length of a row: what a safe step size depends on."""
+    def curvature(self, batch: int) -> float:
+        """A bound on the largest eigenvalue of X_S^T X_S / b over batches S: what a safe step size depends on."""
         ...
 
     def state(self) -> Any:

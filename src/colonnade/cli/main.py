@@ -1,0 +1,66 @@
+"""`colonnade`: the command line. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from colonnade import __version__
+from colonnade.errors import ColonnadeError
+from colonnade.reproduce import REPRODUCTIONS
+
+_DATA = os.environ.get("COLONNADE_DATA", "../shared/data")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="colonnade",
+        description="Vertical federated learning: organisations with different columns about the same people train and "
+        "use one model together. Columns and parameters stay at home.",
+    )
+    parser.add_argument("--version", action="version", version=f"colonnade {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+
+    demo = commands.add_parser(
+        "demo", help="three organisations in three processes train one model: a table and a plot"
+    )
+    demo.add_argument("--out", type=Path, default=Path("colonnade-demo.png"), help="where the plot goes (%(default)s)")
+
+    reproduce = commands.add_parser(
+        "reproduce", help="run a table or figure of the papers again, beside the paper's own"
+    )
+    reproduce.add_argument("name", choices=sorted(REPRODUCTIONS), help="which one")
+    reproduce.add_argument("--data", type=Path, default=Path(_DATA), help="folder of the data sets (%(default)s)")
+    reproduce.add_argument("--out", type=Path, default=Path("reproductions"), help="folder for tables and plots")
+    reproduce.add_argument("--seed", type=int, default=0, help="seed of the run (%(default)s)")
+    reproduce.add_argument("--quick", action="store_true", help="a short form, to see that it works")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; an error is one sentence on stderr and exit code 1."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "demo":
+            from colonnade.cli.demo import run_demo
+
+            run_demo(options.out)
+        else:
+            from importlib import import_module
+
+            module = import_module(REPRODUCTIONS[options.name])
+            module.run(options.data, out=options.out, seed=options.seed, quick=options.quick)
+    except ColonnadeError as error:
+        print(f"colonnade: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("colonnade: interrupted; every party was stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
