@@ -94,8 +94,8 @@ class LinearModel:
         validation: the same parties with other rows, for early stopping and the history.
         """
         loss = losses.loss(self.loss)
-        algorithm = self._check_options()
         check_together(parties)
+        algorithm = self._check_options(parties[0].rows)
         holders = label_holders(parties)
         classes = losses.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
@@ -132,13 +132,14 @@ class LinearModel:
         self._intercept = outcomes[holders[0]].value[1]
         return self
 
-    def _check_options(self) -> FedSGD | FedBCD:
+    def _check_options(self, rows: int) -> FedSGD | FedBCD:
         penalties.penalty(self.penalty, self.l2)
         choose_sum(self.sum, 2)
         one_of("topology", self.topology, tuple(TOPOLOGIES))
-        algorithm = FedSGD() if self.algorithm is None else self.algorithm
+        algorithm = FedSGD(batch=min(64, rows)) if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        algorithm.check_rows(rows)
         return algorithm
 
     def _check_validation(self, parties: tuple[Party, ...], validation: list[Party] | None) -> list[Party] | None:

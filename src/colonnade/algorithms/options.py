@@ -51,6 +51,11 @@ class Training:
         if self.evaluate_every is not None:
             _whole("evaluate_every", self.evaluate_every, 1)
 
+    def check_rows(self, rows: int) -> None:
+        """A batch can't have more rows than there are."""
+        if self.batch > rows:
+            raise OptionError(f"batch must be at most the {rows} rows, got {self.batch}; lower it")
+
     def eta(self, eta0: float, r: int, parties: int) -> float:
         """The step size of round r, counted from 0 (FedBCD, Section VII-A and the experiment with more parties)."""
         if self.schedule in ("adaptive", "constant"):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from colonnade import metrics
 from colonnade.algorithms.options import SHRINK, Training
 from colonnade.blocks import Block, FloatArray, Rows
-from colonnade.errors import LabelError, OptionError
+from colonnade.errors import LabelError
 from colonnade.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -76,8 +76,7 @@ class Session:
         for part in (train, validation):
             if part is not None:
                 await session._share_out(part)
-        if options.batch > train.rows:
-            raise OptionError(f"batch must be at most the {train.rows} rows, got {options.batch}; lower it")
+        options.check_rows(train.rows)
         session.eta0 = await session._agree_on_step()
         return session
 

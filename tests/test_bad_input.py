@@ -1,0 +1,143 @@
+"""Bad input gets one clear sentence before any work starts; nothing hangs and nothing is half done."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import colonnade as cn
+from colonnade.errors import (
+    ColonnadeError,
+    DataError,
+    LabelError,
+    OptionError,
+    PartyFailed,
+    RingOverflow,
+    SingleFeatureWarning,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((80, 6))
+Y = (X[:, 0] > 0).astype(int)
+QUICK = cn.FedSGD(batch=16, epochs=2)
+
+
+class NeverStarted:
+    """A runtime that fails the test if bad input gets as far as a run."""
+
+    def run(self, programs, observer=None):
+        raise AssertionError("work started")
+
+
+def parts(y=Y, **changes):
+    given = {"a": X[:, :3], "b": X[:, 3:], **changes}
+    return [cn.Party("a", given["a"], y), cn.Party("b", given["b"])]
+
+
+@pytest.mark.parametrize(
+    ("model", "parties", "error", "sentence"),
+    [
+        (cn.LogisticRegression(), [], DataError, "no party was given"),
+        (cn.LogisticRegression(), parts(y=None), LabelError, "no party holds labels; give y to at least one Party"),
+        (cn.LogisticRegression(), parts(b=X[:70, 3:]), DataError, "has 70 rows, party 'a' has 80"),
+        (cn.LogisticRegression(), [*parts(), cn.Party("a", X)], DataError, "the name 'a' is used by 2 parties"),
+        (cn.LogisticRegression(), parts(y=np.ones(80)), LabelError, "only one class"),
+        (cn.LogisticRegression(), parts(y=np.arange(80) % 3), LabelError, "3 classes.*use SoftmaxRegression"),
+        (cn.RidgeRegression(), parts(y=np.array(["x", "y"] * 40)), LabelError, "the labels are text"),
+        (cn.PoissonRegression(), parts(y=np.arange(80) - 2), LabelError, "2 negative"),
+        (cn.SoftmaxRegression(), parts(y=np.zeros(80)), LabelError, "only one class"),
+        (cn.LogisticRegression(l2=-1.0), parts(), OptionError, "l2 must be >= 0, got -1.0"),
+        (cn.LogisticRegression(l2="much"), parts(), OptionError, "l2 must be"),
+        (
+            cn.LogisticRegression(penalty="l1"),
+            parts(),
+            OptionError,
+            "penalty must be one of 'l2', 'nonconvex', got 'l1'",
+        ),
+        (cn.LogisticRegression(sum="magic"), parts(), OptionError, "sum must be one of .* got 'magic'"),
+        (cn.LogisticRegression(topology="web"), parts(), OptionError, "topology must be one of .* got 'web'"),
+        (cn.LogisticRegression(algorithm="sgd"), parts(), OptionError, "algorithm must be one of FedSGD, FedBCD"),
+        (
+            cn.LogisticRegression(),
+            [cn.Party("a", X[:, :3], Y, ids=range(80)), cn.Party("b", X[:, 3:], ids=[*range(1, 80), 0])],
+            DataError,
+            "ids of 'a' and 'b' are not aligned: 80 rows differ, the first is row 0",
+        ),
+        (
+            cn.LogisticRegression(),
+            [cn.Party("a", X[:, :3], Y), cn.Party("b", X[:, 3:], 1 - Y)],
+            LabelError,
+            "parties 'a' and 'b' disagree about 80 labels, the first in row 0",
+        ),
+        (
+            cn.LogisticRegression(),
+            [cn.Party("a", X[:, :3], Y), cn.Party("b", X[:, 3:], np.where(Y, "y", "n"))],
+            LabelError,
+            "one party's labels are text and another's are numbers",
+        ),
+        (
+            cn.LogisticRegression(),
+            parts(y=np.where(np.arange(80) < 5, np.nan, Y)),
+            LabelError,
+            "5 of 80 rows have no label at any party",
+        ),
+        (
+            cn.LogisticRegression(algorithm=cn.FedSGD(batch=81)),
+            parts(),
+            OptionError,
+            "batch must be at most the 80 rows",
+        ),
+    ],
+)
+def test_one_sentence_before_any_work(model, parties, error, sentence):
+    with pytest.raises(error, match=sentence) as caught:
+        model.fit(*parties, on=NeverStarted())
+    assert "\n" not in str(caught.value)
+    assert not hasattr(model, "history_")
+
+
+@pytest.mark.parametrize(
+    ("validation", "error", "sentence"),
+    [
+        (parts()[:1], DataError, r"validation needs each of the parties \['a', 'b'\] once, got \['a'\]"),
+        ([cn.Party("a", X[:, :3]), cn.Party("b", X[:, 3:])], LabelError, "holds labels in training and none here"),
+        (parts(b=X), DataError, "party 'b' has 6 columns here and 3 in training"),
+        (parts(b=X[:9, 3:]), DataError, "has 9 rows, party 'a' has 80"),
+        (parts(y=Y + 5), LabelError, "the classes known from training are 0, 1"),
+    ],
+)
+def test_validation_data_is_checked_too(validation, error, sentence):
+    with pytest.raises(error, match=sentence):
+        cn.LogisticRegression().fit(*parts(), validation=validation, on=NeverStarted())
+
+
+def test_a_party_with_a_single_column_is_told_what_that_shows():
+    with pytest.warns(SingleFeatureWarning, match="party 'b' has a single column: FedBCD's Theorem 2"):
+        cn.LogisticRegression(algorithm=QUICK, verbose=0).fit(*parts(b=X[:, 3:4]))
+
+
+def test_prediction_is_checked():
+    model = cn.LogisticRegression(algorithm=QUICK, verbose=0).fit(*parts())
+    with pytest.raises(DataError, match=r"prediction needs each of the parties \['a', 'b'\] once, got \['a'\]"):
+        model.predict(parts()[0])
+    with pytest.raises(DataError, match="party 'b' has 6 columns here and 3 in training"):
+        model.predict(*parts(b=X))
+
+
+@pytest.mark.parametrize("on", [cn.Simulation(), cn.Processes(deadline=10)])
+def test_an_overflow_of_the_ring_ends_the_run_everywhere(on):
+    algorithm = cn.FedSGD(step=1e12, schedule="constant", batch=16, epochs=3)
+    sentence = r"a contribution of party '.' reaches .*the ring holds less than .* for 2 parties; scale the columns"
+    with pytest.raises(RingOverflow, match=sentence) as caught:
+        cn.RidgeRegression(algorithm=algorithm, verbose=0).fit(*parts(y=X @ np.ones(6)), on=on)
+    outcomes = caught.value.outcomes
+    assert set(outcomes) == {"a", "b"}
+    assert all(isinstance(o.error, ColonnadeError) for o in outcomes.values())
+    assert any(isinstance(o.error, PartyFailed) for o in outcomes.values()) or len(outcomes) == 2
+
+
+def test_a_crash_in_the_middle_of_training_names_party_and_step():
+    faults = cn.Faults(crashes={"b": 0.01})
+    with pytest.raises(ColonnadeError, match=r"party 'b' was silent .* at step 'scores' of round") as caught:
+        cn.LogisticRegression(algorithm=QUICK, verbose=0).fit(*parts(), on=cn.Simulation(faults=faults, deadline=5))
+    assert (caught.value.party, caught.value.step) == ("b", "scores")

@@ -1,0 +1,184 @@
+"""Parties from everything people have, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+import colonnade as cn
+from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.party import check_together
+
+X = np.arange(12.0).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        X,
+        X.tolist(),
+        X.astype(int),
+        np.asfortranarray(X),
+        pd.DataFrame(X, columns=["a", "b", "c"]),
+        pl.DataFrame(X, schema=["a", "b", "c"]),
+        sp.csr_matrix(X),
+        sp.csc_matrix(X),
+        sp.csr_array(X),
+    ],
+)
+def test_any_table_becomes_the_same_columns(given):
+    party = cn.Party("bank", given)
+    dense = party.X.toarray() if sp.issparse(party.X) else party.X
+    np.testing.assert_array_equal(dense, X)
+    assert dense.dtype == np.float64
+    assert (party.rows, party.features, party.active) == (4, 3, False)
+    if hasattr(given, "columns"):
+        assert party.columns == ("a", "b", "c")
+
+
+def test_precision_and_sparsity_stay_what_they_are():
+    assert cn.Party("a", X.astype(np.float32)).X.dtype == np.float32
+    sparse = sp.random(1000, 100_000, density=1e-4, format="csr", dtype=np.float32, random_state=0)
+    party = cn.Party("a", sparse)
+    assert sp.issparse(party.X)
+    assert party.X.dtype == np.float32
+    assert np.shares_memory(party.X.data, sparse.data)
+    dense = X.copy()
+    assert np.shares_memory(cn.Party("a", dense).X, dense)
+
+
+def test_duplicate_entries_of_a_sparse_matrix_are_added_up():
+    twice = sp.csr_matrix((np.array([1.0, 2.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
+    assert cn.Party("a", twice).X.toarray().tolist() == [[3.0, 0.0]]
+    assert twice.nnz == 2  # the user's own matrix is not touched
+
+
+@pytest.mark.parametrize(
+    ("labels", "known"),
+    [
+        ([0, 1, 1, 0], 4),
+        ([0.0, np.nan, 1.0, 0.0], 3),
+        (["no", None, "yes", "no"], 3),
+        (np.array([True, False, True, True]), 4),
+        (pd.Series(["a", None, "b", "a"]), 3),
+        (pl.Series(["a", None, "b", "a"]), 3),
+        (pl.Series([1, None, 0, 1]), 3),
+        (np.array([[0], [1], [1], [0]]), 4),
+    ],
+)
+def test_labels_for_a_part_of_the_rows(labels, known):
+    party = cn.Party("bank", X, labels)
+    assert party.active
+    assert int(party.labelled.sum()) == known
+
+
+def test_take_keeps_everything_of_the_rows():
+    party = cn.Party("bank", X, [0, 1, 1, 0], ids=["a", "b", "c", "d"]).take([2, 0])
+    assert party.X.tolist() == X[[2, 0]].tolist()
+    assert party.y.tolist() == [1, 0]
+    assert party.ids.tolist() == ["c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: cn.Party("", X), OptionError, "a party's name must be 1 to 63 letters"),
+        (lambda: cn.Party("../x", X), OptionError, "a party's name must be"),
+        (lambda: cn.Party(3, X), OptionError, "a party's name must be .* got 3"),
+        (lambda: cn.Party("a", X[0]), DataError, r"X must have rows and columns \(2 dimensions\), got 1"),
+        (lambda: cn.Party("a", X[:0]), DataError, r"X is empty \(0 rows x 3 columns\)"),
+        (lambda: cn.Party("a", np.array([["x", "y"]])), DataError, "only numbers are allowed"),
+        (lambda: cn.Party("a", X * 1j), DataError, "complex numbers"),
+        (
+            lambda: cn.Party("a", np.array([[1.0, np.nan], [np.inf, 2.0]])),
+            DataError,
+            "party 'a': X has 2 values that are NaN or infinite, the first in row 0, column number 1; impute or drop",
+        ),
+        (
+            lambda: cn.Party("a", sp.csr_matrix(np.array([[0.0, np.inf]]))),
+            DataError,
+            "X has 1 values that are NaN or infinite, the first in row 0, column number 1",
+        ),
+        (
+            lambda: cn.Party("a", pd.DataFrame({"age": [1.0, np.nan]})),
+            DataError,
+            "the first in row 1, column age",
+        ),
+        (
+            lambda: cn.Party("a", pd.DataFrame({"age": [1, 2], "city": ["x", "y"]})),
+            DataError,
+            "columns 'city' are not numbers; encode them first",
+        ),
+        (
+            lambda: cn.Party("a", pl.DataFrame({"age": [1, 2], "city": ["x", "y"]})),
+            DataError,
+            "columns 'city' are not numbers; encode them first",
+        ),
+        (lambda: cn.Party("a", X, [1, 0]), LabelError, "y has 2 labels for 4 rows; give one per row"),
+        (lambda: cn.Party("a", X, [np.nan] * 4), LabelError, "y holds no label at all; leave y out"),
+        (lambda: cn.Party("a", X, np.zeros((4, 2))), LabelError, "y must be one label per row"),
+        (lambda: cn.Party("a", X, [1j] * 4), LabelError, "labels must be numbers, bools or strings, got complex"),
+        (lambda: cn.Party("a", X, ids=[1, 2]), DataError, "4 rows need exactly one id each"),
+        (lambda: cn.Party("a", X, ids=[1, 2, 2, 1]), DataError, "2 ids occur more than once"),
+    ],
+)
+def test_one_sentence_for_each_thing_that_can_not_be_used(make, error, sentence):
+    with pytest.raises(error, match=sentence) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("parties", "sentence"),
+    [
+        ([], "no party was given"),
+        ([X], "expected a Party, got ndarray; wrap the columns in Party"),
+        ([cn.Party("a", X), cn.Party("a", X)], "the name 'a' is used by 2 parties"),
+        ([cn.Party("a", X), cn.Party("b", X[:3])], "party 'b' has 3 rows, party 'a' has 4"),
+        (
+            [cn.Party("a", X, ids=[1, 2, 3, 4]), cn.Party("b", X, ids=[1, 3, 2, 4])],
+            "ids of 'a' and 'b' are not aligned: 2 rows differ, the first is row 1",
+        ),
+    ],
+)
+def test_parties_that_do_not_fit_together(parties, sentence):
+    with pytest.raises(DataError, match=sentence):
+        check_together(parties)
+
+
+def test_ids_are_compared_as_people_write_them():
+    check_together([cn.Party("a", X, ids=[1, 2, 3, 4]), cn.Party("b", X, ids=["1", "2", "3", "4"]), cn.Party("c", X)])
+
+
+def test_split_deals_every_column_once():
+    y = [0, 1, 1, 0]
+    for table in (X, pd.DataFrame(X), pl.DataFrame(X), sp.csr_matrix(X)):
+        parties = cn.split(table, y, into=2, active=2)
+        assert [p.name for p in parties] == ["party1", "party2"]
+        parts = [p.X.toarray() if sp.issparse(p.X) else p.X for p in parties]
+        np.testing.assert_array_equal(np.hstack(parts), X)
+        assert all(p.active for p in parties)
+    named = cn.split(X, y, into={"bank": [2], "shop": [0, 1]}, active=["shop"])
+    assert [(p.name, p.features, p.active) for p in named] == [("bank", 1, False), ("shop", 2, True)]
+    wide = np.arange(40.0).reshape(2, 20)
+    one, other = cn.split(wide, [0, 1], into=4, seed=1), cn.split(wide, [0, 1], into=4, seed=2)
+    assert sorted(np.hstack([p.X for p in one])[0]) == sorted(wide[0])
+    assert [p.X.tolist() for p in one] != [p.X.tolist() for p in other]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"into": 0}, "into must be between 1 and the 3 columns, got 0"),
+        ({"into": 4}, "into must be between 1 and the 3 columns, got 4"),
+        ({"into": 2, "active": 3}, "active must be 1 to 2 parties"),
+        ({"into": 2, "active": 0}, "active must be 1 to 2 parties"),
+        ({"into": 2, "active": ["bank"]}, "active must be 1 to 2 parties or some of"),
+    ],
+)
+def test_split_refuses_what_it_can_not_cut(options, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        cn.split(X, [0, 1, 1, 0], **options)

@@ -1,0 +1,68 @@
+"""A synchronous fit gives the same bits on every runtime, with every sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import colonnade as cn
+from colonnade.sums import SUMS
+
+
+def fitted(parties, **options):
+    on = options.pop("on", None)
+    algorithm = cn.FedBCD(local_steps=2, batch=16, epochs=2, tol=None)
+    return cn.LogisticRegression(algorithm=algorithm, verbose=0, **options).fit(*parties, on=on)
+
+
+def bits(model):
+    return {name: coef.tobytes() for name, coef in model.coef_.items()}, float(model.intercept_).hex()
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 20))
+    X[rng.random(X.shape) < 0.4] = 0.0
+    return X, (X.sum(axis=1) > 0).astype(int)
+
+
+@pytest.mark.parametrize("into", [2, 3, 8])
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("sum_", list(SUMS))
+def test_simulation_and_processes_agree(data, into, sum_, kind):
+    X, y = data
+    # one label holder, or two; double precision, or single
+    X = X.astype(np.float32) if into == 3 else X
+    parties = cn.split(sp.csr_matrix(X) if kind == "csr" else X, y, into=into, active=1 + (into == 8))
+    simulated = fitted(parties, sum=sum_)
+    real = fitted(parties, sum=sum_, on=cn.Processes())
+    assert bits(simulated) == bits(real)
+    assert [r["loss"] for r in simulated.history_] == [r["loss"] for r in real.history_]
+    assert {n: t.bytes for n, t in simulated.traffic_.items()} == {n: t.bytes for n, t in real.traffic_.items()}
+    assert simulated.rounds_ == real.rounds_
+
+
+@pytest.mark.parametrize("into", [2, 3, 8])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_every_sum_topology_and_network_gives_the_same_bits(data, into, sparse):
+    X, y = data
+    parties = cn.split(sp.csr_matrix(X) if sparse else X, y, into=into)
+    first = bits(fitted(parties, sum="plain"))
+    for sum_ in SUMS:
+        for topology in ("tree", "star", "ring"):
+            assert bits(fitted(parties, sum=sum_, topology=topology)) == first
+    slow = cn.Simulation(latency=0.2, bandwidth=1e4, speeds={"party1": 0.1})
+    assert bits(fitted(parties, on=slow)) == first
+    shaky = cn.Simulation(faults=cn.Faults(delayed=0.3, duplicated=0.3), seed=4)
+    assert bits(fitted(parties, on=shaky)) == first
+
+
+def test_another_seed_gives_another_order_of_rows(data):
+    parties = cn.split(*data, into=2)
+    one, other = (
+        cn.LogisticRegression(algorithm=cn.FedSGD(batch=16, epochs=2, seed=seed), verbose=0).fit(*parties)
+        for seed in (0, 1)
+    )
+    assert bits(one) != bits(other)
