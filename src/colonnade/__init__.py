@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from colonnade import errors
+
 if TYPE_CHECKING:
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
     from colonnade.estimators import (
@@ -51,6 +53,7 @@ __all__ = [
     "RidgeRegression",
     "Simulation",
     "SoftmaxRegression",
+    "errors",
     "load",
     "split",
 ]

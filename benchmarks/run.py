@@ -1,0 +1,51 @@
+"""Time everything, print tables, keep them in RESULTS.md. `--quick` only sees that it works and keeps nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from measures import MEASURES  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, results are not kept")
+    parser.add_argument("--only", help="run the one measure of this name")
+    options = parser.parse_args()
+    console, text = (
+        Console(),
+        [
+            "# Benchmarks\n",
+            "Made by `make bench`. Timings are noisy: trust the ratios, which are within one run.",
+            f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}.\n",
+        ],
+    )
+    for measure in MEASURES:
+        if options.only and measure.__name__ != options.only:
+            continue
+        title = (measure.__doc__ or "").strip()
+        with console.status(title):
+            rows = measure(options.quick)
+        table = Table(title=title, title_justify="left")
+        for heading in ("what", "measured", "beside"):
+            table.add_column(heading)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        text += [f"## {measure.__name__}", f"{title}\n", "| what | measured | beside |", "| --- | --- | --- |"]
+        text += [f"| {' | '.join(row)} |" for row in rows] + [""]
+    if not options.quick and not options.only:
+        (HERE / "RESULTS.md").write_text("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Who may import whom, what is public, and how light the package is."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import colonnade as cn
+
+SOURCE = Path(cn.__file__).parent
+MATHS = ["losses", "penalties", "metrics", "party", "_kernels", "blocks", "blocks.linear"]
+TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
+
+
+def imported(module):
+    path = SOURCE / (module.replace(".", "/") + ".py")
+    path = path if path.exists() else SOURCE / module.replace(".", "/") / "__init__.py"
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module or ""}
+    return names
+
+
+@pytest.mark.parametrize("module", MATHS)
+def test_maths_knows_no_transport(module):
+    assert not [name for name in imported(module) if "runtimes" in name or "sums" in name or "asyncio" in name]
+
+
+@pytest.mark.parametrize("module", TRANSPORT)
+def test_transport_knows_no_maths(module):
+    ours = {name for name in imported(module) if name.startswith("colonnade.")}
+    assert not [name for name in ours if not name.startswith(("colonnade.runtimes", "colonnade.errors"))]
+
+
+@pytest.mark.parametrize("module", ["algorithms.fedbcd", "algorithms.session", "sums.base", "sums.pairwise"])
+def test_programs_see_the_world_only_as_a_net(module):
+    runtime = {name for name in imported(module) if name.startswith("colonnade.runtimes")}
+    assert all(name.startswith(("colonnade.runtimes.net", "colonnade.runtimes.wire")) for name in runtime)
+    assert not imported(module) & {"time", "asyncio", "socket", "random", "os"}
+
+
+def test_public_names():
+    expected = {
+        "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression", "Processes",
+        "RidgeRegression", "Simulation", "SoftmaxRegression", "errors", "load", "split",
+    }  # fmt: skip
+    assert set(cn.__all__) == expected
+    for name in expected:
+        assert getattr(cn, name).__doc__
+    assert set(cn.__all__) <= set(dir(cn))
+    with pytest.raises(AttributeError, match="no attribute 'Magic'"):
+        _ = cn.Magic
+
+
+def test_importing_loads_nothing_heavy():
+    """Not a timing: what is not loaded can't cost time."""
+    heavy = ("numpy", "numba", "scipy", "rich")
+    check = f"import sys, colonnade, colonnade.cli.main; print([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
+    assert found.strip() == "[]"
+
+
+def test_no_pickle_and_no_unseeded_randomness():
+    for path in SOURCE.rglob("*.py"):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        assert "pickle" not in names, path
+        assert "default_rng()" not in path.read_text(), path
