@@ -53,7 +53,7 @@ class L2(Penalty):
 
     def value(self, w: Floats) -> float:
         """strength / 2 · ‖w‖²."""
-        return 0.5 * self.strength * float(np.vdot(w, w))
+        return 0.5 * self.strength * float(np.square(w).sum())
 
     def gradient(self, w: Floats) -> Floats:
         """strength · w."""
@@ -76,7 +76,7 @@ class NonConvex(Penalty):
     def value(self, w: Floats) -> float:
         """strength / 2 · Σ w² / (1 + w²)."""
         r = w / np.hypot(1.0, w)
-        return 0.5 * self.strength * float(np.vdot(r, r))
+        return 0.5 * self.strength * float(np.square(r).sum())
 
     def gradient(self, w: Floats) -> Floats:
         """strength · w / (1 + w²)²."""

@@ -60,7 +60,8 @@ class KeyPair:
     def agree(self, other: bytes, party: str) -> MaskStream:
         """The stream that this party and the holder of `other` share."""
         if not isinstance(other, bytes) or len(other) != 32:
-            raise ProtocolError(f"the public key of party {party!r} must be 32 bytes, got {other!r}")
+            got = f"{len(other)}" if isinstance(other, bytes) else f"a value of type {type(other).__name__}"
+            raise ProtocolError(f"the public key of party {party!r} must be 32 bytes, got {got}")
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
         except ValueError:

@@ -29,8 +29,8 @@ class Ring:
     fraction_bits: int = 36
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fraction_bits <= 62:
-            raise OptionError(f"fraction_bits must be between 0 and 62, got {self.fraction_bits!r}")
+        if self.fraction_bits not in range(63):
+            raise OptionError(f"fraction_bits must be a whole number between 0 and 62, got {self.fraction_bits!r}")
         if self.parties < 1:
             raise OptionError(f"parties must be >= 1, got {self.parties!r}")
 
@@ -46,15 +46,14 @@ class Ring:
 
     def encode(self, values: FloatArray, party: str) -> RingArray:
         """Real numbers into the ring; refuses what does not fit, and NaN."""
-        scaled = values * self.scale
+        worst = float(np.abs(values).max(initial=0.0))
         # `not <` instead of `>=`: a NaN must not pass.
-        if scaled.size and not np.abs(scaled).max() < self.largest * self.scale:
-            worst = float(np.abs(values).max())
+        if not worst < self.largest:
             raise RingOverflow(
                 f"a contribution of party {party!r} reaches {worst:.3g}, the ring holds less than {self.largest:.3g} "
                 f"for {self.parties} parties; scale the columns, use a smaller step, or stronger l2"
             )
-        return np.rint(scaled).astype(np.int64).view(np.uint64)
+        return np.rint(values * self.scale).astype(np.int64).view(np.uint64)
 
     def decode(self, ring: RingArray) -> FloatArray:
         """Back to real numbers; the upper half of the ring is negative."""

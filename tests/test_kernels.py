@@ -1,0 +1,216 @@
+"""Every numba kernel against a twin in numpy that says the same in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from colonnade import _kernels
+
+# -- twins: dense X, what the kernel is given, what it changes ---------------------------------------------------------
+
+
+def forward(X, rows, W):
+    return X[rows] @ W
+
+
+def backward(X, rows, signal, factor, G):
+    return G + factor * X[rows].T @ signal
+
+
+def move(source, factor, target):
+    return np.zeros_like(source), target + factor * source
+
+
+def row_nonzeros(pattern, rows):
+    return int(pattern[rows].sum())
+
+
+TWINS = {
+    "dense_forward": forward,
+    "csr_forward": forward,
+    "dense_backward": backward,
+    "csr_backward": backward,
+    "dense_move": move,
+    "csr_move": move,
+    "csr_row_nonzeros": row_nonzeros,
+}
+
+
+def test_every_kernel_has_a_twin():
+    public = {
+        name
+        for name, member in vars(_kernels).items()
+        if not name.startswith("_") and callable(member) and getattr(member, "__module__", "") == _kernels.__name__
+    }
+    assert public == set(TWINS)
+
+
+# -- cases -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """Columns in both forms, the rows of a batch, and numbers of every other kind that kernels take."""
+
+    X: np.ndarray
+    indices: type
+    rows: np.ndarray
+    outputs: int
+    factor: float
+    seed: int
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        d = self.X.shape[1]
+        self.W = rng.normal(size=(d, self.outputs))
+        self.G = rng.normal(size=(d, self.outputs))
+        self.signal = rng.normal(size=(len(self.rows), self.outputs))
+        # Kernels skip zeros: some must be there.
+        self.signal[rng.random(len(self.rows)) < 0.2] = 0.0
+
+    @property
+    def exact(self):
+        """X as the twins want it: float64 holds every float32."""
+        return self.X.astype(np.float64)
+
+    @property
+    def csr(self):
+        sparse = csr_array(self.X)
+        assert sparse.data.dtype == self.X.dtype
+        return sparse.data, sparse.indices.astype(self.indices), sparse.indptr.astype(np.int64)
+
+    def columns(self, kernel):
+        """X in the form that a kernel takes."""
+        return self.csr if kernel.startswith("csr") else (self.X,)
+
+
+def case(n, d, outputs, batch, dtype=np.float64, indices=np.uint32, density=0.4, factor=-0.37, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n, d)) < density, rng.normal(size=(n, d)), 0.0).astype(dtype)
+    X[rng.random(n) < 0.2] = 0.0  # empty rows
+    rows = rng.integers(0, n, size=batch)  # some more than once
+    return Case(X, indices, rows, outputs, factor, seed)
+
+
+cases = st.builds(
+    case,
+    n=st.integers(1, 12),
+    d=st.integers(0, 11),
+    outputs=st.sampled_from([1, 2, 3, 5]),
+    batch=st.integers(0, 15),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    indices=st.sampled_from([np.uint32, np.uint64]),
+    density=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    factor=st.sampled_from([0.0, 1.0, -0.37, 1e-9, 1e9]),
+    seed=st.integers(0, 2**32 - 1),
+)
+
+
+def every_kind_of_case(test):
+    """Random cases, and for sure a large one of each kind."""
+    for outputs in (1, 3):
+        for dtype in (np.float32, np.float64):
+            for indices in (np.uint32, np.uint64):
+                test = example(case(200, 37, outputs, 300, dtype, indices))(test)
+    return settings(deadline=None)(given(cases)(test))
+
+
+def assert_close(got, twin, magnitude):
+    """Equal to 1e-12 of the sum of absolute values: whatever the order of additions, no more may be lost."""
+    assert got.shape == twin.shape
+    assert np.all(np.abs(got - twin) <= 1e-12 * magnitude)
+
+
+# -- tests -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["dense_forward", "csr_forward"])
+@every_kind_of_case
+def test_forward(kernel, case):
+    out = np.full((len(case.rows), case.outputs), np.nan)
+    getattr(_kernels, kernel)(*case.columns(kernel), case.rows, case.W, out)
+    twin = TWINS[kernel]
+    assert_close(out, twin(case.exact, case.rows, case.W), twin(abs(case.exact), case.rows, abs(case.W)))
+
+
+@pytest.mark.parametrize("kernel", ["dense_backward", "csr_backward"])
+@every_kind_of_case
+def test_backward(kernel, case):
+    G = case.G.copy()
+    getattr(_kernels, kernel)(*case.columns(kernel), case.rows, case.signal, case.factor, G)
+    twin = TWINS[kernel]
+    magnitude = twin(abs(case.exact), case.rows, abs(case.signal), abs(case.factor), abs(case.G))
+    assert_close(G, twin(case.exact, case.rows, case.signal, case.factor, case.G), magnitude)
+    untouched = ~np.any(case.X[case.rows] != 0, axis=0)
+    assert np.array_equal(G[untouched], case.G[untouched])
+
+
+@pytest.mark.parametrize("kernel", ["dense_move", "csr_move"])
+@every_kind_of_case
+def test_move(kernel, case):
+    source, target = case.W.copy(), case.G.copy()
+    if kernel == "csr_move":  # its source is zero outside the columns of these rows
+        source[~np.any(case.X[case.rows] != 0, axis=0)] = 0.0
+    left, moved = TWINS[kernel](source, case.factor, target)
+    magnitude = abs(target) + abs(case.factor * source)
+    getattr(_kernels, kernel)(*case.columns(kernel), case.rows, source, case.factor, target)
+    assert_close(target, moved, magnitude)
+    assert np.array_equal(source, left)
+
+
+@every_kind_of_case
+def test_row_nonzeros(case):
+    count = _kernels.csr_row_nonzeros(case.csr[2], case.rows)
+    assert count == TWINS["csr_row_nonzeros"](case.X != 0, case.rows)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_csr_kernels_leave_other_columns_alone(outputs):
+    """Poison in the columns that a batch doesn't have: nobody reads it, nobody writes it."""
+    sparse = csr_array(np.array([[1.0, 0, 2, 0, 0], [0, 0, 0, 3, 0], [0, 4, 0, 0, 0]]))
+    parts = (sparse.data, sparse.indices.astype(np.uint32), sparse.indptr.astype(np.int64))
+    rows, others = np.array([0, 1, 0]), [1, 4]
+    W = np.ones((5, outputs))
+    W[others] = np.nan
+    G = W.copy()
+    out = np.empty((3, outputs))
+    _kernels.csr_forward(*parts, rows, W, out)
+    assert out[:, 0].tolist() == [3, 3, 3]
+    _kernels.csr_backward(*parts, rows, np.ones((3, outputs)), 1.0, G)
+    assert G[[0, 2, 3], 0].tolist() == [3, 5, 4]
+    _kernels.csr_move(*parts, rows, W, 2.0, G)
+    assert G[[0, 2, 3], 0].tolist() == [5, 7, 6]
+    assert not W[[0, 2, 3]].any()
+    assert np.isnan(W[others]).all()
+    assert np.isnan(G[others]).all()
+
+
+def test_kernels_take_memory_that_may_not_be_written():
+    """Columns, rows and signals come off the wire read-only."""
+    given_case = case(20, 5, 1, 30)
+    for kernel in ("dense", "csr"):
+        inputs = [*given_case.columns(kernel), given_case.rows, given_case.signal]
+        for array in inputs:
+            array.flags.writeable = False
+        *columns, rows, signal = inputs
+        G = np.zeros((5, 1))
+        getattr(_kernels, f"{kernel}_backward")(*columns, rows, signal, 1.0, G)
+        np.testing.assert_allclose(G, given_case.exact[rows].T @ signal, rtol=0, atol=1e-12)
+
+
+def test_the_same_bits_every_time():
+    one = case(300, 41, 1, 500, dtype=np.float32)
+    for kernel in ("dense", "csr"):
+        results = set()
+        for _ in range(3):
+            out, G = np.empty((500, 1)), one.G.copy()
+            getattr(_kernels, f"{kernel}_forward")(*one.columns(kernel), one.rows, one.W, out)
+            getattr(_kernels, f"{kernel}_backward")(*one.columns(kernel), one.rows, one.signal, 0.1, G)
+            results.add((out.tobytes(), G.tobytes()))
+        assert len(results) == 1
