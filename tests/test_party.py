@@ -121,6 +121,7 @@ def test_take_keeps_everything_of_the_rows():
         (lambda: cn.Party("a", X, [np.nan] * 4), LabelError, "y holds no label at all; leave y out"),
         (lambda: cn.Party("a", X, np.zeros((4, 2))), LabelError, "y must be one label per row"),
         (lambda: cn.Party("a", X, [1j] * 4), LabelError, "labels must be numbers, bools or strings, got complex"),
+        (lambda: cn.Party("a", X, columns=["p", "q"]), DataError, "2 column names for 3 columns"),
         (lambda: cn.Party("a", X, ids=[1, 2]), DataError, "4 rows need exactly one id each"),
         (lambda: cn.Party("a", X, ids=[1, 2, 2, 1]), DataError, "2 ids occur more than once"),
     ],

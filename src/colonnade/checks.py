@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from colonnade import losses
 from colonnade.blocks.linear import columns_to_value
-from colonnade.errors import DataError, LabelError, SingleFeatureWarning
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, SingleFeatureWarning
 from colonnade.party import Party
 
 Array = npt.NDArray[Any]
@@ -89,3 +89,16 @@ def warn_single_features(parties: tuple[Party, ...]) -> None:
                 SingleFeatureWarning,
                 stacklevel=3,
             )
+
+
+def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
+    """Training that ended above where it began is said, not left to be found in the history."""
+    first, *later = (record["loss"] for record in history)
+    last = min(later, default=first) if best_kept else later[-1]
+    if not last <= first:
+        warnings.warn(
+            f"training diverged: the objective began at {first:.4g} and ended at {last:.4g}; use a shorter step, fewer "
+            f"local steps, a proximal term, or step='auto' with schedule='adaptive'",
+            ColonnadeWarning,
+            stacklevel=3,
+        )

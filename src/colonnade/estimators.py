@@ -19,6 +19,7 @@ from colonnade.checks import (
     in_order,
     label_holders,
     party_part,
+    warn_diverged,
     warn_single_features,
 )
 from colonnade.errors import (
@@ -130,6 +131,7 @@ class LinearModel:
         self.sum_ = sum_name
         self._theta = {name: outcomes[name].value[0] for name in names}
         self._intercept = outcomes[holders[0]].value[1]
+        warn_diverged(self.history_, algorithm.schedule == "adaptive")
         return self
 
     def _check_options(self, rows: int) -> FedSGD | FedBCD:

@@ -21,9 +21,12 @@ class Party:
     X: rows x columns; numpy, scipy sparse, pandas or polars. float32 and float64 stay what they are, sparse stays CSR.
     y: labels, if this party holds any; NaN or None where it has no label for a row.
     ids: one identifier per row; parties that bring ids must bring the same ones in the same order.
+    columns: names of the columns, where X does not bring them itself.
     """
 
-    def __init__(self, name: str, X: Any, y: Any = None, ids: Any = None) -> None:
+    def __init__(
+        self, name: str, X: Any, y: Any = None, ids: Any = None, *, columns: Sequence[str] | None = None
+    ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise OptionError(
                 f"a party's name must be 1 to 63 letters, digits, '_', '-' or '.', starting with a letter or digit, "
@@ -31,6 +34,10 @@ class Party:
             )
         self.name = name
         self.X, self.columns = _matrix(name, X)
+        if columns is not None:
+            self.columns = tuple(str(column) for column in columns)
+            if len(self.columns) != self.features:
+                raise DataError(f"party {name!r}: {len(self.columns)} column names for {self.features} columns")
         self.y: npt.NDArray[Any] | None = None
         self.labelled: npt.NDArray[np.bool_] | None = None
         if y is not None:

@@ -25,6 +25,8 @@ from colonnade.sums import SecureSum, open_sum
 
 # Rows whose scores are summed in one message when a whole part is evaluated: bounds the size of a message.
 CHUNK = 1 << 16
+# Evaluations that "adaptive" may spend on finding a first step that helps: 4^-20 is short enough for anything.
+_LONGEST_SEARCH = 20
 # Rounds between two signs of life to the progress bar.
 _PROGRESS_EVERY = 25
 
@@ -64,6 +66,7 @@ class Session:
     eta0: float = 0.0
     _lowest: float = math.inf
     _best: Any = None
+    _moved: bool = False  # whether any step has improved on the start
     _bad: int = 0
     _records: int = 0
 
@@ -198,11 +201,13 @@ class Session:
             best, improved, stop = self._judge(epoch, totals)
             await self.tell("verdict", (best, improved, stop))
         adaptive = self.options.schedule == "adaptive"
+        self._moved = self._moved or (improved and self._records > 0)
         if best and (adaptive or self.validation is not None):
             self._best = self.block.state()
         if adaptive and not improved:
             # The step was too long: go back to the best parameters, if these are worse, and go on with a shorter one.
-            self.eta0 *= SHRINK
+            # While no step has helped yet, find one that does quickly.
+            self.eta0 *= SHRINK if self._moved else SHRINK**2
             if not best:
                 self.block.restore(self._best)
         self.net.report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
@@ -222,7 +227,8 @@ class Session:
         self.net.report(("record", *record))
         lowest, tol = self._lowest, self.options.tol
         improved = not math.isfinite(lowest) or watched < lowest - (tol or 0.0) * abs(lowest)
-        self._bad = 0 if improved else self._bad + 1
+        searching = self.options.schedule == "adaptive" and not self._moved and self._records < _LONGEST_SEARCH
+        self._bad = 0 if improved or searching else self._bad + 1
         self._lowest = min(lowest, watched)
         return watched < lowest, improved, tol is not None and self._bad >= self.options.patience
 
