@@ -31,7 +31,20 @@ def row_nonzeros(pattern, rows):
     return int(pattern[rows].sum())
 
 
+def column_counts(pattern):
+    return pattern.sum(axis=0)
+
+
+def rule_step(X, rows, change, eta, average, weight, pull, reach, W):
+    """What sparse SAGA does to W and to the average, with the batch's columns as a mask."""
+    touched = np.any(X[rows] != 0, axis=0)[:, None]
+    g = X[rows].T @ change
+    return W - eta * (g / max(len(rows), 1) + touched * reach[:, None] * (average + pull(W))), average + weight * g
+
+
 TWINS = {
+    "csr_rule_step": rule_step,
+    "csr_column_counts": column_counts,
     "dense_forward": forward,
     "csr_forward": forward,
     "dense_backward": backward,
@@ -168,6 +181,31 @@ def test_move(kernel, case):
 def test_row_nonzeros(case):
     count = _kernels.csr_row_nonzeros(case.csr[2], case.rows)
     assert count == TWINS["csr_row_nonzeros"](case.X != 0, case.rows)
+
+
+@every_kind_of_case
+def test_column_counts(case):
+    counts = np.zeros(case.X.shape[1], dtype=np.int64)
+    _kernels.csr_column_counts(case.csr[1], counts)
+    assert counts.tolist() == TWINS["csr_column_counts"](case.X != 0).tolist()
+
+
+@pytest.mark.parametrize("convex", [True, False])
+@every_kind_of_case
+def test_rule_step(convex, case):
+    eta, weight, strength, reach = 0.3, 0.05, 0.2, 1.0 + np.arange(case.X.shape[1])
+    W, average = case.W.copy(), case.G.copy()
+    stamp = np.zeros(len(W), dtype=np.int64)
+    rest = (eta, average, weight, strength, convex, reach, stamp, 1, W)
+    _kernels.csr_rule_step(*case.csr, case.rows, case.signal, *rest)
+
+    def pull(w):
+        return strength * w if convex else strength * w / (1 + w * w) ** 2
+
+    twin = TWINS["csr_rule_step"](case.exact, case.rows, case.signal, eta, case.G, weight, pull, reach, case.W)
+    scale = 1 + abs(case.exact[case.rows]).sum() * abs(case.signal).max(initial=0.0) + 40 * len(W)
+    assert_close(W, twin[0], scale)
+    assert_close(average, twin[1], scale)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

@@ -138,3 +138,48 @@ def csr_row_nonzeros(starts: Array, rows: Array) -> int:
     for i in range(rows.shape[0]):
         total += starts[rows[i] + 1] - starts[rows[i]]
     return total
+
+
+@_jit
+def csr_rule_step(
+    data: Array,
+    columns: Array,
+    starts: Array,
+    rows: Array,
+    change: Array,
+    eta: float,
+    average: Array,
+    weight: float,
+    strength: float,
+    convex: bool,
+    reach: Array,
+    stamp: Array,
+    now: int,
+    W: Array,
+) -> None:
+    """One variance-reduced step on the columns of a batch, and on no others (Leblond et al. 2017, sparse SAGA).
+
+    W -= eta (X_B^T change / b + reach (average + penalty'(W))), then average += weight X_B^T change. `reach` is the
+    inverse of the chance that a batch touches a column, so that on average the dense terms act on every coordinate.
+    """
+    b, c = change.shape
+    for i in range(b):
+        for p in range(starts[rows[i]], starts[rows[i] + 1]):
+            j = columns[p]
+            if stamp[j] != now:
+                stamp[j] = now
+                for k in range(c):
+                    w = W[j, k]
+                    pull = strength * w if convex else strength * w / ((1.0 + w * w) * (1.0 + w * w))
+                    W[j, k] = w - eta * reach[j] * (average[j, k] + pull)
+            for k in range(c):
+                g = data[p] * change[i, k]
+                W[j, k] -= eta / b * g
+                average[j, k] += weight * g
+
+
+@_jit
+def csr_column_counts(columns: Array, counts: Array) -> None:
+    """How often each column occurs."""
+    for p in range(columns.shape[0]):
+        counts[columns[p]] += 1

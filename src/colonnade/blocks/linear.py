@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
@@ -35,6 +36,21 @@ class Columns(Protocol):
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None: ...  # noqa: D102
     def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
     def mean_square(self) -> float: ...  # noqa: D102
+    def reach(self, batch: int) -> FloatArray: ...  # noqa: D102
+
+    def rule_step(  # noqa: D102
+        self,
+        rows: Rows,
+        change: FloatArray,
+        eta: float,
+        average: FloatArray,
+        weight: float,
+        penalty: Penalty,
+        reach: FloatArray,
+        stamp: npt.NDArray[np.int64],
+        now: int,
+        W: FloatArray,
+    ) -> None: ...
 
 
 class DenseColumns:
@@ -57,6 +73,29 @@ class DenseColumns:
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """Empty `source` into `target`."""
         _kernels.dense_move(self._X, rows, source, factor, target)
+
+    def reach(self, batch: int) -> FloatArray:
+        """Every batch touches every column."""
+        return np.ones(self.shape[1])
+
+    def rule_step(
+        self,
+        rows: Rows,
+        change: FloatArray,
+        eta: float,
+        average: FloatArray,
+        weight: float,
+        penalty: Penalty,
+        reach: FloatArray,
+        stamp: npt.NDArray[np.int64],
+        now: int,
+        W: FloatArray,
+    ) -> None:
+        """See `rules.Rule`: every column is touched, so the dense terms are simply added."""
+        W -= eta * (average + penalty.gradient(W))
+        self.backward(rows, change, -eta / len(rows), W)
+        if weight:
+            self.backward(rows, change, weight, average)
 
     def nonzeros(self, rows: Rows) -> int:
         """Numbers in these rows."""
@@ -96,6 +135,30 @@ class SparseColumns:
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """Empty `source` into `target`."""
         _kernels.csr_move(*self._parts, rows, source, factor, target)
+
+    def reach(self, batch: int) -> FloatArray:
+        """1 / the chance that a batch of distinct rows touches a column; 1 for a column that never occurs."""
+        counts = np.zeros(self.shape[1], dtype=np.int64)
+        _kernels.csr_column_counts(self._parts[1], counts)
+        missed = (1.0 - counts / self.shape[0]) ** batch
+        return 1.0 / np.where(counts > 0, 1.0 - missed, 1.0)
+
+    def rule_step(
+        self,
+        rows: Rows,
+        change: FloatArray,
+        eta: float,
+        average: FloatArray,
+        weight: float,
+        penalty: Penalty,
+        reach: FloatArray,
+        stamp: npt.NDArray[np.int64],
+        now: int,
+        W: FloatArray,
+    ) -> None:
+        """See `rules.Rule`: only the batch's columns are touched."""
+        strength, convex = penalty.strength, isinstance(penalty, L2)
+        _kernels.csr_rule_step(*self._parts, rows, change, eta, average, weight, strength, convex, reach, stamp, now, W)
 
     def nonzeros(self, rows: Rows) -> int:
         """Non-zeros in these rows."""
