@@ -12,73 +12,108 @@ import socket
 import sys
 import threading
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
-from colonnade.runtimes.link import Link, SocketNet
+from colonnade.runtimes.link import SocketNet
 from colonnade.runtimes.net import Program
-from colonnade.runtimes.wire import HEADER, Value, decode, encode, pack_frame
+from colonnade.runtimes.wire import HEADER, Value, decode, encode, encoded_size, pack_frame
 
 
-def _read_exactly(control: socket.socket, size: int) -> bytearray:
-    data = bytearray(size)
-    view, got = memoryview(data), 0
-    while got < size:
-        count = control.recv_into(view[got:])
-        if count == 0:
-            os._exit(1)  # whoever started this party is gone
-        got += count
-    return data
+class _Starter:
+    """The line to the one who started this party, which does not outlive it."""
 
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._go = threading.Event()
 
-def _leave_with_starter(control: socket.socket) -> None:
-    # The starter never writes again: the only thing that can arrive is the end of the line. A thread notices it even
-    # while a long kernel runs, so no party outlives a starter that was killed.
-    if not control.recv(1):
-        os._exit(1)
+    def job(self) -> Any:
+        (size,) = HEADER.unpack(self._read(HEADER.size))
+        return decode(self._read(size))
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view, got = memoryview(data), 0
+        while got < size:
+            try:
+                count = self._control.recv_into(view[got:])
+            except OSError:  # reset: it went without reading all that it was told
+                count = 0
+            if count == 0:
+                os._exit(1)
+            got += count
+        return data
+
+    def watch(self) -> None:
+        """See the end of the line even while a long kernel runs: a thread of its own."""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> NoReturn:
+        while True:
+            self._read(1)
+            self._go.set()
+
+    def tell(self, *value: Value) -> None:
+        frame = pack_frame(encode(value))
+        try:
+            self._control.sendall(frame)
+        except OSError:
+            os._exit(1)
+
+    def wait(self) -> None:
+        """Until all parties are ready: no deadline runs while another one still starts its interpreter."""
+        self.tell("ready")
+        self._go.wait()
 
 
 def _entry(module: str, qualname: str) -> Program:
-    found: Any = importlib.import_module(module)
-    for part in qualname.split("."):
-        found = getattr(found, part)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        why = error
+
+        async def not_found(*_: Any) -> Value:
+            raise why
+
+        return not_found
     program: Program = found
     return program
 
 
-async def _run(control: socket.socket, job: Any) -> None:
-    me, names, fds, module, qualname, args, deadline = job
+def _sendable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
-    def tell(*value: Value) -> None:
-        control.sendall(pack_frame(encode(value)))
 
+async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
+    me, names, fds, _, _, args, deadline = job
     net = SocketNet(me, names, deadline, lambda _party, seconds, value: tell("report", seconds, value))
-    loop = asyncio.get_running_loop()
-    for name, fd in fds:
-        link = Link(net, name)
-        net.links[name] = link
-        await loop.create_unix_connection(lambda link=link: link, sock=socket.socket(fileno=fd))  # type: ignore[misc]
+    await net.connect({name: socket.socket(fileno=fd) for name, fd in fds})
     try:
-        main = loop.create_task(_entry(module, qualname)(net, *args))
+        main = net.spawn(program(net, *args))
         both: list[asyncio.Future[Any]] = [main, net.spawn_failed]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not main.done():
-            main.cancel()
+        if net.spawn_failed.done():
             net.spawn_failed.result()
         value = main.result()
+        encoded_size(value)  # refuses what can't travel before anybody hears a goodbye
         net.goodbye()
         tell("done", value, net.traffic.as_value())
     except Exception as error:
         net.fail(error)
         where = (getattr(error, "party", ""), getattr(error, "step", "") or net.step)
         known = type(error).__name__, type(error).__module__ == "colonnade.errors"
-        tell("failed", *known, str(error), *where, traceback.format_exc(), net.traffic.as_value())
+        texts = _sendable(str(error)), *where, _sendable(traceback.format_exc())
+        tell("failed", *known, *texts, net.traffic.as_value())
     await net.close()
 
 
 def main() -> None:
     """Read the job from the control line, run it, report how it ended."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    (size,) = HEADER.unpack(_read_exactly(control, HEADER.size))
-    job = decode(_read_exactly(control, size))
-    threading.Thread(target=_leave_with_starter, args=(control,), daemon=True).start()
-    asyncio.run(_run(control, job))
+    starter = _Starter(socket.socket(fileno=int(sys.argv[1])))
+    job = starter.job()
+    starter.watch()
+    program = _entry(*job[3:5])
+    starter.wait()
+    asyncio.run(_run(starter.tell, program, job))

@@ -14,7 +14,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from colonnade.errors import ColonnadeError, OptionError, OversizedMessage, PartyFailed, PartySilent, RunFailed
+from colonnade.errors import (
+    ColonnadeError,
+    OptionError,
+    OversizedMessage,
+    PartyFailed,
+    PartySilent,
+    ProtocolError,
+    RunFailed,
+)
 from colonnade.runtimes.net import Observer, Traffic
 from colonnade.runtimes.wire import Value
 
@@ -23,10 +31,14 @@ DATA, ABORT, PROBE, ALIVE, BYE = range(5)
 # length (8 bytes), kind (1), sequence number (8), length of the tag (1): what a frame costs beside tag and value
 FRAME_OVERHEAD = 18
 MAX_MESSAGE = 1 << 28
+MAX_TAG = 63  # characters: at most 4 bytes each, so that the length fits into its byte
 
 # A wait is probed after this part of the deadline and given up after that one; checks come every twentieth,
-# so that a run ends *within* its deadline.
-_PROBE_AT, _GIVE_UP_AT, CHECKS_PER_DEADLINE = 0.70, 0.90, 20
+# so that a run ends *within* its deadline. Whoever was too busy to probe in time still waits that long for the answers.
+_PROBE_AT, _GIVE_UP_AT, _ANSWER_IN, CHECKS_PER_DEADLINE = 0.70, 0.90, 0.10, 20
+
+# What a party did, as the others are told: never more than this and the names of a party and a step.
+SILENT, DIED, ENDED, MALFORMED = "was silent at", "died at", "ended its program before", "sent a malformed message at"
 
 
 def check_size(size: int, tag: str) -> None:
@@ -50,7 +62,8 @@ class _Wait:
     __slots__ = ("patient", "probed", "promise", "since")
 
     def __init__(self, promise: Promise, since: float, patient: bool) -> None:
-        self.promise, self.since, self.patient, self.probed = promise, since, patient, False
+        self.promise, self.since, self.patient = promise, since, patient
+        self.probed: float | None = None  # when
 
 
 class Endpoint:
@@ -67,8 +80,8 @@ class Endpoint:
         self._waiting: dict[tuple[str, str], deque[_Wait]] = {}
         self._next_out = dict.fromkeys(names, 0)
         self._next_in = dict.fromkeys(names, 0)
-        self._held: dict[str, dict[int, tuple[str, Any]]] = {name: {} for name in names}
-        self._alive: dict[str, tuple[str, str]] = {}
+        self._held: dict[str, dict[int, tuple[int, str, Any]]] = {name: {} for name in names}
+        self._alive: dict[str, tuple[float, str, str]] = {}  # when it answered, whom it waits for, at which step
         self._gone: set[str] = set()
         self.broken: RunFailed | None = None
 
@@ -97,10 +110,11 @@ class Endpoint:
         if to not in self._next_out or to == self.me:
             others = ", ".join(repr(name) for name in self.names if name != self.me)
             raise OptionError(f"{self.me!r} can't send {tag!r} to {to!r}; the other parties are {others}")
+        if len(tag) > MAX_TAG:
+            raise OptionError(f"the name of a step has at most {MAX_TAG} characters, got {len(tag)} in {tag!r}")
         self.step = tag
-        seq = self._next_out[to]
-        self._next_out[to] = seq + 1
-        self._emit(to, DATA, seq, tag, value)
+        self._emit(to, DATA, self._next_out[to], tag, value)
+        self._next_out[to] += 1  # only now: a value that was refused leaves no gap
 
     async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
         """See `Net.recv`."""
@@ -113,7 +127,8 @@ class Endpoint:
         if frm not in self._next_in or frm == self.me:
             raise OptionError(f"{self.me!r} can't wait for {tag!r} from {frm!r}, which is no other party of this run")
         if frm in self._gone:
-            raise self._ended(frm, tag)
+            self.break_off(error := self._ended(frm, tag), ENDED)
+            raise error
         wait = _Wait(self._promise(), self._now(), patient)
         self._waiting.setdefault((frm, tag), deque()).append(wait)
         return await wait.promise
@@ -126,28 +141,32 @@ class Endpoint:
     # -- what arrives -------------------------------------------------------------------------------------------
 
     def deliver(self, frm: str, kind: int, seq: int, tag: str, value: Any) -> None:
-        """Take one frame off the line."""
-        if kind == DATA:
-            expected = self._next_in[frm]
-            if seq == expected:
-                self._next_in[frm] = expected + 1
-                self._accept(frm, tag, value)
-                held = self._held[frm]
-                while held and self._next_in[frm] in held:
-                    tag, value = held.pop(self._next_in[frm])
-                    self._next_in[frm] += 1
-                    self._accept(frm, tag, value)
-            elif seq > expected:
-                self._held[frm][seq] = (tag, value)
-            # a sequence number below the expected one is a duplicate: dropped
-        elif kind == ABORT:
-            self._hear_abort(frm, value)
-        elif kind == PROBE:
-            self._answer_probe(frm, *value)
-        elif kind == ALIVE:
-            self._alive[frm] = value
-        elif kind == BYE:
-            self.peer_ended(frm)
+        """Take one frame off the line; what no honest party sends is a ProtocolError."""
+        if kind in (DATA, BYE):
+            if seq < self._next_in[frm]:
+                return  # a duplicate
+            held = self._held[frm]
+            held[seq] = (kind, tag, value)
+            while (frame := held.pop(self._next_in[frm], None)) is not None:
+                self._next_in[frm] += 1
+                if frame[0] == DATA:
+                    self._accept(frm, frame[1], frame[2])
+                else:
+                    self.peer_ended(frm)
+        else:
+            texts = value if type(value) is tuple and all(type(text) is str for text in value) else ()
+            self._control(frm, kind, texts)
+
+    def _control(self, frm: str, kind: int, texts: tuple[str, ...]) -> None:
+        # Frames between endpoints carry only names of parties and steps.
+        if kind == ABORT and len(texts) == 4 and texts[0] in self.names:
+            self._hear_abort(*texts)
+        elif kind == PROBE and texts and texts[0] in self.others() and texts[-1] == frm:
+            self._answer_probe(texts)
+        elif kind == ALIVE and len(texts) == 2 and texts[0] in ("", *self.names):
+            self._alive[frm] = (self._now(), *texts)
+        else:
+            raise ProtocolError(f"a frame of kind {kind} that no party sends")
 
     def _accept(self, frm: str, tag: str, value: Any) -> None:
         waits = self._waiting.get((frm, tag))
@@ -163,19 +182,17 @@ class Endpoint:
         self._gone.add(frm)
         for (sender, tag), waits in list(self._waiting.items()):
             if sender == frm and waits:
-                self.break_off(self._ended(frm, tag))
+                self.break_off(self._ended(frm, tag), ENDED)
                 return
 
     def peer_lost(self, frm: str) -> None:
         """The line to a party broke without a goodbye: its process died."""
         if frm not in self._gone:
             step = self._step_awaited(frm)
-            self.break_off(PartyFailed(f"party {frm!r} died at step {step!r}{self._round()}", frm, step))
+            self.break_off(PartyFailed(f"party {frm!r} {DIED} step {step!r}{self._round()}", frm, step), DIED)
 
     def _ended(self, frm: str, tag: str) -> RunFailed:
-        return PartyFailed(
-            f"party {frm!r} ended its program before step {tag!r}{self._round()}, which {self.me!r} waits for", frm, tag
-        )
+        return PartyFailed(f"party {frm!r} {ENDED} step {tag!r}{self._round()}, which {self.me!r} waits for", frm, tag)
 
     # -- failure ------------------------------------------------------------------------------------------------
 
@@ -186,36 +203,35 @@ class Endpoint:
     def goodbye(self) -> None:
         """This party's program is done."""
         for name in self.others():
-            self._emit(name, BYE, 0, "goodbye", None)
+            self._emit(name, BYE, self._next_out[name], "goodbye", None)  # in its turn: it overtakes no message
 
     def fail(self, error: BaseException) -> None:
         """This party's program raised: tell the others who failed and where, never what was in the data."""
         if isinstance(error, RunFailed) and self.broken is error:
             return  # heard from another party, or already told
         self.broken = PartyFailed(f"party {self.me!r} failed at step {self.step!r}", self.me, self.step)
-        self._tell(self.me, self.step, type(error).__name__)
+        self._tell(self.me, self.step, f"failed with {type(error).__name__} at", self.me)
 
-    def break_off(self, error: RunFailed) -> None:
+    def break_off(self, error: RunFailed, what: str) -> None:
         """End every wait of this party with `error`, and tell the others."""
         if self.broken is None:
             self.broken = error
-            self._tell(error.party, error.step, type(error).__name__)
+            self._tell(error.party, error.step, what, self.me)
             self._fail_waits()
 
-    def _tell(self, culprit: str, step: str, kind: str) -> None:
+    def _tell(self, culprit: str, step: str, what: str, finder: str) -> None:
         for name in self.others():
             if name not in self._gone:
-                self._emit(name, ABORT, 0, "abort", (culprit, step, kind))
+                self._emit(name, ABORT, 0, "abort", (culprit, step, what, finder))
 
-    def _hear_abort(self, frm: str, value: Any) -> None:
-        culprit, step, kind = value
+    def _hear_abort(self, culprit: str, step: str, what: str, finder: str) -> None:
         if self.broken is not None:
             return
-        if kind == PartySilent.__name__:
-            told = "" if frm == culprit else f" (as {frm!r} found)"
-            self.broken = PartySilent(f"party {culprit!r} was silent at step {step!r}{told}", culprit, step)
-        else:
-            self.broken = PartyFailed(f"party {culprit!r} failed at step {step!r} with {kind}", culprit, step)
+        found = "" if finder == culprit else f" (as {finder!r} found)"
+        kind = PartySilent if what == SILENT else PartyFailed
+        self.broken = kind(f"party {culprit!r} {what} step {step!r}{found}", culprit, step)
+        # Passed on: this party ends now too, and nobody shall take the end of its line for the cause.
+        self._tell(culprit, step, what, finder)
         self._fail_waits()
 
     def _fail_waits(self) -> None:
@@ -232,33 +248,36 @@ class Endpoint:
         now = self._now()
         for (frm, tag), waits in list(self._waiting.items()):
             for wait in waits:
-                waited = 0.0 if wait.patient else now - wait.since
-                if waited >= _GIVE_UP_AT * self.deadline:
-                    self._give_up(frm, tag)
+                waited = 0.0 if wait.patient else (now - wait.since) / self.deadline
+                if wait.probed is None:
+                    if waited >= _PROBE_AT:
+                        wait.probed = now
+                        self._emit(frm, PROBE, 0, "probe", (self.me,))
+                elif waited >= _GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
+                    self._give_up(frm, tag, wait.probed)
                     return
-                if waited >= _PROBE_AT * self.deadline and not wait.probed:
-                    wait.probed = True
-                    self._emit(frm, PROBE, 0, "probe", (self.me, (self.me,)))
 
     def _oldest_wait(self) -> tuple[str, str]:
         waits = [(wait.since, frm, tag) for (frm, tag), ws in self._waiting.items() for wait in ws if not wait.patient]
         return min(waits)[1:] if waits else ("", self.step)
 
-    def _answer_probe(self, frm: str, origin: str, path: tuple[str, ...]) -> None:
+    def _answer_probe(self, path: tuple[str, ...]) -> None:
         on, step = self._oldest_wait()
-        self._emit(origin, ALIVE, 0, "alive", (on, step))
+        self._emit(path[0], ALIVE, 0, "alive", (on, step))
         if on and on not in path:
-            self._emit(on, PROBE, 0, "probe", (origin, (*path, self.me)))
+            self._emit(on, PROBE, 0, "probe", (*path, self.me))
 
-    def _give_up(self, frm: str, tag: str) -> None:
+    def _give_up(self, frm: str, tag: str, probed: float) -> None:
+        # Only what was answered since this wait's own probe counts: an older answer tells nothing about now.
+        alive = {name: (on, step) for name, (when, on, step) in self._alive.items() if when >= probed}
         culprit, step, seen = frm, tag, {self.me}
-        while culprit in self._alive and culprit not in seen and self._alive[culprit][0]:
+        while culprit in alive and culprit not in seen and alive[culprit][0]:
             seen.add(culprit)
-            culprit, step = self._alive[culprit]
+            culprit, step = alive[culprit]
         if culprit in seen:  # everybody waits for somebody: a message was lost on the line we wait on
             culprit, step = frm, tag
         note = ""
-        if culprit in self._alive:
+        if culprit in alive:
             note = ", though it is alive (it may be busy, or a message was lost)"
         self.break_off(
             PartySilent(
@@ -266,7 +285,8 @@ class Endpoint:
                 f"{self._round()}{note}",
                 culprit,
                 step,
-            )
+            ),
+            SILENT,
         )
 
     def _step_awaited(self, frm: str) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from colonnade.errors import PartyFailed, ProtocolError
-from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MAX_MESSAGE, Endpoint, Promise, check_size
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MALFORMED, MAX_MESSAGE, Endpoint, Promise, check_size
 from colonnade.runtimes.net import Observer
 from colonnade.runtimes.wire import FrameReader, Value, decode, encode, pack_frame
 
@@ -55,16 +59,26 @@ class Link(asyncio.Protocol):
         try:
             for payload in self._frames.feed(data):
                 net.deliver(self._peer, *unpack_message(payload))
-        except (ProtocolError, ValueError, TypeError) as error:
+        except ProtocolError as error:
             # Not an honest party's message: name the sender, believe nothing more from this line.
-            net.break_off(PartyFailed(f"party {self._peer!r} sent a malformed message: {error}", self._peer, net.step))
+            text = f"party {self._peer!r} {MALFORMED} step {net.step!r}: {error}"
+            net.break_off(PartyFailed(text, self._peer, net.step), MALFORMED)
             self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the line is down."""
+        if error is not None:
+            self._read_the_rest()
         self._net.peer_lost(self._peer)
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def _read_the_rest(self) -> None:
+        # A write that fails ends all reading, but what the peer had said before it hung up is still in the socket.
+        fd = self.transport.get_extra_info("socket").fileno()
+        with suppress(OSError):  # nothing more
+            while self._net.broken is None and (data := os.read(fd, 1 << 18)):
+                self.data_received(data)
 
 
 class SocketNet(Endpoint):
@@ -78,6 +92,14 @@ class SocketNet(Endpoint):
         self.spawn_failed: asyncio.Future[None] = self._loop.create_future()
         self._tick()
 
+    async def connect(self, lines: Mapping[str, socket.socket]) -> None:
+        """Take up the lines to the others."""
+        self.links = {name: Link(self, name) for name in lines}
+        # All in one turn of the loop: none may hear of a failure while another can't yet pass it on.
+        await asyncio.gather(
+            *(self._loop.create_unix_connection(partial(self.links.__getitem__, n), sock=s) for n, s in lines.items())
+        )
+
     def _tick(self) -> None:
         self.check_deadlines()
         self._loop.call_later(self.deadline / CHECKS_PER_DEADLINE, self._tick)
@@ -85,7 +107,9 @@ class SocketNet(Endpoint):
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         frame = pack_message(kind, seq, tag, value)
         check_size(len(frame), tag)
-        self.links[to].transport.write(frame)
+        line = self.links[to].transport
+        if not line.is_closing():  # nobody is left to read it; asyncio would complain about every further one
+            line.write(frame)
         return len(frame)
 
     def _promise(self) -> Promise:
@@ -115,7 +139,7 @@ class SocketNet(Endpoint):
             task.cancel()
         for link in self.links.values():
             link.transport.close()
-        if self.links:
-            await asyncio.wait([link.closed for link in self.links.values()], timeout=self.deadline)
+        if ending := [*self._tasks, *(link.closed for link in self.links.values())]:
+            await asyncio.wait(ending, timeout=self.deadline)
         if self.spawn_failed.done():
             self.spawn_failed.exception()  # seen

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from colonnade.errors import ColonnadeError, PartyFailed, RunFailed
+import traceback
+
+from colonnade.errors import PartyFailed, RunFailed
 from colonnade.runtimes.net import Outcome
+
+
+def failed(party: str, step: str, kind: str, text: str, trace: str) -> PartyFailed:
+    """An error in a party's program that is not one of ours, as the starter sees it: with `.trace`."""
+    error = PartyFailed(f"party {party!r} failed at step {step!r}: {kind}: {text}", party, step)
+    error.trace = trace  # type: ignore[attr-defined]
+    return error
+
+
+def foreign(party: str, step: str, cause: BaseException) -> PartyFailed:
+    """The same for an error that was raised in this process."""
+    error = failed(party, step, type(cause).__name__, str(cause), "".join(traceback.format_exception(cause)))
+    error.__cause__ = cause
+    return error
 
 
 def settle(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
@@ -11,16 +27,9 @@ def settle(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
     errors = {name: outcome.error for name, outcome in outcomes.items() if outcome.error is not None}
     if not errors:
         return outcomes
-    # A party's own error says more than what the others heard of it.
-    party, error = next(
-        ((name, e) for name, e in errors.items() if not isinstance(e, RunFailed)),
-        next(
-            ((name, e) for name, e in errors.items() if getattr(e, "party", name) != name), next(iter(errors.items()))
-        ),
-    )
-    if not isinstance(error, ColonnadeError):
-        cause = error
-        error = PartyFailed(f"party {party!r} failed: {type(cause).__name__}: {cause}", party)
-        error.__cause__ = cause
-    error.outcomes = outcomes  # type: ignore[attr-defined]
-    raise error
+    # A party's own error says more than what the others found, and that more than what it heard about itself.
+    own = [name for name, error in errors.items() if not isinstance(error, RunFailed) or hasattr(error, "trace")]
+    found = [name for name, error in errors.items() if isinstance(error, RunFailed) and error.party != name]
+    first = errors[min(own or found or errors, key=lambda name: outcomes[name].seconds)]
+    first.outcomes = outcomes  # type: ignore[attr-defined]
+    raise first

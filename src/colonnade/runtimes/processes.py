@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -22,11 +22,12 @@ from typing import Any
 from colonnade import errors
 from colonnade.errors import ColonnadeError, OptionError, PartyFailed, RunFailed, at_least
 from colonnade.runtimes.net import Observer, Outcome, Program, Traffic
-from colonnade.runtimes.outcome import settle
+from colonnade.runtimes.outcome import failed, settle
 from colonnade.runtimes.wire import FrameReader, Value, decode, encode, pack_frame
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
 _STARTUP = "from colonnade.runtimes.child import main; main()"
+_START_LIMIT = 120.0  # seconds: a party that can't even import its program for so long is silent
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,21 @@ class Processes:
     ) -> dict[str, Outcome]:
         """Run every party's program to its end; see `Runtime.run`."""
         for program, _ in programs.values():
-            if program.__module__ == "__main__" or "<" in program.__qualname__:
-                raise OptionError(
-                    f"Processes can only start a program that a new process can import, got {program.__qualname__!r} "
-                    f"of {program.__module__!r}; move it to the top level of a module"
-                )
+            _check_importable(program)
         with _started(programs, self.deadline) as family:
             return settle(family.watch(observer, self.deadline))
+
+
+def _check_importable(program: Program) -> None:
+    module, qualname = program.__module__, getattr(program, "__qualname__", repr(program))
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if module == "__main__" or found != program:
+        raise OptionError(
+            f"Processes can only start a program that a new process can import, got {qualname!r} of {module!r}; "
+            f"move it to the top level of a module"
+        )
 
 
 class _Child:
@@ -61,11 +70,14 @@ class _Child:
     def __init__(self, name: str, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self.name, self.process, self.control = name, process, control
         self.frames = FrameReader(_ANY_SIZE)
+        self.ready = False
         self.outcome: Outcome | None = None
 
     def hear(self, message: Any, observer: Observer | None, seconds: float) -> None:
         kind, *rest = message
-        if kind == "report":
+        if kind == "ready":
+            self.ready = True
+        elif kind == "report":
             if observer is not None:
                 observer(self.name, rest[0], rest[1])
         elif kind == "done":
@@ -89,9 +101,7 @@ def _rebuild(name: str, class_name: str, ours: bool, text: str, party: str, step
         return found(text, party, step)
     if isinstance(found, type) and issubclass(found, ColonnadeError):
         return found(text)
-    failed = PartyFailed(f"party {name!r} failed at step {step!r}: {class_name}: {text}", name, step)
-    failed.trace = trace  # type: ignore[attr-defined]
-    return failed
+    return failed(name, step, class_name, text, trace)
 
 
 class _Family:
@@ -100,14 +110,15 @@ class _Family:
 
     def watch(self, observer: Observer | None, deadline: float) -> dict[str, Outcome]:
         """Listen to all parties until each has ended; after the first failure the rest get one deadline more."""
-        last_call: float | None = None
+        until: float | None = self.began + _START_LIMIT
+        going = False
         with selectors.DefaultSelector() as selector:
             for child in self.children:
                 selector.register(child.control, selectors.EVENT_READ, child)
             while any(child.outcome is None for child in self.children):
-                left = None if last_call is None else max(0.0, last_call - time.monotonic())
+                left = None if until is None else max(0.0, until - time.monotonic())
                 ready = selector.select(left)
-                if not ready and left == 0.0:
+                if not ready and left == 0.0 and going:
                     self._cut_off()
                     break
                 for key, _ in ready:
@@ -115,9 +126,19 @@ class _Family:
                     self._listen(child, observer)
                     if child.outcome is not None:
                         selector.unregister(child.control)
-                        if child.outcome.error is not None and last_call is None:
-                            last_call = time.monotonic() + deadline
+                if not going and (left == 0.0 or all(child.ready or child.outcome for child in self.children)):
+                    going, until = True, None
+                    self._go()
+                if going and until is None and any(child.outcome and child.outcome.error for child in self.children):
+                    until = time.monotonic() + deadline
         return {child.name: child.outcome or Outcome() for child in self.children}
+
+    def _go(self) -> None:
+        self.began = time.monotonic()
+        for child in self.children:
+            if child.outcome is None:
+                with suppress(OSError):  # it just died: its line will say so
+                    child.control.sendall(b"!")
 
     def _listen(self, child: _Child, observer: Observer | None) -> None:
         seconds = time.monotonic() - self.began
@@ -134,8 +155,9 @@ class _Family:
     def _cut_off(self) -> None:
         for child in self.children:
             if child.outcome is None:
+                child.process.kill()
                 text = f"party {child.name!r} did not end after another party failed, and was killed"
-                child.outcome = Outcome(None, PartyFailed(text, child.name))
+                child.outcome = Outcome(None, PartyFailed(text, child.name), seconds=time.monotonic() - self.began)
 
     def end(self) -> None:
         """No process survives: an orderly one is given a moment, any other is killed."""
@@ -155,42 +177,36 @@ class _Family:
 @contextmanager
 def _started(programs: Mapping[str, tuple[Program, tuple[Value, ...]]], deadline: float) -> Iterator[_Family]:
     names = tuple(programs)
-    ends: dict[str, list[tuple[str, socket.socket]]] = {name: [] for name in names}
-    for one, other in combinations(names, 2):
-        left, right = socket.socketpair()
-        ends[one].append((other, left))
-        ends[other].append((one, right))
     # One thread per process for numpy's own libraries: parties share the machine's cores.
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     family = _Family([])
-    try:
-        for name in names:
-            mine, theirs = socket.socketpair()
-            fds = [theirs.fileno(), *(end.fileno() for _, end in ends[name])]
-            process = subprocess.Popen(
-                [sys.executable, "-c", _STARTUP, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=fds,
-                env=environment,
-                start_new_session=True,  # Ctrl-C reaches the starter alone, which then ends the others in order
-            )
-            theirs.close()
-            family.children.append(_Child(name, process, mine))
+    links: dict[str, tuple[tuple[str, int], ...]] = dict.fromkeys(names, ())
+    with ExitStack() as ours:
+        ours.callback(family.end)
+        with ExitStack() as theirs:  # closed here as soon as each process has its ends
+            for one, other in combinations(names, 2):
+                left, right = map(theirs.enter_context, socket.socketpair())
+                links[one] += ((other, left.fileno()),)
+                links[other] += ((one, right.fileno()),)
+            for name in names:
+                mine, control = socket.socketpair()
+                ours.enter_context(mine)
+                theirs.enter_context(control)
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _STARTUP, str(control.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[control.fileno(), *(fd for _, fd in links[name])],
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C reaches the starter alone, which then ends the others in order
+                )
+                family.children.append(_Child(name, process, mine))
         for child in family.children:
             program, args = programs[child.name]
-            links = tuple((other, end.fileno()) for other, end in ends[child.name])
             entry = (program.__module__, program.__qualname__)
+            job = encode((child.name, names, links[child.name], *entry, args, deadline))
             try:
-                child.control.sendall(pack_frame(encode((child.name, names, links, *entry, args, deadline))))
+                child.control.sendall(pack_frame(job))
             except (BrokenPipeError, ConnectionResetError):
                 child.died(0.0)
-        for pair in ends.values():
-            for _, end in pair:
-                end.close()
         yield family
-    finally:
-        for pair in ends.values():
-            for _, end in pair:
-                end.close()
-        family.end()

@@ -10,16 +10,17 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from colonnade.errors import OptionError, PartyFailed, at_least
+from colonnade.errors import ColonnadeError, OptionError, PartyFailed, ProtocolError, at_least
 from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
 from colonnade.runtimes.faults import Faults
 from colonnade.runtimes.net import Observer, Outcome, Program
-from colonnade.runtimes.outcome import settle
+from colonnade.runtimes.outcome import foreign, settle
 from colonnade.runtimes.wire import Value, encoded_size, freeze
 
 Links = float | Mapping[tuple[str, str], float]
@@ -50,6 +51,7 @@ class Simulation:
             at_least("bandwidth", value, 0, strict=True)
         for party, speed in self.speeds.items():
             at_least(f"speeds[{party!r}]", speed, 0, strict=True)
+        at_least("seed", self.seed, 0)
         at_least("deadline", self.deadline, 0, strict=True)
         at_least("seconds_per_nonzero", self.seconds_per_nonzero, 0)
 
@@ -62,20 +64,29 @@ class Simulation:
 
     def _check_names(self, names: tuple[str, ...]) -> None:
         crashes = self.faults.crashes if self.faults else {}
-        for what, given in (("speeds", self.speeds), ("crashes", crashes)):
+        latency, bandwidth = (
+            [name for link in links for name in link] if isinstance(links, Mapping) else []
+            for links in (self.latency, self.bandwidth)
+        )
+        for what, given in (
+            ("speeds", self.speeds),
+            ("crashes", crashes),
+            ("latency", latency),
+            ("bandwidth", bandwidth),
+        ):
             for name in given:
                 if name not in names:
                     raise OptionError(f"{what} names {name!r}, which is no party of this run; parties: {names}")
 
 
 class _Promise:
-    """The virtual clock's future: resolved once, wakes the task that awaits it."""
+    """The virtual clock's future: resolved once, wakes the tasks that await it."""
 
-    __slots__ = ("_done", "_error", "_value", "task", "world")
+    __slots__ = ("_done", "_error", "_value", "tasks", "world")
 
     def __init__(self, world: _World) -> None:
         self.world = world
-        self.task: _Task | None = None
+        self.tasks: list[_Task] = []
         self._done, self._value, self._error = False, None, None
 
     def done(self) -> bool:
@@ -83,8 +94,7 @@ class _Promise:
 
     def set_result(self, value: Any) -> None:
         self._done, self._value = True, value
-        if self.task is not None:
-            self.world.ready.append(self.task)
+        self.world.ready.extend(self.tasks)
 
     def set_exception(self, error: BaseException) -> None:
         self._error = error  # type: ignore[assignment]
@@ -112,7 +122,7 @@ class _Task:
 
     def step(self) -> None:
         try:
-            self.coroutine.send(None).task = self
+            self.coroutine.send(None).tasks.append(self)
         except StopIteration as stop:
             self.finished.set_result(stop.value)
             self.net.task_ended(self, stop.value, None)
@@ -155,6 +165,9 @@ class _SimNet(Endpoint):
         world.at(self._free_at, done.set_result, (None,))
         await done
 
+    def report(self, value: Value) -> None:
+        super().report(freeze(value))  # what would arrive from a process
+
     def _promise(self) -> _Promise:
         return _Promise(self.world)
 
@@ -170,19 +183,27 @@ class _SimNet(Endpoint):
 
     def task_ended(self, task: _Task, value: Any, error: Exception | None) -> None:
         self._tasks.discard(task)
-        if error is not None and self.running:
+        if not self.running:
+            return
+        if task is self._main and error is None:
+            try:
+                value = freeze(value)
+            except ProtocolError as refused:
+                error = refused
+        if error is not None:
             self.fail(error)
-            self.stop(None, error)
-        elif task is self._main and self.running:
+            self.stop(None, error if isinstance(error, ColonnadeError) else foreign(self.me, self.step, error))
+        elif task is self._main:
             self.goodbye()
             self.stop(value, None)
 
     def stop(self, value: Any, error: BaseException | None) -> None:
         """The party is over, well or badly: whatever it still had under way ends with it."""
         self.running = False
-        self.outcome = Outcome(freeze(value), error, self.traffic, self.world.now)
+        self.outcome = Outcome(value, error, self.traffic, self.world.now)
         for task in list(self._tasks):
-            task.coroutine.close()
+            with suppress(Exception):  # how it takes its end changes nothing
+                task.coroutine.close()
         self._tasks.clear()
         self.world.running -= 1
 
@@ -209,8 +230,9 @@ class _World:
         self._rng = np.random.default_rng([options.seed, 0xFA17])
         self.nets = {name: _SimNet(self, name, observer) for name in programs}
         self.running = len(self.nets)
-        for name, (program, args) in programs.items():
+        for _, args in programs.values():
             encoded_size(args)  # refuses here what could not travel to a process either
+        for name, (program, args) in programs.items():
             self.nets[name].start(program(self.nets[name], *args))
         for name, second in (options.faults.crashes if options.faults else {}).items():
             self.at(second, self.nets[name].crash, ())
