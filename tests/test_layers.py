@@ -12,7 +12,7 @@ import pytest
 import colonnade as cn
 
 SOURCE = Path(cn.__file__).parent
-MATHS = ["losses", "penalties", "metrics", "party", "_kernels", "blocks", "blocks.linear"]
+MATHS = ["losses", "penalties", "metrics", "party", "rules", "_kernels", "blocks", "blocks.linear"]
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
 
 
@@ -39,7 +39,9 @@ def test_transport_knows_no_maths(module):
     assert not [name for name in ours if not name.startswith(("colonnade.runtimes", "colonnade.errors"))]
 
 
-@pytest.mark.parametrize("module", ["algorithms.fedbcd", "algorithms.session", "sums.base", "sums.pairwise"])
+@pytest.mark.parametrize(
+    "module", ["algorithms.fedbcd", "algorithms.vfb2", "algorithms.session", "sums.base", "sums.pairwise"]
+)
 def test_programs_see_the_world_only_as_a_net(module):
     runtime = {name for name in imported(module) if name.startswith("colonnade.runtimes")}
     assert all(name.startswith(("colonnade.runtimes.net", "colonnade.runtimes.wire")) for name in runtime)
@@ -49,7 +51,7 @@ def test_programs_see_the_world_only_as_a_net(module):
 def test_public_names():
     expected = {
         "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression", "Processes",
-        "RidgeRegression", "Simulation", "SoftmaxRegression", "errors", "load", "split",
+        "RidgeRegression", "Simulation", "SoftmaxRegression", "VFB2", "errors", "load", "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -9,6 +9,7 @@ from colonnade import errors
 
 if TYPE_CHECKING:
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+    from colonnade.algorithms.vfb2 import VFB2
     from colonnade.estimators import (
         LinearSVC,
         LogisticRegression,
@@ -34,6 +35,7 @@ _HOME = {
     "RidgeRegression": "colonnade.estimators",
     "SoftmaxRegression": "colonnade.estimators",
     "load": "colonnade.estimators",
+    "VFB2": "colonnade.algorithms.vfb2",
     "Party": "colonnade.party",
     "split": "colonnade.party",
     "Faults": "colonnade.runtimes.faults",
@@ -42,6 +44,7 @@ _HOME = {
 }
 
 __all__ = [
+    "VFB2",
     "Faults",
     "FedBCD",
     "FedSGD",

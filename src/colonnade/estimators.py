@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import losses, metrics, penalties, store
-from colonnade.algorithms import ALGORITHMS, FedBCD, FedSGD
+from colonnade.algorithms import ALGORITHMS, Algorithm, FedSGD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.linear import columns_to_value
 from colonnade.checks import (
@@ -55,7 +55,7 @@ class LinearModel:
         l2: float = 1e-4,
         penalty: str = "l2",
         fit_intercept: bool = True,
-        algorithm: FedSGD | FedBCD | None = None,
+        algorithm: Algorithm | None = None,
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
@@ -134,7 +134,7 @@ class LinearModel:
         warn_diverged(self.history_, algorithm.schedule == "adaptive")
         return self
 
-    def _check_options(self, rows: int) -> FedSGD | FedBCD:
+    def _check_options(self, rows: int) -> Algorithm:
         penalties.penalty(self.penalty, self.l2)
         choose_sum(self.sum, 2)
         one_of("topology", self.topology, tuple(TOPOLOGIES))

@@ -38,6 +38,10 @@ class History:
             record = self._at(index)
             record["messages"] = record.get("messages", 0) + messages
             record["bytes"] = record.get("bytes", 0) + size
+        elif kind == "flow":
+            index, mean, late, longest, dropped = rest
+            flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped}
+            self._at(index).setdefault("staleness", {})[party] = flow
         if self._verbose and kind in ("record", "progress"):
             self._draw(rest[1] if kind == "record" else rest[0], rest[2] if kind == "record" else rest[1])
 

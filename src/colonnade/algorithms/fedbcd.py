@@ -14,8 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from colonnade.algorithms.options import Training, _whole
 from colonnade.algorithms.session import Session
 from colonnade.blocks import FloatArray, LocalSteps, Rows
@@ -86,19 +84,18 @@ class _Round:
         self.session, self.holder, self.rows, self.epoch, self.eta = session, holder, rows, epoch, eta
         self.mine = session.net.me == holder
         self.work: LocalSteps = session.block.open(rows)
-        self.sent = np.zeros(0)  # this party's contribution to the last exchange
         self.others: FloatArray | None = None  # at the holder: the other parties' part of the scores
 
     async def exchange(self) -> FloatArray | None:
         """Exchange({1..K}, S): contributions to the holder, who returns the signal of the scores (others: None)."""
         session = self.session
-        self.sent = self.work.contribution()
-        await session.net.work(self.work.touched)
+        contribution = self.work.contribution()
+        await session.net.work(self.work.touched, "forward")
         session.count_round(self.epoch)
-        scores = await session.sum.total("scores", self.sent, self.holder)
+        scores = await session.sum.total("scores", contribution, self.holder)
         if scores is None:
             return None
-        self.others = scores - self.sent
+        self.others = scores - contribution
         return session.signal(scores, self.rows)
 
     async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
@@ -110,7 +107,7 @@ class _Round:
                 signal = self.session.signal(self.others + self.work.contribution(), self.rows)
             self.work.step(signal, self.eta, proximal)
         passes = 2 * local_steps - 1 if self.mine else 1
-        await self.session.net.work(passes * self.work.touched)
+        await self.session.net.work(passes * self.work.touched, "backward")
 
     async def parallel(self, local_steps: int, proximal: float) -> None:
         """FedBCD-p: everybody steps at once, from the same exchange."""
@@ -119,7 +116,7 @@ class _Round:
         if signal is not None:
             await session.tell("signal", signal)
         else:
-            signal = await session.hear_signal(self.holder, self.sent)
+            signal = await session.hear_signal(self.holder, self.rows)
         await self.steps(signal, local_steps, proximal)
         self.work.close()
 
@@ -140,6 +137,6 @@ class _Round:
                 fresh = session.signal(self.others + self.work.contribution(), self.rows)
                 await session.net.send(name, "signal", fresh)
             elif name == session.net.me:
-                signal = await session.hear_signal(self.holder, self.sent)
+                signal = await session.hear_signal(self.holder, self.rows)
                 await self.steps(signal, local_steps, proximal)
         self.work.close()

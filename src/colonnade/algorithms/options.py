@@ -7,13 +7,14 @@ from math import sqrt
 from typing import Any, ClassVar
 
 from colonnade.errors import OptionError, at_least, one_of
+from colonnade.losses import Loss
 
 SCHEDULES = ("adaptive", "constant", "sqrt", "sqrt-parties")
 # What "adaptive" multiplies the step with when an evaluation brought nothing.
 SHRINK = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """Options of every algorithm that works in rounds.
 
@@ -55,6 +56,10 @@ class Training:
         """A batch can't have more rows than there are."""
         if self.batch > rows:
             raise OptionError(f"batch must be at most the {rows} rows, got {self.batch}; lower it")
+
+    def boldness(self, loss: Loss) -> float:
+        """How much longer than 1 / curvature the first "auto" step is."""
+        return loss.boldness
 
     def eta(self, eta0: float, r: int, parties: int) -> float:
         """The step size of round r, counted from 0 (FedBCD, Section VII-A and the experiment with more parties)."""

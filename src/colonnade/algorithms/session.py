@@ -53,6 +53,20 @@ class Part:
 
 
 @dataclass
+class Flow:
+    """What asynchrony did to one party since the last evaluation."""
+
+    staleness: list[int] = field(default_factory=list)  # own updates between reading and applying, for each signal
+    dropped: int = 0
+
+    def take(self) -> tuple[float, float, int, int]:
+        """(mean, 95 %, largest staleness; signals dropped), and start anew."""
+        seen, dropped = np.array(self.staleness), self.dropped
+        self.staleness, self.dropped = [], 0
+        return float(seen.mean()), float(np.quantile(seen, 0.95)), int(seen.max()), dropped
+
+
+@dataclass
 class Session:
     """One party in one training run."""
 
@@ -64,6 +78,7 @@ class Session:
     validation: Part | None
     sum: SecureSum
     eta0: float = 0.0
+    flow: Flow = field(default_factory=Flow)
     _lowest: float = math.inf
     _best: Any = None
     _moved: bool = False  # whether any step has improved on the start
@@ -139,19 +154,28 @@ class Session:
         if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
             y = self.train.y
             bound = 1.0 if y is None else max(1.0, float(y[self.train.labelled].mean()))
-        eta0 = self.job.loss.boldness / max(bound * float(length[0]), 1e-12)
+        eta0 = self.options.boldness(self.job.loss) / max(bound * float(length[0]), 1e-12)
         await self.tell("step size", eta0)
         return eta0
 
     # -- rounds -------------------------------------------------------------------------------------------------
 
-    def batches(self, epoch: int) -> Iterator[tuple[str, Rows]]:
-        """(who computes the signal, which rows), the same at every party: drawn from the public seed."""
-        rng, size = np.random.default_rng([self.options.seed, epoch]), self.options.batch
-        pieces: list[tuple[str, Rows]] = []
+    def plans(self, epoch: int, rng: np.random.Generator | None = None) -> dict[str, list[Rows]]:
+        """Each label holder's batches in their order, the same at every party: drawn from the public seed."""
+        rng, size = rng or self._order(epoch), self.options.batch
+        plans = {}
         for holder, rows in self.train.owned.items():
             shuffled = rng.permutation(rows)
-            pieces += [(holder, shuffled[at : at + size]) for at in range(0, len(shuffled), size)]
+            plans[holder] = [shuffled[at : at + size] for at in range(0, len(shuffled), size)]
+        return plans
+
+    def _order(self, epoch: int) -> np.random.Generator:
+        return np.random.default_rng([self.options.seed, epoch])
+
+    def batches(self, epoch: int) -> Iterator[tuple[str, Rows]]:
+        """(who computes the signal, which rows): all plans shuffled into one order."""
+        rng = self._order(epoch)
+        pieces = [(holder, rows) for holder, plan in self.plans(epoch, rng).items() for rows in plan]
         for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
             yield pieces[index]
 
@@ -160,9 +184,10 @@ class Session:
         y = self.train.y
         return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
 
-    async def hear_signal(self, holder: str, like: FloatArray) -> FloatArray:
+    async def hear_signal(self, holder: str, rows: Rows) -> FloatArray:
         """The signal of a batch, from the holder that owns it."""
-        return expect_array(await self.net.recv(holder, "signal"), like.shape, np.float64, holder, "signal")
+        shape = (len(rows),) if self.block.outputs == 1 else (len(rows), self.block.outputs)
+        return expect_array(await self.net.recv(holder, "signal"), shape, np.float64, holder, "signal")
 
     def count_round(self, epoch: int) -> None:
         """One exchange is done."""
@@ -211,6 +236,8 @@ class Session:
             if not best:
                 self.block.restore(self._best)
         self.net.report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
+        if self.flow.staleness:
+            self.net.report(("flow", self._records, *self.flow.take()))
         self._records += 1
         return not stop
 

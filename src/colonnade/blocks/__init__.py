@@ -36,6 +36,11 @@ class Block(Protocol):
     """A party's columns with their parameters."""
 
     rows: int
+    outputs: int
+
+    def touched(self, rows: Rows) -> int:
+        """Numbers that one pass over these rows touches."""
+        ...
 
     def open(self, rows: Rows) -> LocalSteps:
         """Start on a batch."""

@@ -202,6 +202,10 @@ class LinearBlock:
         """The parameters of the columns, shape (d, outputs)."""
         return self.scale * self.V
 
+    def touched(self, rows: Rows) -> int:
+        """Numbers that one pass over these rows touches."""
+        return self.columns.nonzeros(rows)
+
     def scratch(self) -> FloatArray:
         """A zero array of theta's shape, made once."""
         if self._scratch is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from colonnade.errors import (
     ColonnadeError,
@@ -23,7 +23,7 @@ from colonnade.errors import (
     ProtocolError,
     RunFailed,
 )
-from colonnade.runtimes.net import Observer, Traffic
+from colonnade.runtimes.net import Observer, Promise, Traffic
 from colonnade.runtimes.wire import Value
 
 # Kinds of frames. Only DATA carries what a program sends.
@@ -47,15 +47,6 @@ def check_size(size: int, tag: str) -> None:
         raise OversizedMessage(
             f"a message of {size} bytes for step {tag!r}, at most {MAX_MESSAGE} are allowed; send fewer rows at once"
         )
-
-
-class Promise(Protocol):
-    """What `recv` waits on: an asyncio future, or its twin under the virtual clock."""
-
-    def set_result(self, value: Any, /) -> None: ...  # noqa: D102
-    def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
-    def done(self) -> bool: ...  # noqa: D102
-    def __await__(self) -> Any: ...
 
 
 class _Wait:
@@ -91,7 +82,8 @@ class Endpoint:
         """Put one frame on the line and return its size in bytes."""
         raise TypeError("a runtime's endpoint must move frames")
 
-    def _promise(self) -> Promise:
+    def promise(self) -> Promise:
+        """See `Net.promise`."""
         raise TypeError("a runtime's endpoint must make promises")
 
     def _now(self) -> float:
@@ -129,7 +121,7 @@ class Endpoint:
         if frm in self._gone:
             self.break_off(error := self._ended(frm, tag), ENDED)
             raise error
-        wait = _Wait(self._promise(), self._now(), patient)
+        wait = _Wait(self.promise(), self._now(), patient)
         self._waiting.setdefault((frm, tag), deque()).append(wait)
         return await wait.promise
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, cast
 
 from colonnade.errors import PartyFailed, ProtocolError
-from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MALFORMED, MAX_MESSAGE, Endpoint, Promise, check_size
-from colonnade.runtimes.net import Observer
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MALFORMED, MAX_MESSAGE, Endpoint, check_size
+from colonnade.runtimes.net import Observer, Promise
 from colonnade.runtimes.wire import FrameReader, Value, decode, encode, pack_frame
 
 _HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag
@@ -112,13 +112,14 @@ class SocketNet(Endpoint):
             line.write(frame)
         return len(frame)
 
-    def _promise(self) -> Promise:
+    def promise(self) -> Promise:
+        """See `Net.promise`."""
         return cast("Promise", self._loop.create_future())
 
     def _now(self) -> float:
         return self._loop.time()
 
-    async def work(self, nonzeros: float) -> None:
+    async def work(self, nonzeros: float, lane: str = "forward") -> None:
         """Real work takes its own time."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

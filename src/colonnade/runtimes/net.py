@@ -50,6 +50,15 @@ class Traffic:
         return cls(messages, size, rounds, {step: (count, total) for step, count, total in steps})
 
 
+class Promise(Protocol):
+    """An asyncio future, or its twin under the virtual clock."""
+
+    def set_result(self, value: Any, /) -> None: ...  # noqa: D102
+    def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
+    def done(self) -> bool: ...  # noqa: D102
+    def __await__(self) -> Any: ...
+
+
 @runtime_checkable
 class Net(Protocol):
     """A party's view of the federation."""
@@ -73,8 +82,15 @@ class Net(Protocol):
         """Run a coroutine beside this one, within the same party."""
         ...
 
-    async def work(self, nonzeros: float) -> None:
-        """Say that `nonzeros` numbers were touched: costs virtual time in a simulation, nothing in real life."""
+    async def work(self, nonzeros: float, lane: str = "forward") -> None:
+        """Say that `nonzeros` numbers were touched: costs virtual time in a simulation, nothing in real life.
+
+        Work of one lane ("forward": contributions, "backward": updates) queues; lanes do not wait for each other.
+        """
+        ...
+
+    def promise(self) -> Promise:
+        """Something to await that another coroutine of this party resolves."""
         ...
 
     def report(self, value: Value) -> None:

@@ -7,6 +7,7 @@ survives a failure, Ctrl-C or the starter's death.
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import socket
@@ -48,8 +49,16 @@ class Processes:
         """Run every party's program to its end; see `Runtime.run`."""
         for program, _ in programs.values():
             _check_importable(program)
-        with _started(programs, self.deadline) as family:
-            return settle(family.watch(observer, self.deadline))
+        try:
+            with _started(programs, self.deadline) as family:
+                return settle(family.watch(observer, self.deadline))
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                raise OptionError(
+                    f"{len(programs)} parties need more open files than this process may have; raise the limit "
+                    f"(ulimit -n) or use Simulation"
+                ) from None
+            raise
 
 
 def _check_importable(program: Program) -> None:

@@ -24,6 +24,8 @@ from colonnade.runtimes.outcome import foreign, settle
 from colonnade.runtimes.wire import Value, encoded_size, freeze
 
 Links = float | Mapping[tuple[str, str], float]
+Speed = float | Mapping[str, float]
+LANES = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,15 @@ class Simulation:
     """Run parties under a virtual clock.
 
     latency: seconds per message, one number or {(from, to): seconds}; bandwidth: bytes per second, likewise.
-    speeds: {party: relative speed}, 0.25 is four times slower. faults: see `Faults`. seed: of the faults.
+    speeds: {party: relative speed}, 0.25 is four times slower; {party: {"forward": 1.0, "backward": 0.25}} slows only
+    its updates, while it answers as fast as ever. faults: see `Faults`. seed: of the faults.
     deadline: virtual seconds after which a silent party ends the run.
-    seconds_per_nonzero: virtual time of `net.work(1)` at speed 1 (benchmarks/kernels.py measures it).
+    seconds_per_nonzero: virtual time of `net.work(1)` at speed 1 (`make bench` measures the kernels).
     """
 
     latency: Links = 5e-4
     bandwidth: Links = 1.25e8
-    speeds: Mapping[str, float] = field(default_factory=dict)
+    speeds: Mapping[str, Speed] = field(default_factory=dict)
     faults: Faults | None = None
     seed: int = 0
     deadline: float = 60.0
@@ -50,7 +53,11 @@ class Simulation:
         for value in self.bandwidth.values() if isinstance(self.bandwidth, Mapping) else (self.bandwidth,):
             at_least("bandwidth", value, 0, strict=True)
         for party, speed in self.speeds.items():
-            at_least(f"speeds[{party!r}]", speed, 0, strict=True)
+            lanes = speed if isinstance(speed, Mapping) else dict.fromkeys(LANES, speed)
+            if set(lanes) != set(LANES):
+                raise OptionError(f"speeds[{party!r}] must be a number or name each of {LANES}, got {speed!r}")
+            for value in lanes.values():
+                at_least(f"speeds[{party!r}]", value, 0, strict=True)
         at_least("seed", self.seed, 0)
         at_least("deadline", self.deadline, 0, strict=True)
         at_least("seconds_per_nonzero", self.seconds_per_nonzero, 0)
@@ -142,7 +149,7 @@ class _SimNet(Endpoint):
         self._tasks: set[_Task] = set()
         self._main: _Task | None = None
         self._speed = world.options.speeds.get(me, 1.0)
-        self._free_at = 0.0
+        self._free_at = dict.fromkeys(LANES, 0.0)
 
     def start(self, coroutine: Coroutine[Any, Any, Value]) -> None:
         self._main = self._launch(coroutine)
@@ -156,19 +163,20 @@ class _SimNet(Endpoint):
         self.world.ready.append(task)
         return task
 
-    async def work(self, nonzeros: float) -> None:
-        # One core per party: work queues behind the work that is already under way.
+    async def work(self, nonzeros: float, lane: str = "forward") -> None:
+        # One thread per lane: work queues behind the work of its own lane that is already under way.
         world = self.world
-        seconds = nonzeros * world.options.seconds_per_nonzero / self._speed
-        self._free_at = max(self._free_at, world.now) + seconds
+        speed = self._speed[lane] if isinstance(self._speed, Mapping) else self._speed
+        seconds = nonzeros * world.options.seconds_per_nonzero / speed
+        free_at = self._free_at[lane] = max(self._free_at[lane], world.now) + seconds
         done = _Promise(world)
-        world.at(self._free_at, done.set_result, (None,))
+        world.at(free_at, done.set_result, (None,))
         await done
 
     def report(self, value: Value) -> None:
         super().report(freeze(value))  # what would arrive from a process
 
-    def _promise(self) -> _Promise:
+    def promise(self) -> _Promise:
         return _Promise(self.world)
 
     def _now(self) -> float:
