@@ -144,12 +144,12 @@ NONSENSE = {
     "abort for a stranger": pack_message(ABORT, 0, "abort", ("stranger", "step", DIED, "peer")),
     "abort with an array": pack_message(ABORT, 0, "abort", (np.zeros(3), "step", DIED, "peer")),
     "probe of nobody": pack_message(PROBE, 0, "probe", ()),
-    "probe for a stranger": pack_message(PROBE, 0, "probe", ("stranger", "peer")),
-    "probe for oneself": pack_message(PROBE, 0, "probe", ("me", "peer")),
-    "probe in another's name": pack_message(PROBE, 0, "probe", ("third",)),
-    "alive with a number": pack_message(ALIVE, 0, "alive", (7, "step")),
-    "alive with one word": pack_message(ALIVE, 0, "alive", ("third",)),
-    "alive waiting for a stranger": pack_message(ALIVE, 0, "alive", ("stranger", "step")),
+    "probe for a stranger": pack_message(PROBE, 0, "probe", ("stranger", "1")),
+    "probe for oneself": pack_message(PROBE, 0, "probe", ("me", "1")),
+    "probe without a number": pack_message(PROBE, 0, "probe", ("third",)),
+    "alive with a number": pack_message(ALIVE, 0, "alive", (7, "third", "step")),
+    "alive with half a wait": pack_message(ALIVE, 0, "alive", ("sum", "third")),
+    "alive waiting for a stranger": pack_message(ALIVE, 0, "alive", ("sum", "stranger", "step")),
 }
 
 
@@ -267,8 +267,8 @@ def test_a_party_that_was_too_busy_to_probe_still_asks_before_it_blames():
             await asyncio.sleep(0.01)
             net.check_deadlines()
             assert not wait.done()
-            assert await listener.read("peer") == (PROBE, 0, "probe", ("me",))
-            net.links["peer"].data_received(pack_message(ALIVE, 0, "alive", ("third", "sum")))
+            assert await listener.read("peer") == (PROBE, 0, "probe", ("me", "1"))
+            net.links["peer"].data_received(pack_message(ALIVE, 0, "alive", ("sum", "third", "sum")))
             await asyncio.sleep(0.01)
             net.check_deadlines()
             with pytest.raises(PartySilent) as caught:
@@ -283,14 +283,15 @@ def test_a_probe_is_answered_and_passed_on():
         async with Listener() as listener:
             wait = asyncio.ensure_future(listener.net.recv("third", "sum"))
             patient = asyncio.ensure_future(listener.net.recv("peer", "news", patient=True))
-            await listener.write(pack_message(PROBE, 0, "probe", ("peer",)))
-            assert await listener.read("peer") == (ALIVE, 0, "alive", ("third", "sum"))
-            assert await listener.read("third") == (PROBE, 0, "probe", ("peer", "me"))
+            await listener.write(pack_message(PROBE, 0, "probe", ("peer", "1")))
+            assert await listener.read("peer") == (ALIVE, 0, "alive", ("news", "third", "sum"))
+            assert await listener.read("third") == (PROBE, 0, "probe", ("peer", "1"))
             await listener.write(good(0, 1, "sum"), "third")
             assert await wait == 1
             await listener.write(good(0, 2, "news"))
             assert await patient == 2
-            await listener.write(pack_message(PROBE, 0, "probe", ("peer",)))
-            assert await listener.read("peer") == (ALIVE, 0, "alive", ("", "news"))
+            await listener.write(pack_message(PROBE, 0, "probe", ("peer", "1")))  # heard before: answered once
+            await listener.write(pack_message(PROBE, 0, "probe", ("peer", "2")))
+            assert await listener.read("peer") == (ALIVE, 0, "alive", ("news",))
 
     run(scenario)

@@ -4,7 +4,7 @@ Shared by all runtimes; a runtime only moves frames and owns the clock. What a p
 
 - messages of one link arrive once and in order, even where the line duplicates or reorders them;
 - every wait ends: with a message, or with an error that names the party and the step;
-- a party that fails tells the others at once; one that falls silent is found by asking along the chain of waits
+- a party that fails tells the others at once; one that falls silent is found by asking along all chains of waits
   (X waits for Y, who waits for Z: a probe travels X -> Y -> Z, everyone alive answers X, so X names Z and not Y).
 """
 
@@ -72,7 +72,10 @@ class Endpoint:
         self._next_out = dict.fromkeys(names, 0)
         self._next_in = dict.fromkeys(names, 0)
         self._held: dict[str, dict[int, tuple[int, str, Any]]] = {name: {} for name in names}
-        self._alive: dict[str, tuple[float, str, str]] = {}  # when it answered, whom it waits for, at which step
+        # when it answered, its own step, then whom it waits for and at which step, for all its waits
+        self._alive: dict[str, tuple[Any, ...]] = {}
+        self._probes = 0
+        self._answered: dict[str, set[str]] = {}
         self._gone: set[str] = set()
         self.broken: RunFailed | None = None
 
@@ -153,9 +156,9 @@ class Endpoint:
         # Frames between endpoints carry only names of parties and steps.
         if kind == ABORT and len(texts) == 4 and texts[0] in self.names:
             self._hear_abort(*texts)
-        elif kind == PROBE and texts and texts[0] in self.others() and texts[-1] == frm:
-            self._answer_probe(texts)
-        elif kind == ALIVE and len(texts) == 2 and texts[0] in ("", *self.names):
+        elif kind == PROBE and len(texts) == 2 and texts[0] in self.others():
+            self._answer_probe(*texts)
+        elif kind == ALIVE and len(texts) % 2 == 1 and set(texts[1::2]) <= set(self.names):
             self._alive[frm] = (self._now(), *texts)
         else:
             raise ProtocolError(f"a frame of kind {kind} that no party sends")
@@ -244,30 +247,44 @@ class Endpoint:
                 if wait.probed is None:
                     if waited >= _PROBE_AT:
                         wait.probed = now
-                        self._emit(frm, PROBE, 0, "probe", (self.me,))
+                        self._probes += 1
+                        self._emit(frm, PROBE, 0, "probe", (self.me, str(self._probes)))
                 elif waited >= _GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
                     self._give_up(frm, tag, wait.probed)
                     return
 
-    def _oldest_wait(self) -> tuple[str, str]:
-        waits = [(wait.since, frm, tag) for (frm, tag), ws in self._waiting.items() for wait in ws if not wait.patient]
-        return min(waits)[1:] if waits else ("", self.step)
+    def _waits(self) -> list[tuple[str, str]]:
+        """(party, step) of everything this party waits for, the longest wait first."""
+        waits = [(ws[0].since, key) for key, ws in self._waiting.items() if ws and not ws[0].patient]
+        return [key for _, key in sorted(waits)]
 
-    def _answer_probe(self, path: tuple[str, ...]) -> None:
-        on, step = self._oldest_wait()
-        self._emit(path[0], ALIVE, 0, "alive", (on, step))
-        if on and on not in path:
-            self._emit(on, PROBE, 0, "probe", (*path, self.me))
+    def _answer_probe(self, origin: str, number: str) -> None:
+        """Say to the one who asks what this party waits for, and pass the question on to those it waits for, once."""
+        if number in self._answered.setdefault(origin, set()):
+            return
+        self._answered[origin].add(number)
+        waits = self._waits()
+        self._emit(origin, ALIVE, 0, "alive", (self.step, *(text for wait in waits for text in wait)))
+        for name in dict.fromkeys(name for name, _ in waits if name != origin):
+            self._emit(name, PROBE, 0, "probe", (origin, number))
 
     def _give_up(self, frm: str, tag: str, probed: float) -> None:
         # Only what was answered since this wait's own probe counts: an older answer tells nothing about now.
-        alive = {name: (on, step) for name, (when, on, step) in self._alive.items() if when >= probed}
-        culprit, step, seen = frm, tag, {self.me}
-        while culprit in alive and culprit not in seen and alive[culprit][0]:
-            seen.add(culprit)
-            culprit, step = alive[culprit]
-        if culprit in seen:  # everybody waits for somebody: a message was lost on the line we wait on
-            culprit, step = frm, tag
+        alive = {name: waits for name, (when, *waits) in self._alive.items() if when >= probed}
+        culprit, step = frm, tag
+        chain, seen = deque([(frm, tag)]), {self.me}
+        while chain:
+            name, at = chain.popleft()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name not in alive:
+                culprit, step = name, at  # asked, and did not answer
+                break
+            awaited = alive[name][1:]
+            if not awaited:
+                culprit, step = name, at  # answers, and waits for nobody: busy, unless somebody else is silent
+            chain.extend(zip(awaited[::2], awaited[1::2], strict=True))
         note = ""
         if culprit in alive:
             note = ", though it is alive (it may be busy, or a message was lost)"

@@ -1,0 +1,179 @@
+"""VFB²: the synchronous twin against a slow reference, asynchrony as ordinary repeatable tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import colonnade as cn
+from colonnade.errors import OptionError, PartySilent
+from colonnade.penalties import L2
+
+RNG = np.random.default_rng(0)
+N, D, STRENGTH = 240, 12, 0.02
+X = RNG.standard_normal((N, D))
+Y = np.where(X @ RNG.standard_normal(D) + RNG.logistic(size=N) > 0, 1, 0)
+
+
+def sigma(z, y):
+    return -y / (1 + np.exp(y * z))
+
+
+def objective(model, parties):
+    z = model.decision_function(*parties)
+    w = np.concatenate(list(model.coef_.values()))
+    return np.logaddexp(0, -(2 * Y - 1) * z).mean() + STRENGTH / 2 * w @ w
+
+
+def optimum():
+    from scipy.optimize import minimize
+
+    def f(w):
+        z, y = X @ w[:-1] + w[-1], 2.0 * Y - 1
+        s = sigma(z, y) / N
+        return np.logaddexp(0, -y * z).mean() + STRENGTH / 2 * w[:-1] @ w[:-1], np.append(
+            X.T @ s + STRENGTH * w[:-1], s.sum()
+        )
+
+    return minimize(f, np.zeros(D + 1), jac=True, method="BFGS", options={"gtol": 1e-10}).fun
+
+
+def fit(estimator, parties, on=None, **options):
+    given = {"batch": 8, "epochs": 30, "tol": None, **options}
+    model = cn.LogisticRegression(l2=STRENGTH, algorithm=cn.VFB2(estimator, **given), verbose=0)
+    return model.fit(*parties, on=on)
+
+
+def bits(model):
+    return {name: coef.tobytes() for name, coef in model.coef_.items()}
+
+
+def reference(estimator, holders, epochs, eta, seed=0, batch=8):
+    """Algorithms 1 to 3 one after another in one place, with a table of gradients."""
+    A, y = np.column_stack([X, np.ones(N)]), 2.0 * Y - 1
+    w, table, penalty = np.zeros(D + 1), np.zeros((N, D + 1)), L2(STRENGTH)
+    owner = np.arange(N) % holders
+    for epoch in range(1, epochs + 1):
+        if estimator == "svrg" and epoch % 2 == 1:
+            table = sigma(A @ w, y)[:, None] * A
+        rng = np.random.default_rng([seed, epoch])
+        pieces = []
+        for h in range(holders):
+            mine = rng.permutation(np.nonzero(owner == h)[0])
+            pieces += [mine[i : i + batch] for i in range(0, len(mine), batch)]
+        for i in rng.permutation(len(pieces)) if holders > 1 else range(len(pieces)):
+            rows = pieces[i]
+            g = sigma(A[rows] @ w, y[rows])[:, None] * A[rows]
+            average = 0.0 if estimator == "sgd" else table.mean(axis=0)
+            change = g.mean(axis=0) - (0.0 if estimator == "sgd" else table[rows].mean(axis=0))
+            w = w - eta * (change + average + np.append(penalty.gradient(w[:-1]), 0.0))
+            if estimator == "saga":
+                table[rows] = g
+    return w
+
+
+@pytest.mark.parametrize("estimator", ["sgd", "svrg", "saga"])
+@pytest.mark.parametrize("holders", [1, 3])
+def test_the_synchronous_twin_is_the_reference(estimator, holders):
+    parties = cn.split(X, Y, into=4, active=holders)
+    options = {"epochs": 3, "step": 0.2, "schedule": "constant", "asynchronous": False}
+    model = fit(estimator, parties, **options)
+    w = reference(estimator, holders, 3, 0.2)
+    np.testing.assert_allclose(np.concatenate(list(model.coef_.values())), w[:-1], atol=1e-8)
+    assert model.intercept_ == pytest.approx(w[-1], abs=1e-8)
+
+
+@pytest.mark.parametrize("sum_", ["pairwise", "two-trees", "plain"])
+@pytest.mark.parametrize("topology", ["tree", "star", "ring"])
+def test_asynchronous_training_under_every_sum_and_topology(sum_, topology):
+    """Several holders ask at once, masks fit whatever the order: no round is lost and the model is good."""
+    parties = cn.split(X, Y, into=5, active=3)
+    model = cn.LogisticRegression(
+        l2=STRENGTH, sum=sum_, topology=topology, algorithm=cn.VFB2("saga", batch=8, epochs=6, tol=None), verbose=0
+    ).fit(*parties)
+    assert objective(model, parties) - optimum() < 5e-3
+    assert sum(model.traffic_[name].rounds for name in model.holders_) == 6 * 30
+
+
+@pytest.mark.parametrize("estimator", ["svrg", "saga"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_asynchronous_training_reaches_the_optimum(estimator, sparse):
+    parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=4, active=2)
+    model = fit(estimator, parties, epochs=60)
+    assert objective(model, parties) - optimum() < 1e-6
+
+
+def test_an_asynchronous_run_repeats_to_the_bit():
+    parties = cn.split(X, Y, into=4, active=2)
+    on = cn.Simulation(latency={("party1", "party2"): 0.01}, speeds={"party3": 0.3}, seconds_per_nonzero=1e-6)
+    one, two = (fit("saga", parties, on=on, epochs=4) for _ in range(2))
+    assert bits(one) == bits(two)
+    assert one.history_ == two.history_
+    assert bits(fit("saga", parties, on=on, epochs=4, seed=1)) != bits(one)
+    elsewhere = cn.Simulation(speeds={"party2": 0.3}, seconds_per_nonzero=1e-6)
+    assert bits(fit("saga", parties, on=elsewhere, epochs=4)) != bits(one)  # another order of events
+
+
+def test_parties_without_labels_learn():
+    """Backward updating: every block moves, also where nobody has a label."""
+    model = fit("sgd", cn.split(X, Y, into=4), epochs=2)
+    assert all(np.abs(coef).min() > 0 for coef in model.coef_.values())
+
+
+SLOW = cn.Simulation(speeds={"party4": {"forward": 1.0, "backward": 0.02}}, seconds_per_nonzero=1e-5, latency=1e-4)
+
+
+def test_a_party_that_falls_behind_drops_signals_and_nobody_waits():
+    parties = cn.split(X, Y, into=4, active=2)
+    slow, even = (fit("saga", parties, on=on, epochs=10) for on in (SLOW, cn.Simulation()))
+    dropped = {name: sum(r["staleness"][name]["dropped"] for r in slow.history_[1:]) for name in slow.parties_}
+    assert dropped["party4"] > 0
+    assert {name for name in dropped if dropped[name]} == {"party4"}
+    assert not any(r["staleness"][name]["dropped"] for r in even.history_[1:] for name in even.parties_)
+    # its memory is its own: still SAGA, still close
+    assert objective(slow, parties) - objective(even, parties) < 0.02
+    twin = fit("saga", parties, on=SLOW, epochs=10, asynchronous=False)
+    assert twin.history_[-1]["time"] > 3 * slow.history_[-1]["time"]
+
+
+def test_staleness_is_bounded_and_reported():
+    parties = cn.split(X, Y, into=4, active=2)
+    for bound in (2, 8):
+        model = fit("saga", parties, on=SLOW, epochs=3, max_staleness=bound)
+        seen = [r["staleness"][name] for r in model.history_[1:] for name in model.parties_]
+        assert max(s["max"] for s in seen) <= 2 * bound
+        assert all(s["mean"] <= s["p95"] <= s["max"] for s in seen)
+
+
+def test_in_processes():
+    parties = cn.split(X, Y, into=3, active=2)
+    model = fit("saga", parties, on=cn.Processes(), epochs=40)
+    assert objective(model, parties) - optimum() < 1e-3
+
+
+def test_softmax_and_the_nonconvex_penalty():
+    labels = np.digitize(X[:, 0] + X[:, 5], [-0.7, 0.7])
+    parties = cn.split(X, labels, into=3, active=2)
+    model = cn.SoftmaxRegression(algorithm=cn.VFB2("saga", batch=8, epochs=20), penalty="nonconvex", verbose=0)
+    assert model.fit(*parties).score(*parties) > 0.9
+
+
+def test_a_crash_names_the_party():
+    on = cn.Simulation(faults=cn.Faults(crashes={"party3": 0.02}), deadline=5)
+    with pytest.raises(PartySilent, match="party 'party3' was silent"):
+        fit("saga", cn.split(X, Y, into=4, active=2), on=on)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: cn.VFB2("adam"), "estimator must be one of 'sgd', 'svrg', 'saga', got 'adam'"),
+        (lambda: cn.VFB2(max_staleness=0), "max_staleness must be >= 1 with asynchronous=True, got 0"),
+        (lambda: cn.VFB2(max_staleness=-1, asynchronous=False), "max_staleness must be >= 0, got -1"),
+        (lambda: cn.VFB2(batch=0), "batch must be >= 1, got 0"),
+    ],
+)
+def test_options_are_refused_in_one_sentence(make, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        make()
