@@ -56,7 +56,7 @@ def parts(y=Y, **changes):
         ),
         (cn.LogisticRegression(sum="magic"), parts(), OptionError, "sum must be one of .* got 'magic'"),
         (cn.LogisticRegression(topology="web"), parts(), OptionError, "topology must be one of .* got 'web'"),
-        (cn.LogisticRegression(algorithm="sgd"), parts(), OptionError, "algorithm must be one of FedSGD, FedBCD, VFB2"),
+        (cn.LogisticRegression(algorithm="sgd"), parts(), OptionError, "algorithm must be one of FedSGD"),
         (
             cn.LogisticRegression(),
             [cn.Party("a", X[:, :3], Y, ids=range(80)), cn.Party("b", X[:, 3:], ids=[*range(1, 80), 0])],

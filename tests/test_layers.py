@@ -50,8 +50,8 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression", "Processes",
-        "RidgeRegression", "Simulation", "SoftmaxRegression", "VFB2", "errors", "load", "split",
+        "AFSGD", "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression",
+        "Processes", "RidgeRegression", "Simulation", "SoftmaxRegression", "VFB2", "errors", "load", "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade import errors
 
 if TYPE_CHECKING:
+    from colonnade.algorithms.afsgd import AFSGD
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.estimators import (
@@ -35,6 +36,7 @@ _HOME = {
     "RidgeRegression": "colonnade.estimators",
     "SoftmaxRegression": "colonnade.estimators",
     "load": "colonnade.estimators",
+    "AFSGD": "colonnade.algorithms.afsgd",
     "VFB2": "colonnade.algorithms.vfb2",
     "Party": "colonnade.party",
     "split": "colonnade.party",
@@ -44,6 +46,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AFSGD",
     "VFB2",
     "Faults",
     "FedBCD",

@@ -91,6 +91,18 @@ def warn_single_features(parties: tuple[Party, ...]) -> None:
             )
 
 
+def warn_frozen(parties: tuple[Party, ...]) -> None:
+    """Under AFSGD a block without labels is never updated; its owner is told."""
+    frozen = [party.name for party in parties if not party.active]
+    if frozen:
+        warnings.warn(
+            f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
+            f"columns do not enter the model; use VFB2, or give them labels",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+
+
 def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
     """Training that ended above where it began is said, not left to be found in the history."""
     first, *later = (record["loss"] for record in history)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import losses, metrics, penalties, store
-from colonnade.algorithms import ALGORITHMS, Algorithm, FedSGD
+from colonnade.algorithms import AFSGD, ALGORITHMS, Algorithm, FedSGD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.linear import columns_to_value
 from colonnade.checks import (
@@ -20,6 +20,7 @@ from colonnade.checks import (
     label_holders,
     party_part,
     warn_diverged,
+    warn_frozen,
     warn_single_features,
 )
 from colonnade.errors import (
@@ -103,6 +104,8 @@ class LinearModel:
         names = tuple(party.name for party in parties)
         held_out = self._check_validation(parties, validation)
         warn_single_features(parties)
+        if isinstance(algorithm, AFSGD):
+            warn_frozen(parties)
 
         sum_name = choose_sum(self.sum, len(parties))
         owner = holders[0] if self.fit_intercept else ""

@@ -29,7 +29,7 @@ class Rule:
     saga: the same, and memory_B <- s, average <- average + X_B^T (s - memory_B) / n
     """
 
-    def __init__(self, kind: str, block: object, batch: int) -> None:
+    def __init__(self, kind: str, block: object, batch: int, rows: int | None = None) -> None:
         one_of("estimator", kind, RULES)
         if not isinstance(block, LinearBlock):
             raise OptionError(
@@ -39,6 +39,7 @@ class Rule:
         self.kind, self.block = kind, block
         block.V, block.scale = block.theta, 1.0
         n, c = block.rows, block.outputs
+        self._n = rows or n  # rows that batches are drawn from, where a party has labels for a part only
         self.memory = np.zeros((n, c)) if kind != "sgd" else np.zeros((0, c))
         self.average = np.zeros_like(block.V)
         self._average_ones = np.zeros(c)  # the intercept's part of the average
@@ -53,8 +54,8 @@ class Rule:
         block = self.block
         self.memory[:] = signals.reshape(self.memory.shape)
         self.average[:] = 0.0
-        block.columns.backward(np.arange(block.rows), self.memory, 1.0 / block.rows, self.average)
-        self._average_ones = self.memory.mean(axis=0)
+        block.columns.backward(np.arange(block.rows), self.memory, 1.0 / self._n, self.average)
+        self._average_ones = self.memory.sum(axis=0) / self._n
 
     def step(self, rows: Rows, signal: FloatArray, eta: float) -> None:
         """One step on a batch."""
@@ -64,7 +65,7 @@ class Rule:
         if self.kind != "sgd":
             change = change - self.memory[rows]
         if self.kind == "saga":
-            weight = 1.0 / block.rows
+            weight = 1.0 / self._n
             self.memory[rows] += change
         self._steps += 1
         block.columns.rule_step(

@@ -50,6 +50,7 @@ class Part:
     y: npt.NDArray[Any] | None
     labelled: npt.NDArray[np.bool_] | None
     owned: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder computes the signal
+    held: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder has a label
 
 
 @dataclass
@@ -138,6 +139,7 @@ class Session:
         for index, holder in enumerate(self.job.holders):
             mine = held[index] & (held[: index + 1].sum(axis=0) == turn)
             part.owned[holder] = np.nonzero(mine)[0]
+            part.held[holder] = np.nonzero(held[index])[0]
 
     async def _agree_on_step(self) -> float:
         """eta0: as given, or the inverse of a bound on the curvature of a batch's mean loss, summed securely.
@@ -160,11 +162,13 @@ class Session:
 
     # -- rounds -------------------------------------------------------------------------------------------------
 
-    def plans(self, epoch: int, rng: np.random.Generator | None = None) -> dict[str, list[Rows]]:
+    def plans(
+        self, epoch: int, rng: np.random.Generator | None = None, rows_of: dict[str, Rows] | None = None
+    ) -> dict[str, list[Rows]]:
         """Each label holder's batches in their order, the same at every party: drawn from the public seed."""
         rng, size = rng or self._order(epoch), self.options.batch
         plans = {}
-        for holder, rows in self.train.owned.items():
+        for holder, rows in (rows_of or self.train.owned).items():
             shuffled = rng.permutation(rows)
             plans[holder] = [shuffled[at : at + size] for at in range(0, len(shuffled), size)]
         return plans

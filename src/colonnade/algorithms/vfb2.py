@@ -27,7 +27,7 @@ from colonnade.losses import Loss
 from colonnade.rules import RULES, Rule
 
 # SVRG takes its snapshot every so many epochs.
-_SNAPSHOT_EVERY = 2
+SNAPSHOT_EVERY = 2
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class VFB2(Training):
         for epoch in range(1, self.epochs + 1):
             if not go_on:
                 return
-            if self.estimator == "svrg" and epoch % _SNAPSHOT_EVERY == 1:
+            if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 1:
                 rule.full_pass(await full_signals(session))
             if self.asynchronous:
-                await _AsynchronousEpoch(session, rule, epoch, self.max_staleness).run()
+                await AsynchronousEpoch(session, rule, epoch, session.plans(epoch), self.max_staleness).run()
             else:
                 await _synchronous_epoch(session, rule, epoch)
             go_on = await session.evaluate(epoch)
@@ -112,13 +112,14 @@ async def _synchronous_epoch(session: Session, rule: Rule, epoch: int) -> None:
         rule.step(rows, signal, session.eta0)
 
 
-class _AsynchronousEpoch:
+class AsynchronousEpoch:
     """One pass of all label holders at once, at one party."""
 
-    def __init__(self, session: Session, rule: Rule, epoch: int, max_staleness: int) -> None:
+    def __init__(
+        self, session: Session, rule: Rule, epoch: int, plans: dict[str, list[Rows]], max_staleness: int
+    ) -> None:
         self.session, self.rule, self.epoch, self.net = session, rule, epoch, session.net
-        self.plans = session.plans(epoch)
-        holders = len(self.plans)
+        self.plans, holders = plans, len(plans)
         self.window = max(1, max_staleness // holders)
         self.bound = max(max_staleness, holders)
         self.waiting: deque[tuple[Rows, FloatArray, int]] = deque()
@@ -154,17 +155,26 @@ class _AsynchronousEpoch:
             if scores is not None:
                 session.count_round(self.epoch)
                 signal = session.signal(scores, plan[turn])
-                await session.tell("signal", signal)
+                await self.send_backward(signal)
                 self.enqueue(self.net.me, plan, turn, signal)
         self.hang_up()
+
+    async def send_backward(self, signal: FloatArray) -> None:
+        """Step 5 of Algorithm 2: the signal to all collaborators."""
+        await self.session.tell("signal", signal)
+
+    async def hear_backward(self, holder: str, rows: Rows) -> FloatArray | None:
+        """Step 2 of Algorithm 3."""
+        return await self.session.hear_signal(holder, rows)
 
     async def collaborate(self, holder: str, plan: list[Rows]) -> None:
         """Algorithm 3: contribute to the batches under way, and take every signal as an update to do."""
         for turn in range(min(self.window, len(plan))):
             self.net.spawn(self.scores(holder, plan, turn))
         for turn, rows in enumerate(plan):
-            signal = await self.session.hear_signal(holder, rows)
-            self.enqueue(holder, plan, turn, signal)
+            signal = await self.hear_backward(holder, rows)
+            if signal is not None:
+                self.enqueue(holder, plan, turn, signal)
             if turn + self.window < len(plan):
                 self.net.spawn(self.scores(holder, plan, turn + self.window))
         self.hang_up()

@@ -1,0 +1,105 @@
+"""AFSGD-VP: against a slow reference, frozen blocks, and what never leaves a label holder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import colonnade as cn
+from colonnade.errors import ColonnadeWarning
+
+RNG = np.random.default_rng(0)
+N, D, STRENGTH = 240, 12, 0.02
+X = RNG.standard_normal((N, D))
+Y = np.where(X @ RNG.standard_normal(D) + RNG.logistic(size=N) > 0, 1, 0)
+
+
+def sigma(z, y):
+    return -y / (1 + np.exp(y * z))
+
+
+def fit(estimator, parties, on=None, **options):
+    given = {"batch": 8, "epochs": 30, "tol": None, **options}
+    model = cn.LogisticRegression(l2=STRENGTH, algorithm=cn.AFSGD(estimator, **given), verbose=0)
+    return model.fit(*parties, on=on)
+
+
+def reference(estimator, blocks, epochs, eta):
+    """Every block's owner has all labels; in each turn all compute their scores first, then all update their blocks."""
+    A, y = [np.column_stack([X[:, b], np.full(N, float(k == 0))]) for k, b in enumerate(blocks)], 2.0 * Y - 1
+    w = [np.zeros(a.shape[1]) for a in A]
+    tables = [np.zeros(a.shape) for a in A]
+    for epoch in range(1, epochs + 1):
+        if estimator == "svrg" and epoch % 2 == 1:
+            z = sum(a @ v for a, v in zip(A, w, strict=True))
+            tables = [sigma(z, y)[:, None] * a for a in A]
+        rng = np.random.default_rng([0, epoch])
+        plans = [rng.permutation(N) for _ in A]
+        for at in range(0, N, 8):
+            z = [sum(a[p[at : at + 8]] @ v for a, v in zip(A, w, strict=True)) for p in plans]
+            for k, a in enumerate(A):
+                rows = plans[k][at : at + 8]
+                g = sigma(z[k], y[rows])[:, None] * a[rows]
+                average = 0.0 if estimator == "sgd" else tables[k].mean(axis=0)
+                change = g.mean(axis=0) - (0.0 if estimator == "sgd" else tables[k][rows].mean(axis=0))
+                w[k] = w[k] - eta * (change + average + STRENGTH * np.append(w[k][:-1], 0.0))
+                if estimator == "saga":
+                    tables[k][rows] = g
+    return w
+
+
+@pytest.mark.parametrize("estimator", ["sgd", "svrg", "saga"])
+def test_the_synchronous_twin_is_the_reference(estimator):
+    blocks = [range(4), range(4, 8), range(8, 12)]
+    parties = cn.split(X, Y, into=blocks, active=3)
+    model = fit(estimator, parties, epochs=3, step=0.2, schedule="constant", asynchronous=False)
+    for (name, coef), w in zip(model.coef_.items(), reference(estimator, blocks, 3, 0.2), strict=True):
+        np.testing.assert_allclose(coef, w[:-1], atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("estimator", ["svrg", "saga"])
+def test_with_labels_everywhere_it_reaches_the_optimum_asynchronously(estimator):
+    parties = cn.split(X, Y, into=4, active=4)
+    model = fit(estimator, parties, epochs=40)
+    central = cn.LogisticRegression(l2=STRENGTH, algorithm=cn.VFB2("saga", batch=8, epochs=80, tol=None), verbose=0)
+    central.fit(*parties)
+    best = min(record["loss"] for record in central.history_)
+    assert min(record["loss"] for record in model.history_) - best < 1e-6
+
+
+def test_blocks_without_labels_stay_frozen_and_the_user_is_told():
+    parties = cn.split(X, Y, into=4, active=2)
+    with pytest.warns(ColonnadeWarning, match="parties 'party3', 'party4' hold no labels: AFSGD never updates"):
+        model = fit("saga", parties, epochs=10)
+    assert not model.coef_["party3"].any()
+    assert not model.coef_["party4"].any()
+    assert model.coef_["party1"].all()
+    learnt = cn.LogisticRegression(l2=STRENGTH, algorithm=cn.VFB2("saga", batch=8), verbose=0).fit(*parties)
+    assert learnt.score(*parties) > model.score(*parties) + 0.05
+
+
+def test_no_signal_leaves_its_holder():
+    model = fit("saga", cn.split(X, Y, into=3, active=3), epochs=2)
+    assert all("signal" not in traffic.by_step for traffic in model.traffic_.values())
+
+
+def test_an_asynchronous_run_repeats_to_the_bit():
+    parties = cn.split(X, Y, into=4, active=4)
+    on = cn.Simulation(speeds={"party2": {"forward": 1.0, "backward": 0.3}}, seconds_per_nonzero=1e-6)
+    one, two = (fit("saga", parties, on=on, epochs=3) for _ in range(2))
+    assert [c.tobytes() for c in one.coef_.values()] == [c.tobytes() for c in two.coef_.values()]
+    assert one.history_ == two.history_
+
+
+def test_label_holders_with_a_part_of_the_rows_each():
+    y = (2.0 * Y - 1).astype(object)
+    first, second = y.copy(), y.copy()
+    first[:100], second[150:] = None, None
+    parties = [cn.Party("a", X[:, :6], first), cn.Party("b", X[:, 6:], second)]
+    model = fit("svrg", parties, epochs=30)
+    assert model.score(*parties) > 0.75
+
+
+def test_in_processes():
+    model = fit("saga", cn.split(X, Y, into=3, active=3), on=cn.Processes(), epochs=30)
+    assert model.history_[-1]["loss"] < 0.4
