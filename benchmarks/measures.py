@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 import colonnade as cn
 from colonnade import _kernels
-from colonnade.blocks.linear import SparseColumns
+from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
 from programs import echo, hammer, spread

@@ -12,7 +12,18 @@ import pytest
 import colonnade as cn
 
 SOURCE = Path(cn.__file__).parent
-MATHS = ["losses", "penalties", "metrics", "party", "rules", "_kernels", "blocks", "blocks.linear"]
+MATHS = [
+    "losses",
+    "penalties",
+    "metrics",
+    "party",
+    "rules",
+    "labels",
+    "_kernels",
+    "blocks",
+    "blocks.linear",
+    "blocks.columns",
+]
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
 
 

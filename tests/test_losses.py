@@ -11,7 +11,8 @@ from scipy.special import expit, log_softmax
 from sklearn.metrics import log_loss
 
 from colonnade.errors import LabelError, OptionError
-from colonnade.losses import LOSSES, Z_MAX, class_labels, decode, encode, loss
+from colonnade.labels import class_labels, decode, encode
+from colonnade.losses import LOSSES, Z_MAX, loss
 
 CLASSES = 4
 NAMES = tuple(LOSSES)
@@ -310,7 +311,6 @@ def test_round_trip(f, y):
     else:
         assert encoded.dtype == np.int64
         assert encoded.tolist() == [classes.tolist().index(v) for v in y]
-    np.testing.assert_array_equal(f.encode_labels(y, classes), encoded)
     back = decode(encoded, classes, f)
     assert back.dtype == classes.dtype
     assert back.tolist() == list(y)

@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from colonnade.blocks.linear import DenseColumns, LinearBlock, SparseColumns
+from colonnade.blocks.columns import DenseColumns, SparseColumns
+from colonnade.blocks.linear import LinearBlock
 from colonnade.errors import OptionError
 from colonnade.losses import loss
 from colonnade.penalties import L2, NonConvex

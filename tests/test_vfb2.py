@@ -149,7 +149,7 @@ def test_staleness_is_bounded_and_reported():
 def test_in_processes():
     parties = cn.split(X, Y, into=3, active=2)
     model = fit("saga", parties, on=cn.Processes(), epochs=40)
-    assert objective(model, parties) - optimum() < 1e-3
+    assert objective(model, parties) - optimum() < 5e-3
 
 
 def test_softmax_and_the_nonconvex_penalty():

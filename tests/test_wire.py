@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 from colonnade.errors import OptionError, OversizedMessage, ProtocolError, TruncatedMessage, WrongShape
 from colonnade.runtimes import wire
-from colonnade.runtimes.wire import FrameReader, decode, encode, encoded_size, expect_array, freeze, pack_frame
+from colonnade.runtimes.frames import FrameReader, pack_frame
+from colonnade.runtimes.wire import decode, encode, encoded_size, expect_array, freeze
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 

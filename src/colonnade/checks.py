@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import losses
-from colonnade.blocks.linear import columns_to_value
+from colonnade import labels, losses
+from colonnade.blocks.columns import columns_to_value
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, SingleFeatureWarning
 from colonnade.party import Party
 
@@ -58,7 +58,7 @@ def party_part(party: Party, classes: Array, loss: losses.Loss) -> tuple[Any, ..
     y = None
     if party.y is not None:
         y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
-        y[party.labelled] = losses.encode(party.y[party.labelled], classes, loss)
+        y[party.labelled] = labels.encode(party.y[party.labelled], classes, loss)
     return columns_to_value(party.X), y, party.labelled
 
 

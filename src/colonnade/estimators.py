@@ -9,10 +9,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import losses, metrics, penalties, store
+from colonnade import labels, losses, metrics, penalties, store
 from colonnade.algorithms import AFSGD, ALGORITHMS, Algorithm, FedSGD
 from colonnade.algorithms.program import score_linear, train_linear
-from colonnade.blocks.linear import columns_to_value
+from colonnade.blocks.columns import columns_to_value
 from colonnade.checks import (
     all_labels,
     check_columns,
@@ -99,7 +99,7 @@ class LinearModel:
         check_together(parties)
         algorithm = self._check_options(parties[0].rows)
         holders = label_holders(parties)
-        classes = losses.class_labels(all_labels(parties), loss)
+        classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
         names = tuple(party.name for party in parties)
         held_out = self._check_validation(parties, validation)
@@ -208,7 +208,7 @@ class LinearModel:
     def predict(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Predicted labels, or values for a regression."""
         loss = losses.loss(self.loss)
-        return losses.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
+        return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
 
     def score(self, *parties: Party, on: Runtime | None = None) -> float:
         """Accuracy for classes, R² for real numbers, D² (deviance explained) for counts."""

@@ -9,7 +9,8 @@ import numpy as np
 from colonnade import losses, penalties
 from colonnade.algorithms import from_value
 from colonnade.algorithms.session import CHUNK, Job, Part, Session
-from colonnade.blocks.linear import LinearBlock, columns_from_value
+from colonnade.blocks.columns import columns_from_value
+from colonnade.blocks.linear import LinearBlock
 from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 

@@ -53,8 +53,13 @@ class VFB2(Training):
             raise OptionError("max_staleness must be >= 1 with asynchronous=True, got 0; use asynchronous=False")
 
     def boldness(self, loss: Loss) -> float:
-        """Variance-reduced steps bear less: their noise shrinks by itself, so nothing is gained by a longer start."""
-        return loss.boldness if self.estimator == "sgd" else min(2.0, loss.boldness)
+        """Variance-reduced steps bear less: their noise shrinks by itself, so nothing is gained by a longer start.
+
+        And stale ones less again: several of them add up before the first is seen.
+        """
+        if self.estimator == "sgd":
+            return loss.boldness
+        return 1.0 if self.asynchronous else min(2.0, loss.boldness)
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""

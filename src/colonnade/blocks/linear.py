@@ -6,13 +6,12 @@ step costs time in proportion to the non-zeros of its batch, however many column
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.columns import Columns
 from colonnade.penalties import L2, Penalty
 
 # Below this the common factor is multiplied into V, before it loses digits.
@@ -24,165 +23,6 @@ _SAMPLE, _LANCZOS_STEPS = 2048, 12
 def _length(v: FloatArray) -> float:
     # Not numpy's norm: BLAS may add in another order in a process with another number of threads.
     return float(np.sqrt(np.square(v).sum()))
-
-
-class Columns(Protocol):
-    """A party's columns, dense or CSR, as the kernels want them."""
-
-    shape: tuple[int, int]
-
-    def forward(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
-    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None: ...  # noqa: D102
-    def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None: ...  # noqa: D102
-    def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
-    def mean_square(self) -> float: ...  # noqa: D102
-    def reach(self, batch: int) -> FloatArray: ...  # noqa: D102
-
-    def rule_step(  # noqa: D102
-        self,
-        rows: Rows,
-        change: FloatArray,
-        eta: float,
-        average: FloatArray,
-        weight: float,
-        penalty: Penalty,
-        reach: FloatArray,
-        stamp: npt.NDArray[np.int64],
-        now: int,
-        W: FloatArray,
-    ) -> None: ...
-
-
-class DenseColumns:
-    """A two-dimensional float32 or float64 array."""
-
-    def __init__(self, X: Any) -> None:
-        self._X = np.ascontiguousarray(X)
-        self.shape: tuple[int, int] = self._X.shape
-
-    def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
-        """X[rows] @ W."""
-        out = np.empty((len(rows), W.shape[1]))
-        _kernels.dense_forward(self._X, rows, W, out)
-        return out
-
-    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
-        """G += factor * X[rows].T @ signal."""
-        _kernels.dense_backward(self._X, rows, signal, factor, G)
-
-    def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
-        """Empty `source` into `target`."""
-        _kernels.dense_move(self._X, rows, source, factor, target)
-
-    def reach(self, batch: int) -> FloatArray:
-        """Every batch touches every column."""
-        return np.ones(self.shape[1])
-
-    def rule_step(
-        self,
-        rows: Rows,
-        change: FloatArray,
-        eta: float,
-        average: FloatArray,
-        weight: float,
-        penalty: Penalty,
-        reach: FloatArray,
-        stamp: npt.NDArray[np.int64],
-        now: int,
-        W: FloatArray,
-    ) -> None:
-        """See `rules.Rule`: every column is touched, so the dense terms are simply added."""
-        W -= eta * (average + penalty.gradient(W))
-        self.backward(rows, change, -eta / len(rows), W)
-        if weight:
-            self.backward(rows, change, weight, average)
-
-    def nonzeros(self, rows: Rows) -> int:
-        """Numbers in these rows."""
-        return len(rows) * self.shape[1]
-
-    def mean_square(self) -> float:
-        """Mean squared length of a row, in chunks so that no second copy of X is made."""
-        total = 0.0
-        for start in range(0, self.shape[0], 4096):
-            total += float(np.square(self._X[start : start + 4096], dtype=np.float64).sum())
-        return total / max(1, self.shape[0])
-
-
-class SparseColumns:
-    """CSR: never made dense."""
-
-    def __init__(self, data: Any, columns: Any, starts: Any, shape: tuple[int, int]) -> None:
-        self.shape = shape
-        self._parts = (data, columns, starts)
-
-    @classmethod
-    def from_csr(cls, X: Any) -> SparseColumns:
-        """From a scipy CSR matrix, sharing its memory where the types allow."""
-        columns = X.indices.view(np.uint32) if X.indices.dtype == np.int32 else X.indices.astype(np.uint64)
-        return cls(X.data, columns, X.indptr.astype(np.int64), (int(X.shape[0]), int(X.shape[1])))
-
-    def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
-        """X[rows] @ W."""
-        out = np.empty((len(rows), W.shape[1]))
-        _kernels.csr_forward(*self._parts, rows, W, out)
-        return out
-
-    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
-        """G += factor * X[rows].T @ signal."""
-        _kernels.csr_backward(*self._parts, rows, signal, factor, G)
-
-    def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
-        """Empty `source` into `target`."""
-        _kernels.csr_move(*self._parts, rows, source, factor, target)
-
-    def reach(self, batch: int) -> FloatArray:
-        """1 / the chance that a batch of distinct rows touches a column; 1 for a column that never occurs."""
-        counts = np.zeros(self.shape[1], dtype=np.int64)
-        _kernels.csr_column_counts(self._parts[1], counts)
-        missed = (1.0 - counts / self.shape[0]) ** batch
-        return 1.0 / np.where(counts > 0, 1.0 - missed, 1.0)
-
-    def rule_step(
-        self,
-        rows: Rows,
-        change: FloatArray,
-        eta: float,
-        average: FloatArray,
-        weight: float,
-        penalty: Penalty,
-        reach: FloatArray,
-        stamp: npt.NDArray[np.int64],
-        now: int,
-        W: FloatArray,
-    ) -> None:
-        """See `rules.Rule`: only the batch's columns are touched."""
-        strength, convex = penalty.strength, isinstance(penalty, L2)
-        _kernels.csr_rule_step(*self._parts, rows, change, eta, average, weight, strength, convex, reach, stamp, now, W)
-
-    def nonzeros(self, rows: Rows) -> int:
-        """Non-zeros in these rows."""
-        return int(_kernels.csr_row_nonzeros(self._parts[2], rows))
-
-    def mean_square(self) -> float:
-        """Mean squared length of a row."""
-        return float(np.square(self._parts[0], dtype=np.float64).sum()) / max(1, self.shape[0])
-
-
-def columns_from_value(value: Any) -> Columns:
-    """Columns from the form in which they travel to a party's process: an array, or the parts of a CSR matrix."""
-    if isinstance(value, tuple):
-        data, columns, starts, shape = value
-        return SparseColumns(data, columns, starts, shape)
-    return DenseColumns(value)
-
-
-def columns_to_value(X: Any) -> Any:
-    """The inverse of `columns_from_value`, from an array or a scipy CSR matrix."""
-    if hasattr(X, "indptr"):  # CSR, told apart without importing scipy: a party's process never needs it
-        sparse = SparseColumns.from_csr(X)
-        return (*sparse._parts, sparse.shape)
-    return X
 
 
 class LinearBlock:

@@ -15,9 +15,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from colonnade.runtimes.frames import HEADER, pack_frame
 from colonnade.runtimes.link import SocketNet
 from colonnade.runtimes.net import Program
-from colonnade.runtimes.wire import HEADER, Value, decode, encode, encoded_size, pack_frame
+from colonnade.runtimes.wire import Value, decode, encode, encoded_size
 
 
 class _Starter:

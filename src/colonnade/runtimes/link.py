@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from colonnade.errors import PartyFailed, ProtocolError
 from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MALFORMED, MAX_MESSAGE, Endpoint, check_size
+from colonnade.runtimes.frames import FrameReader, pack_frame
 from colonnade.runtimes.net import Observer, Promise
-from colonnade.runtimes.wire import FrameReader, Value, decode, encode, pack_frame
+from colonnade.runtimes.wire import Value, decode, encode
 
 _HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag
 

@@ -22,9 +22,10 @@ from typing import Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, OptionError, PartyFailed, RunFailed, at_least
+from colonnade.runtimes.frames import FrameReader, pack_frame
 from colonnade.runtimes.net import Observer, Outcome, Program, Traffic
 from colonnade.runtimes.outcome import failed, settle
-from colonnade.runtimes.wire import FrameReader, Value, decode, encode, pack_frame
+from colonnade.runtimes.wire import Value, decode, encode
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
 _STARTUP = "from colonnade.runtimes.child import main; main()"

@@ -1,4 +1,4 @@
-"""Messages as bytes: a small codec without pickle, and frames for a byte stream.
+"""Messages as bytes: a small codec without pickle.
 
 A message is one value: None, a bool, an int of 64 bits, a float, a str, bytes, an array of plain numbers, or a tuple
 of values. Nothing that arrives can name a class or run code, and no length that arrives is believed before it is
@@ -27,14 +27,13 @@ from typing import Any, TypeAlias, Union
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import OversizedMessage, ProtocolError, TruncatedMessage, WrongShape, at_least
+from colonnade.errors import ProtocolError, TruncatedMessage, WrongShape
 
 Array: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Union[bool, int, float, str, bytes, Array, "tuple[Value, ...]", None]
 
 MAX_DEPTH = 32
 MAX_NDIM = 8
-HEADER = struct.Struct("<Q")
 
 # The position in this tuple is the dtype byte of an array.
 _NATIVE: tuple[np.dtype[Any], ...] = (
@@ -57,6 +56,7 @@ _PACK_FLOAT = struct.Struct("<Bd")
 _PACK_LENGTH = struct.Struct("<BQ")
 _PACK_ARRAY = tuple(struct.Struct(f"<BBB{ndim}Q") for ndim in range(MAX_NDIM + 1))
 _INT64 = struct.Struct("<q")
+_UINT64 = struct.Struct("<Q")
 _FLOAT64 = struct.Struct("<d")
 _DIMS = tuple(struct.Struct(f"<{ndim}Q") for ndim in range(MAX_NDIM + 1))
 _TRUE, _FALSE, _NOTHING = bytes((_BOOL, 1)), bytes((_BOOL, 0)), bytes((_NONE,))
@@ -234,7 +234,7 @@ def _take_float(data: bytes | memoryview, pos: int, end: int, depth: int) -> tup
 
 
 def _take_bytes(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[bytes, int]:
-    size: int = _eight(HEADER, data, pos, end)
+    size: int = _eight(_UINT64, data, pos, end)
     pos += 8
     if size > end - pos:
         raise _truncated("a str or bytes", size, end - pos)
@@ -252,7 +252,7 @@ def _take_str(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple
 def _take_tuple(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
     if depth == MAX_DEPTH:
         raise _garbled(f"tuples more than {MAX_DEPTH} deep")
-    size: int = _eight(HEADER, data, pos, end)
+    size: int = _eight(_UINT64, data, pos, end)
     pos += 8
     if size > end - pos:  # every item has at least its type byte
         raise _truncated(f"a tuple of {size}", size, end - pos)
@@ -361,84 +361,7 @@ def freeze(value: Value) -> Value:
     return _freeze(value, 0)
 
 
-# -- frames ------------------------------------------------------------------------------------------------------------
-
-
-def pack_frame(*parts: bytes | bytearray | memoryview) -> bytes:
-    """One frame for a byte stream: the length of all parts together (u64), then the parts."""
-    total = 0
-    for part in parts:
-        total += part.nbytes if isinstance(part, memoryview) else len(part)
-    return b"".join((HEADER.pack(total), *parts))
-
-
-class FrameReader:
-    """Cuts a byte stream into the payloads of its frames, however the stream is split into pieces.
-
-    `limit` is the largest payload that may be announced. Only bytes that did arrive are kept, so an announced length
-    costs the receiver nothing.
-    """
-
-    def __init__(self, limit: int) -> None:
-        at_least("limit", limit, 0)
-        self.limit = limit
-        self._buffer = bytearray()  # one frame that is not complete yet, with its header
-
-    @property
-    def pending(self) -> int:
-        """Bytes of a frame that is not complete yet; at the end of a stream, anything but 0 is a truncated message."""
-        return len(self._buffer)
-
-    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """The payloads that are complete with these bytes. An announced length over the limit raises at once."""
-        if type(data) is not bytes:
-            data = bytes(data)
-        payloads: list[bytes] = []
-        pos = 0
-        if self._buffer:
-            pos = self._complete(data, payloads)
-        end = len(data)
-        while end - pos >= 8:
-            size = HEADER.unpack_from(data, pos)[0]
-            if size > self.limit:
-                # Kept, so that a reader that is fed again refuses again and doesn't take the rest for a header.
-                self._buffer += data[pos : pos + 8]
-                raise self._oversized(size)
-            if end - pos - 8 < size:
-                break
-            payloads.append(data[pos + 8 : pos + 8 + size])
-            pos += 8 + size
-        if pos < end:
-            self._buffer += memoryview(data)[pos:]
-        return payloads
-
-    def _complete(self, data: bytes, payloads: list[bytes]) -> int:
-        """Take from `data` what the frame in the buffer still lacks, and nothing more; returns how much that was."""
-        buffer = self._buffer
-        pos = 0
-        if len(buffer) < 8:
-            pos = min(8 - len(buffer), len(data))
-            buffer += data[:pos]
-            if len(buffer) < 8:
-                return pos
-        size = HEADER.unpack_from(buffer)[0]
-        if size > self.limit:
-            raise self._oversized(size)
-        lacking: int = 8 + size - len(buffer)
-        if len(data) - pos < lacking:
-            buffer += memoryview(data)[pos:]
-            return len(data)
-        buffer += memoryview(data)[pos : pos + lacking]
-        with memoryview(buffer) as view:
-            payloads.append(bytes(view[8:]))
-        self._buffer = bytearray()
-        return pos + lacking
-
-    def _oversized(self, size: int) -> OversizedMessage:
-        return OversizedMessage(
-            f"a message of {size} bytes was announced, at most {self.limit} are allowed; send smaller batches or "
-            f"raise the limit of the receiver"
-        )
+# -- what a step expects -----------------------------------------------------------------------------------------------
 
 
 def _describe(value: object) -> str:

@@ -1,0 +1,86 @@
+"""Frames: messages cut out of a byte stream, however the stream is split into pieces."""
+
+from __future__ import annotations
+
+import struct
+
+from colonnade.errors import OversizedMessage, at_least
+
+HEADER = struct.Struct("<Q")
+
+
+def pack_frame(*parts: bytes | bytearray | memoryview) -> bytes:
+    """One frame for a byte stream: the length of all parts together (u64), then the parts."""
+    total = 0
+    for part in parts:
+        total += part.nbytes if isinstance(part, memoryview) else len(part)
+    return b"".join((HEADER.pack(total), *parts))
+
+
+class FrameReader:
+    """Cuts a byte stream into the payloads of its frames, however the stream is split into pieces.
+
+    `limit` is the largest payload that may be announced. Only bytes that did arrive are kept, so an announced length
+    costs the receiver nothing.
+    """
+
+    def __init__(self, limit: int) -> None:
+        at_least("limit", limit, 0)
+        self.limit = limit
+        self._buffer = bytearray()  # one frame that is not complete yet, with its header
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a frame that is not complete yet; at the end of a stream, anything but 0 is a truncated message."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
+        """The payloads that are complete with these bytes. An announced length over the limit raises at once."""
+        if type(data) is not bytes:
+            data = bytes(data)
+        payloads: list[bytes] = []
+        pos = 0
+        if self._buffer:
+            pos = self._complete(data, payloads)
+        end = len(data)
+        while end - pos >= 8:
+            size = HEADER.unpack_from(data, pos)[0]
+            if size > self.limit:
+                # Kept, so that a reader that is fed again refuses again and doesn't take the rest for a header.
+                self._buffer += data[pos : pos + 8]
+                raise self._oversized(size)
+            if end - pos - 8 < size:
+                break
+            payloads.append(data[pos + 8 : pos + 8 + size])
+            pos += 8 + size
+        if pos < end:
+            self._buffer += memoryview(data)[pos:]
+        return payloads
+
+    def _complete(self, data: bytes, payloads: list[bytes]) -> int:
+        """Take from `data` what the frame in the buffer still lacks, and nothing more; returns how much that was."""
+        buffer = self._buffer
+        pos = 0
+        if len(buffer) < 8:
+            pos = min(8 - len(buffer), len(data))
+            buffer += data[:pos]
+            if len(buffer) < 8:
+                return pos
+        size = HEADER.unpack_from(buffer)[0]
+        if size > self.limit:
+            raise self._oversized(size)
+        lacking: int = 8 + size - len(buffer)
+        if len(data) - pos < lacking:
+            buffer += memoryview(data)[pos:]
+            return len(data)
+        buffer += memoryview(data)[pos : pos + lacking]
+        with memoryview(buffer) as view:
+            payloads.append(bytes(view[8:]))
+        self._buffer = bytearray()
+        return pos + lacking
+
+    def _oversized(self, size: int) -> OversizedMessage:
+        return OversizedMessage(
+            f"a message of {size} bytes was announced, at most {self.limit} are allowed; send smaller batches or "
+            f"raise the limit of the receiver"
+        )
