@@ -10,6 +10,9 @@ from scipy.optimize import minimize
 import colonnade as cn
 from colonnade.errors import ColonnadeWarning, OptionError
 
+# What it shows is tested in test_security.py; here it is only in the way.
+pytestmark = pytest.mark.filterwarnings("ignore:order='sequential'")
+
 
 def table(n=60, d=9, seed=0):
     rng = np.random.default_rng(seed)
@@ -50,7 +53,7 @@ def reference(parties, algorithm, l2, Q=1, proximal=0.0, order="parallel"):
         pieces = []
         for h, holder in enumerate(holders):
             mine = rng.permutation(np.nonzero(owner == h)[0])
-            pieces += [(holder, mine[i : i + algorithm.batch]) for i in range(0, len(mine), algorithm.batch)]
+            pieces += [(holder, part) for part in np.array_split(mine, -(-len(mine) // algorithm.batch))]
         order_of = rng.permutation(len(pieces)) if len(holders) > 1 else range(len(pieces))
         for holder, rows in (pieces[i] for i in order_of):
             eta = algorithm.step

@@ -54,7 +54,7 @@ def batches_of(parties):
     session = Session.__new__(Session)
     session.options = ALGORITHM
     session.job = type("Job", (), {"holders": tuple(p.name for p in parties if p.active)})()
-    session.train = type("Part", (), {"owned": {parties[0].name: np.arange(200)}})()
+    session.train = type("Part", (), {"rows": 200, "owned": {parties[0].name: np.arange(200)}})()
     return [rows for epoch in range(1, ALGORITHM.epochs + 1) for _, rows in session.batches(epoch)]
 
 

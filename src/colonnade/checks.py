@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from colonnade import labels, losses
 from colonnade.blocks.columns import columns_to_value
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, SingleFeatureWarning
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
 from colonnade.party import Party
 
 Array = npt.NDArray[Any]
@@ -64,19 +64,35 @@ def party_part(party: Party, classes: Array, loss: losses.Loss) -> tuple[Any, ..
 
 def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:
     """The parties in the order of the model; each exactly once."""
+    if not isinstance(parties, (list, tuple)):
+        raise DataError(f"{what} needs a list of parties, got {type(parties).__name__}")
     given = {party.name: party for party in parties if isinstance(party, Party)}
     if len(given) != len(parties) or set(given) != set(names):
-        got = [getattr(party, "name", party) for party in parties]
+        got = [party.name if isinstance(party, Party) else type(party).__name__ for party in parties]
         raise DataError(f"{what} needs each of the parties {list(names)} once, got {got}")
     return [given[name] for name in names]
 
 
-def check_columns(expected: int, party: Party) -> None:
-    """The same number of columns as in training."""
-    if party.features != expected:
+def check_columns(names: tuple[str, ...], party: Party) -> None:
+    """The same columns as in training, in the same order; names are compared where both sides brought them."""
+    if party.features != len(names):
         raise DataError(
-            f"party {party.name!r} has {party.features} columns here and {expected} in training; give the same columns"
+            f"party {party.name!r} has {party.features} columns here and {len(names)} in training; give the same ones"
         )
+    made_up = all(name == f"x{j}" for j, name in enumerate(names))
+    if party.named and not made_up and party.columns != names:
+        j = next(j for j, name in enumerate(names) if party.columns[j] != name)
+        raise DataError(
+            f"party {party.name!r}: column {j} is {party.columns[j]!r} here and {names[j]!r} in training; give the "
+            f"same columns in the same order"
+        )
+
+
+def check_runtime(on: Any) -> None:
+    """Something that runs programs."""
+    if on is not None and (isinstance(on, type) or not hasattr(on, "run")):
+        what = f"the class {on.__name__}; add ()" if isinstance(on, type) else f"a {type(on).__name__}"
+        raise OptionError(f"on must be a runtime such as Simulation() or Processes(), got {what}")
 
 
 def warn_single_features(parties: tuple[Party, ...]) -> None:
@@ -98,6 +114,32 @@ def warn_frozen(parties: tuple[Party, ...]) -> None:
         warnings.warn(
             f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
             f"columns do not enter the model; use VFB2, or give them labels",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_sequential(parties: tuple[Party, ...]) -> None:
+    """FedBCD-s with three or more parties shows the label holder each party's own change, masks or not."""
+    if len(parties) > 2:
+        warnings.warn(
+            "order='sequential' sums the same rows again after each party's steps, so the label holder can subtract "
+            "two sums and see what that one party changed, whatever the masks; use order='parallel' where that matters",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_unfinished(history: list[dict[str, Any]], epochs: int) -> None:
+    """Training that ran out of epochs while the objective still fell by a per cent or more is said."""
+    losses_ = [record["loss"] for record in history]
+    if history[-1]["epoch"] < epochs or len(losses_) < 6:
+        return
+    before, now = min(losses_[:-5]), min(losses_)
+    if now < before - 0.01 * abs(before):
+        warnings.warn(
+            f"training stopped after {epochs} epochs while the objective still fell ({before:.4g} to {now:.4g} in the "
+            f"last five evaluations); standardise the columns (each party can do it alone), or give more epochs",
             ColonnadeWarning,
             stacklevel=3,
         )

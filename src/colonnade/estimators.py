@@ -10,18 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses, metrics, penalties, store
-from colonnade.algorithms import AFSGD, ALGORITHMS, Algorithm, FedSGD
+from colonnade.algorithms import AFSGD, ALGORITHMS, Algorithm, FedBCD, FedSGD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
 from colonnade.checks import (
     all_labels,
     check_columns,
+    check_runtime,
     in_order,
     label_holders,
     party_part,
     warn_diverged,
     warn_frozen,
+    warn_sequential,
     warn_single_features,
+    warn_unfinished,
 )
 from colonnade.errors import (
     DataError,
@@ -31,7 +34,7 @@ from colonnade.errors import (
     one_of,
 )
 from colonnade.party import Party, check_together
-from colonnade.progress import History
+from colonnade.progress import History, Line
 from colonnade.runtimes.net import Runtime, Traffic
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import choose_sum
@@ -96,6 +99,7 @@ class LinearModel:
         validation: the same parties with other rows, for early stopping and the history.
         """
         loss = losses.loss(self.loss)
+        check_runtime(on)
         check_together(parties)
         algorithm = self._check_options(parties[0].rows)
         holders = label_holders(parties)
@@ -106,6 +110,8 @@ class LinearModel:
         warn_single_features(parties)
         if isinstance(algorithm, AFSGD):
             warn_frozen(parties)
+        if isinstance(algorithm, FedBCD) and algorithm.order == "sequential":
+            warn_sequential(parties)
 
         sum_name = choose_sum(self.sum, len(parties))
         owner = holders[0] if self.fit_intercept else ""
@@ -135,16 +141,18 @@ class LinearModel:
         self._theta = {name: outcomes[name].value[0] for name in names}
         self._intercept = outcomes[holders[0]].value[1]
         warn_diverged(self.history_, algorithm.schedule == "adaptive")
+        if algorithm.tol is not None:
+            warn_unfinished(self.history_, algorithm.epochs)
         return self
 
     def _check_options(self, rows: int) -> Algorithm:
         penalties.penalty(self.penalty, self.l2)
         choose_sum(self.sum, 2)
         one_of("topology", self.topology, tuple(TOPOLOGIES))
-        algorithm = FedSGD(batch=min(64, rows)) if self.algorithm is None else self.algorithm
+        algorithm = FedSGD() if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
-        algorithm.check_rows(rows)
+        algorithm.batch_for(rows)
         return algorithm
 
     def _check_validation(self, parties: tuple[Party, ...], validation: list[Party] | None) -> list[Party] | None:
@@ -153,9 +161,10 @@ class LinearModel:
         ordered = in_order(validation, tuple(party.name for party in parties), "validation")
         check_together(ordered)
         for party, other in zip(parties, ordered, strict=True):
-            check_columns(party.features, other)
+            check_columns(party.columns, other)
             if party.active and not other.active:
                 raise LabelError(f"validation: party {other.name!r} holds labels in training and none here; give its y")
+        all_labels(tuple(ordered))
         return ordered
 
     # -- what was learnt ----------------------------------------------------------------------------------------
@@ -190,10 +199,11 @@ class LinearModel:
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Scores of these rows, summed at the first label holder as in training."""
         self._check_fitted()
+        check_runtime(on)
         ordered = in_order(parties, self.parties_, "prediction")
         check_together(ordered)
         for party in ordered:
-            check_columns(len(self.columns_[party.name]), party)
+            check_columns(self.columns_[party.name], party)
         leader = self.holders_[0]
         outputs = self._theta[leader].shape[1]
         job = (outputs, leader, self.sum_, self.topology)
@@ -202,7 +212,11 @@ class LinearModel:
             intercept = self._intercept if party.name == leader else None
             mine = (columns_to_value(party.X), self._theta[party.name], intercept)
             programs[party.name] = (score_linear, (job, mine))
-        scores: Array = (on or Simulation()).run(programs)[leader].value
+        line = Line("predicting", None, self.verbose)
+        try:
+            scores: Array = (on or Simulation()).run(programs)[leader].value
+        finally:
+            line.close()
         return scores
 
     def predict(self, *parties: Party, on: Runtime | None = None) -> Array:
@@ -264,7 +278,7 @@ class LinearModel:
         if not isinstance(model, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
-        model.sum_, model.history_, model.traffic_ = public["sum"], [], {}
+        model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
         model._theta = {name: part["theta"] for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]

@@ -71,6 +71,10 @@ class Loss(ABC):
     def predict(self, z: Floats) -> Labels:
         """The decision, in encoded labels."""
 
+    def start(self, y: Labels) -> float:
+        """Where the owner of the intercept lets it start, from its own labels."""
+        return 0.0
+
     def probability(self, z: Floats) -> Floats:
         """Probability of each class, one column per class."""
         raise OptionError(f"{self.name} has no probabilities, only logistic and softmax do; use predict instead")
@@ -180,6 +184,10 @@ class Square(Loss):
         """1 everywhere."""
         return np.ones(z.shape)
 
+    def start(self, y: Labels) -> float:
+        """The mean: a target of any size is then as easy as one around 0."""
+        return float(y.mean())
+
     def predict(self, z: Floats) -> Labels:
         """The score itself."""
         return z
@@ -247,6 +255,10 @@ class Poisson(Loss):
         """exp(z), 0 above Z_MAX."""
         out: Floats = np.exp(np.minimum(z, Z_MAX)) * (z <= Z_MAX)
         return out
+
+    def start(self, y: Labels) -> float:
+        """The log of the mean."""
+        return math.log(max(float(y.mean()), 1e-12))
 
     def predict(self, z: Floats) -> Labels:
         """The mean exp(z), at most exp(Z_MAX)."""

@@ -33,8 +33,9 @@ class Party:
                 f"got {name!r}"
             )
         self.name = name
-        self.X, self.columns = _matrix(name, X)
+        self.X, self.columns, self.named = _matrix(name, X)
         if columns is not None:
+            self.named = True
             self.columns = tuple(str(column) for column in columns)
             if len(self.columns) != self.features:
                 raise DataError(f"party {name!r}: {len(self.columns)} column names for {self.features} columns")
@@ -62,7 +63,12 @@ class Party:
     def take(self, rows: Any) -> Party:
         """The same party with some of its rows: for training and test parts."""
         part = object.__new__(Party)
-        part.name, part.columns, part.X = self.name, self.columns, self.X[rows]
+        try:
+            part.name, part.columns, part.named, part.X = self.name, self.columns, self.named, self.X[rows]
+        except IndexError as error:
+            raise DataError(f"party {self.name!r} has {self.rows} rows; take asks for others ({error})") from None
+        if not part.X.shape[0]:
+            raise DataError(f"party {self.name!r}: take leaves no row; take at least one")
         part.y = None if self.y is None else self.y[rows]
         part.labelled = None if self.labelled is None else self.labelled[rows]
         part.ids = None if self.ids is None else self.ids[rows]
@@ -79,19 +85,31 @@ def _frame_kind(X: Any) -> str:
     return type(X).__module__.split(".")[0] if hasattr(X, "columns") else ""
 
 
-def _matrix(name: str, X: Any) -> tuple[Any, tuple[str, ...]]:
-    """Columns as a C-ordered array or CSR matrix of float32 or float64, with their names."""
+def _frame_values(X: Any, kinds: list[Any]) -> Any:
+    """A pandas or polars frame of numbers as an array; missing values become NaN, sparse pandas columns stay sparse."""
+    if _frame_kind(X) == "polars":
+        return X.to_numpy()
+    if all(str(kind).startswith("Sparse") for kind in kinds):
+        return X.sparse.to_coo()
+    single = all(str(kind) == "float32" for kind in kinds)
+    return X.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+
+
+def _matrix(name: str, X: Any) -> tuple[Any, tuple[str, ...], bool]:
+    """Columns as a C-ordered array or CSR matrix of float32 or float64, their names, and whether X brought names."""
     columns: tuple[str, ...] | None = None
+    if type(X).__name__ == "LazyFrame":
+        raise DataError(f"party {name!r}: X is a LazyFrame, a table is needed; call collect() first")
     if _frame_kind(X) in ("pandas", "polars"):
         columns = tuple(str(c) for c in X.columns)
-        kinds = X.dtypes if _frame_kind(X) == "polars" else X.dtypes.to_list()
+        kinds = list(X.dtypes)
         bad = [c for c, kind in zip(columns, kinds, strict=True) if not _is_number(kind)]
         if bad:
             raise DataError(
                 f"party {name!r}: columns {', '.join(map(repr, bad[:5]))} are not numbers; encode them first "
                 f"(for example one-hot) or leave them out"
             )
-        X = X.to_numpy()
+        X = _frame_values(X, kinds)
     if sp.issparse(X):
         X = sp.csr_matrix(X) if X.format != "csr" else X
         if X.dtype not in (np.float32, np.float64):
@@ -116,12 +134,12 @@ def _matrix(name: str, X: Any) -> tuple[Any, tuple[str, ...]]:
         )
     if not np.isfinite(values).all():
         _complain_not_finite(name, X, columns)
-    return X, columns or tuple(f"x{j}" for j in range(X.shape[1]))
+    return X, columns or tuple(f"x{j}" for j in range(X.shape[1])), columns is not None
 
 
 def _is_number(kind: Any) -> bool:
-    text = str(kind).lower()
-    return any(word in text for word in ("int", "float", "bool", "decimal"))
+    text = str(kind).lower().removeprefix("sparse[")
+    return re.match(r"u?int\d*\b|float\d*\b|bool(ean)?\b|decimal\b|double\b", text) is not None
 
 
 def _canonical(X: sp.csr_matrix) -> sp.csr_matrix:
@@ -156,7 +174,11 @@ def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray
             f"party {name!r}: y has {len(labels)} labels for {rows} rows; give one per row, NaN where unknown"
         )
     if labels.dtype == object:
-        missing = np.array([v is None or (isinstance(v, float) and np.isnan(v)) for v in labels], dtype=bool)
+        # pandas' own NA is neither None nor NaN
+        missing = np.array(
+            [v is None or type(v).__name__ == "NAType" or (isinstance(v, float) and np.isnan(v)) for v in labels],
+            dtype=bool,
+        )
         known = labels[~missing].tolist()
         try:
             values = np.array(known) if known else np.zeros(0)

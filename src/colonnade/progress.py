@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from typing import Any
 
-# A run shorter than this shows nothing: a bar that flashes by tells nobody anything.
+# Seconds. A run shorter than this shows nothing: a bar that flashes by tells nobody anything.
 _PATIENCE = 0.5
 
 
@@ -18,15 +18,54 @@ def human_bytes(count: float) -> str:
     return ""
 
 
+class Line:
+    """A live line on stderr that appears once a run takes longer than a moment; safe to close at any time."""
+
+    def __init__(self, text: str, total: int | None, verbose: int) -> None:
+        self._text, self._total, self._detail, self._completed = text, total, "starting", 0
+        self._bar: Any = None
+        self._task: Any = None
+        self._lock, self._closed = threading.Lock(), not verbose
+        self._timer = threading.Timer(_PATIENCE, self._open)
+        self._timer.daemon = True
+        if verbose:
+            self._timer.start()
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._closed:
+                return
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
+            self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self._text, total=self._total, text=self._detail, completed=self._completed)
+
+    def show(self, completed: int, detail: str) -> None:
+        """Move the bar and change the words beside it."""
+        with self._lock:
+            self._completed, self._detail = completed, detail
+            if self._bar is not None:
+                self._bar.update(self._task, completed=completed, text=detail)
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._bar is not None:
+                self._bar.stop()
+
+
 class History:
     """Collects what parties report into records, and draws the bar while it does."""
 
     def __init__(self, metric: str, epochs: int, verbose: int) -> None:
         self.records: list[dict[str, Any]] = []
-        self._metric, self._epochs, self._verbose = metric, epochs, verbose
-        self._began = time.monotonic()
-        self._bar: Any = None
-        self._task: Any = None
+        self._metric = metric
+        self._line = Line("training", epochs, verbose)
 
     def observe(self, party: str, seconds: float, value: Any) -> None:
         """Called by the runtime for every report of a party."""
@@ -42,7 +81,7 @@ class History:
             index, mean, late, longest, dropped = rest
             flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped}
             self._at(index).setdefault("staleness", {})[party] = flow
-        if self._verbose and kind in ("record", "progress"):
+        if kind in ("record", "progress"):
             self._draw(rest[1] if kind == "record" else rest[0], rest[2] if kind == "record" else rest[1])
 
     def _at(self, index: int) -> dict[str, Any]:
@@ -58,23 +97,12 @@ class History:
             entry.update(validation_loss=held_out[0], validation_metric=held_out[1])
 
     def _draw(self, epoch: int, rounds: int) -> None:
-        if self._bar is None:
-            if time.monotonic() - self._began < _PATIENCE:
-                return
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
-            self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("training", total=self._epochs, text="")
         known = [record for record in self.records if "loss" in record]
         last = known[-1] if known else {"loss": float("nan"), "metric": float("nan")}
         size = max((record.get("bytes", 0) for record in self.records), default=0)
         text = f"round {rounds}  loss {last['loss']:.5f}  {self._metric} {last['metric']:.4f}  {human_bytes(size)}"
-        self._bar.update(self._task, completed=epoch, text=text)
+        self._line.show(epoch, text)
 
     def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
+        """Take the line away."""
+        self._line.close()

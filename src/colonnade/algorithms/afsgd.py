@@ -37,13 +37,13 @@ class AFSGD(VFB2):
         mine = held.get(net.me)
         # A party without labels never steps: it needs no memory of signals.
         kind, rows = ("sgd", None) if mine is None else (self.estimator, len(mine))
-        rule = Rule(kind, session.block, self.batch, rows)
+        rule = Rule(kind, session.block, session.batch, rows)
         go_on = await session.evaluate(0)
         for epoch in range(1, self.epochs + 1):
             if not go_on:
                 return
             if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 1:
-                await _snapshot(session, rule)
+                await _snapshot(session, rule, epoch)
             plans = session.plans(epoch, rows_of=held)
             if self.asynchronous:
                 await _OwnLabelsEpoch(session, rule, epoch, plans, self.max_staleness).run()
@@ -52,7 +52,7 @@ class AFSGD(VFB2):
             go_on = await session.evaluate(epoch)
 
 
-async def _snapshot(session: Session, rule: Rule) -> None:
+async def _snapshot(session: Session, rule: Rule, epoch: int) -> None:
     """AFSVRG-VP's full pass: every label holder gets the scores of its own rows."""
     block, net = session.block, session.net
     signals: FloatArray | None = None
@@ -65,6 +65,7 @@ async def _snapshot(session: Session, rule: Rule) -> None:
                 if signals is None:
                     signals = np.zeros((session.train.rows, *scores.shape[1:]))
                 signals[part] = session.signal(scores, part)
+            session.count_round(epoch)
     if signals is not None:
         await net.work(block.touched(session.train.held[net.me]), "backward")
         rule.full_pass(signals)
@@ -85,7 +86,7 @@ async def _synchronous_epoch(session: Session, rule: Rule, epoch: int, plans: di
                 step = rows, session.signal(scores, rows)
         if step is not None:
             await net.work(block.touched(step[0]), "backward")
-            rule.step(*step, session.eta0)
+            rule.step(*step, session.eta())
 
 
 class _OwnLabelsEpoch(AsynchronousEpoch):

@@ -64,7 +64,7 @@ async def _descend(session: Session, options: Training, local_steps: int, proxim
         session.eta0 /= local_steps
     for epoch in range(1, options.epochs + 1):
         for holder, rows in session.batches(epoch):
-            round_ = _Round(session, holder, rows, epoch, options.eta(session.eta0, sweep, len(session.net.names)))
+            round_ = _Round(session, holder, rows, epoch, session.eta())
             await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
             sweep += 1
             if options.evaluate_every and sweep % options.evaluate_every == 0:

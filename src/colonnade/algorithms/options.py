@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from math import sqrt
+from numbers import Integral
 from typing import Any, ClassVar
 
 from colonnade.errors import OptionError, at_least, one_of
@@ -21,7 +22,7 @@ class Training:
     step: eta0, or "auto": the inverse of a bound on the curvature, from one number per party.
     schedule: "adaptive" keeps eta0 until an evaluation brings less than `tol`, then shrinks it and goes on; the paper's
     are "constant", "sqrt" (eta0 / sqrt(r + 1) in round r) and "sqrt-parties" (eta0 / sqrt((r + 1) K)).
-    batch: rows per round. epochs: passes over the rows, at most.
+    batch: rows per round, at most; None is 64, or all where there are fewer. epochs: passes over the rows, at most.
     tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
     there) by less than `tol` times its value; tol=None never stops early.
     evaluate_every: rounds between evaluations; None is once per epoch. seed: of the order of rows.
@@ -29,7 +30,7 @@ class Training:
 
     step: float | str = "auto"
     schedule: str = "adaptive"
-    batch: int = 64
+    batch: int | None = None
     epochs: int = 50
     tol: float | None = 1e-5
     patience: int = 5
@@ -45,17 +46,22 @@ class Training:
         else:
             at_least("step", self.step, 0, strict=True)
         one_of("schedule", self.schedule, SCHEDULES)
-        for option, low in (("batch", 1), ("epochs", 1), ("patience", 1), ("seed", 0)):
+        for option, low in (("epochs", 1), ("patience", 1), ("seed", 0)):
             _whole(option, getattr(self, option), low)
+        if self.batch is not None:
+            _whole("batch", self.batch, 1)
         if self.tol is not None:
             at_least("tol", self.tol, 0)
         if self.evaluate_every is not None:
             _whole("evaluate_every", self.evaluate_every, 1)
 
-    def check_rows(self, rows: int) -> None:
-        """A batch can't have more rows than there are."""
+    def batch_for(self, rows: int) -> int:
+        """Rows per batch where there are so many; a batch can't have more rows than there are."""
+        if self.batch is None:
+            return min(64, rows)
         if self.batch > rows:
             raise OptionError(f"batch must be at most the {rows} rows, got {self.batch}; lower it")
+        return self.batch
 
     def boldness(self, loss: Loss) -> float:
         """How much longer than 1 / curvature the first "auto" step is."""
@@ -73,6 +79,6 @@ class Training:
 
 
 def _whole(name: str, value: Any, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise OptionError(f"{name} must be a whole number >= {low}, got {value!r}")
-    at_least(name, value, low)
+    at_least(name, int(value), low)

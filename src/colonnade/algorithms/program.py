@@ -21,6 +21,8 @@ async def train_linear(net: Net, job: Any, mine: Any) -> Any:
     X, y, labelled, validation = mine
     columns = columns_from_value(X)
     block = LinearBlock(columns, outputs, penalties.penalty(*penalty), intercept_owner == net.me)
+    if block.intercept is not None and y is not None:
+        block.intercept[:] = losses.loss(loss).start(y[labelled])
     train = Part(None, columns.shape[0], y, labelled)
     held_out = None
     if validation is not None:

@@ -85,6 +85,7 @@ class Session:
     _moved: bool = False  # whether any step has improved on the start
     _bad: int = 0
     _records: int = 0
+    _steps: int = 0
 
     @classmethod
     async def open(
@@ -95,11 +96,15 @@ class Session:
         for part in (train, validation):
             if part is not None:
                 await session._share_out(part)
-        options.check_rows(train.rows)
         session.eta0 = await session._agree_on_step()
         return session
 
     # -- who is who ---------------------------------------------------------------------------------------------
+
+    @property
+    def batch(self) -> int:
+        """Rows per batch, at most."""
+        return self.options.batch_for(self.train.rows)
 
     @property
     def leader(self) -> str:
@@ -149,14 +154,16 @@ class Session:
         """
         if not isinstance(self.options.step, str):
             return float(self.options.step)
-        length = await self.sum.total("curvature", np.array([self.block.curvature(self.options.batch)]), self.leader)
+        length = await self.sum.total_wide("curvature", np.array([self.block.curvature(self.batch)]), self.leader)
         if length is None:
             return float(await self.net.recv(self.leader, "step size"))
         bound = self.job.loss.curvature_bound
         if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
             y = self.train.y
             bound = 1.0 if y is None else max(1.0, float(y[self.train.labelled].mean()))
-        eta0 = self.options.boldness(self.job.loss) / max(bound * float(length[0]), 1e-12)
+        # The penalty's own curvature bears no boldness: beyond 2 / l2 every step overshoots.
+        curvature = bound * float(length[0]) / self.options.boldness(self.job.loss) + self.block.penalty_curvature()
+        eta0 = 1.0 / max(curvature, 1e-12)
         await self.tell("step size", eta0)
         return eta0
 
@@ -166,11 +173,12 @@ class Session:
         self, epoch: int, rng: np.random.Generator | None = None, rows_of: dict[str, Rows] | None = None
     ) -> dict[str, list[Rows]]:
         """Each label holder's batches in their order, the same at every party: drawn from the public seed."""
-        rng, size = rng or self._order(epoch), self.options.batch
+        rng = rng or self._order(epoch)
         plans = {}
         for holder, rows in (rows_of or self.train.owned).items():
             shuffled = rng.permutation(rows)
-            plans[holder] = [shuffled[at : at + size] for at in range(0, len(shuffled), size)]
+            # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
+            plans[holder] = np.array_split(shuffled, -(-len(rows) // self.batch)) if len(rows) else []
         return plans
 
     def _order(self, epoch: int) -> np.random.Generator:
@@ -182,6 +190,11 @@ class Session:
         pieces = [(holder, rows) for holder, plan in self.plans(epoch, rng).items() for rows in plan]
         for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
             yield pieces[index]
+
+    def eta(self) -> float:
+        """The step size of this party's next step."""
+        self._steps += 1
+        return self.options.eta(self.eta0, self._steps - 1, len(self.net.names))
 
     def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
         """dL/dz of these rows; only at the holder that owns them."""
@@ -223,7 +236,7 @@ class Session:
         """Objective and metric over all rows; reports them, and says whether to go on."""
         parts = [self.train] if self.validation is None else [self.train, self.validation]
         shares = [share for part in parts for share in await self._measure(part)]
-        totals = await self.sum.total("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
+        totals = await self.sum.total_wide("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
         if totals is None:
             best, improved, stop = await self.net.recv(self.leader, "verdict")
         else:

@@ -36,7 +36,8 @@ class VFB2(Training):
 
     estimator: "sgd", "svrg" or "saga". asynchronous=False is the synchronous twin (the paper's VFB).
     max_staleness: batches that may be under way at once, over all label holders; also how many signals may wait at a
-    party before it drops the oldest.
+    party before it drops the oldest. Where label holders run at very different speeds, a slow one's signal may meet
+    more updates of the fast one than that; `history_` reports what was seen.
     """
 
     estimator: str = "saga"
@@ -49,6 +50,10 @@ class VFB2(Training):
         super().__post_init__()
         one_of("estimator", self.estimator, RULES)
         _whole("max_staleness", self.max_staleness, 0)
+        if self.evaluate_every is not None:
+            raise OptionError(
+                f"{self.name} evaluates once per epoch; leave evaluate_every out, got {self.evaluate_every}"
+            )
         if self.asynchronous and self.max_staleness == 0:
             raise OptionError("max_staleness must be >= 1 with asynchronous=True, got 0; use asynchronous=False")
 
@@ -63,13 +68,13 @@ class VFB2(Training):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        rule = Rule(self.estimator, session.block, self.batch)
+        rule = Rule(self.estimator, session.block, session.batch)
         go_on = await session.evaluate(0)
         for epoch in range(1, self.epochs + 1):
             if not go_on:
                 return
             if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 1:
-                rule.full_pass(await full_signals(session))
+                rule.full_pass(await full_signals(session, epoch))
             if self.asynchronous:
                 await AsynchronousEpoch(session, rule, epoch, session.plans(epoch), self.max_staleness).run()
             else:
@@ -77,7 +82,7 @@ class VFB2(Training):
             go_on = await session.evaluate(epoch)
 
 
-async def full_signals(session: Session) -> FloatArray:
+async def full_signals(session: Session, epoch: int) -> FloatArray:
     """The signals of all rows at the same parameters, at every party: SVRG's full pass."""
     block, train = session.block, session.train
     signals: FloatArray | None = None
@@ -96,7 +101,7 @@ async def full_signals(session: Session) -> FloatArray:
                 signals = np.zeros((train.rows, *signal.shape[1:]))
             signals[part] = signal
             await session.net.work(block.touched(part), "backward")
-    session.count_round(0)
+            session.count_round(epoch)
     return signals if signals is not None else np.zeros(0)
 
 
@@ -114,7 +119,7 @@ async def _synchronous_epoch(session: Session, rule: Rule, epoch: int) -> None:
             signal = session.signal(scores, rows)
             await session.tell("signal", signal)
         await session.net.work(block.touched(rows), "backward")
-        rule.step(rows, signal, session.eta0)
+        rule.step(rows, signal, session.eta())
 
 
 class AsynchronousEpoch:
@@ -178,6 +183,7 @@ class AsynchronousEpoch:
             self.net.spawn(self.scores(holder, plan, turn))
         for turn, rows in enumerate(plan):
             signal = await self.hear_backward(holder, rows)
+            self.session.count_round(self.epoch)
             if signal is not None:
                 self.enqueue(holder, plan, turn, signal)
             if turn + self.window < len(plan):
@@ -212,6 +218,6 @@ class AsynchronousEpoch:
                 continue
             rows, signal, read_at = self.waiting.popleft()
             await self.net.work(session.block.touched(rows), "backward")
-            self.rule.step(rows, signal, session.eta0)
+            self.rule.step(rows, signal, session.eta())
             flow.staleness.append(self.version - read_at)
             self.version += 1

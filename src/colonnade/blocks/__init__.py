@@ -54,6 +54,10 @@ class Block(Protocol):
         """This block's part of the penalty."""
         ...
 
+    def penalty_curvature(self) -> float:
+        """A bound on the penalty's second derivative."""
+        ...
+
     def curvature(self, batch: int) -> float:
         """A bound on the largest eigenvalue of X_S^T X_S / b over batches S: what a safe step size depends on."""
         ...

@@ -72,6 +72,10 @@ class LinearBlock:
         """The intercept carries no penalty."""
         return self.penalty.value(self.theta)
 
+    def penalty_curvature(self) -> float:
+        """A bound on the penalty's second derivative."""
+        return self.penalty.curvature_bound
+
     def curvature(self, batch: int) -> float:
         """Largest eigenvalue over a sample of rows (Lanczos), plus the mean squared length of a row over b.
 

@@ -28,7 +28,8 @@ from colonnade.runtimes.outcome import failed, settle
 from colonnade.runtimes.wire import Value, decode, encode
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
-_STARTUP = "from colonnade.runtimes.child import main; main()"
+# Without the current folder on the path: a random.py that happens to lie there is nobody's module here.
+_STARTUP = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.runtimes.child import main; main()"
 _START_LIMIT = 120.0  # seconds: a party that can't even import its program for so long is silent
 
 

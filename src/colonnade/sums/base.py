@@ -48,6 +48,19 @@ class SecureSum(ABC):
         summed = await self._sum(tag, encoded, root, serial)
         return None if summed is None else self.ring.decode(summed)
 
+    async def total_wide(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
+        """The same for a few numbers of any size (a loss, a curvature): whole parts and fractions summed apart."""
+        serial = self._serial[root]
+        self._serial[root] = serial + 1
+        whole = np.rint(value)
+        rings = Ring(self.ring.parties, 0), Ring(self.ring.parties, 52)
+        parts = rings[0].encode(whole, self.net.me), rings[1].encode(value - whole, self.net.me)
+        summed = await self._sum(tag, np.concatenate(parts), root, serial)
+        if summed is None:
+            return None
+        high, low = np.split(summed, 2)
+        return rings[0].decode(high) + rings[1].decode(low)
+
     @abstractmethod
     async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
         """The sum in the ring."""
