@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import colonnade as cn
 from colonnade.errors import (
     ColonnadeError,
+    ColonnadeWarning,
     DataError,
     LabelError,
     OptionError,
@@ -102,6 +105,9 @@ def test_one_sentence_before_any_work(model, parties, error, sentence):
         (parts()[:1], DataError, r"validation needs each of the parties \['a', 'b'\] once, got \['a'\]"),
         ([cn.Party("a", X[:, :3]), cn.Party("b", X[:, 3:])], LabelError, "holds labels in training and none here"),
         (parts(b=X), DataError, "party 'b' has 6 columns here and 3 in training"),
+        (parts()[0], DataError, "validation needs a list of parties, got Party"),
+        ((X, Y), DataError, r"once, got \['ndarray', 'ndarray'\]"),
+        (parts(y=np.where(np.arange(80) < 5, np.nan, Y)), LabelError, "5 of 80 rows have no label at any party"),
         (parts(b=X[:9, 3:]), DataError, "has 9 rows, party 'a' has 80"),
         (parts(y=Y + 5), LabelError, "the classes known from training are 0, 1"),
     ],
@@ -114,6 +120,65 @@ def test_validation_data_is_checked_too(validation, error, sentence):
 def test_a_party_with_a_single_column_is_told_what_that_shows():
     with pytest.warns(SingleFeatureWarning, match="party 'b' has a single column: FedBCD's Theorem 2"):
         cn.LogisticRegression(algorithm=QUICK, verbose=0).fit(*parts(b=X[:, 3:4]))
+
+
+def test_columns_of_very_different_size_are_named():
+    income = np.column_stack([X[:, 3] * 5e4, X[:, 4]])
+    with pytest.warns(ColonnadeWarning, match=r"party 'b': column 'x0' \(about 5.6e\+04\) is far larger than 'x1'"):
+        cn.LogisticRegression(algorithm=cn.FedSGD(tol=None), verbose=0).fit(*parts(b=income))
+    rare = sp.csr_matrix(np.eye(80)[:, :2])  # a category that occurs once is not a small column
+    cn.LogisticRegression(algorithm=QUICK, verbose=0).fit(*parts(b=rare))
+
+
+def test_training_that_ran_out_of_epochs_says_so():
+    algorithm = cn.FedSGD(step=0.01, schedule="constant", epochs=7)
+    with pytest.warns(ColonnadeWarning, match="training stopped after 7 epochs while the objective still fell"):
+        cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*parts())
+
+
+@pytest.mark.parametrize("y", [3e5 + 1e5 * X[:, 0], 1e7 * X[:, 0]])
+def test_targets_of_any_size(y):
+    model = cn.RidgeRegression(verbose=0).fit(*parts(y=y))
+    assert model.score(*parts(y=y)) > 0.99
+
+
+@pytest.mark.parametrize("algorithm", [None, cn.VFB2("sgd"), cn.VFB2("saga"), cn.FedBCD()])
+def test_a_very_strong_penalty_is_no_accident(algorithm):
+    model = cn.LogisticRegression(l2=1000.0, algorithm=algorithm, verbose=0).fit(*parts())
+    assert np.abs(np.concatenate(list(model.coef_.values()))).max() < 1e-2
+
+
+def test_few_rows_need_no_option():
+    few = [party.take(slice(0, 5)) for party in parts()]
+    for algorithm in (None, cn.FedBCD(), cn.VFB2(), cn.FedSGD(epochs=np.int64(3))):
+        cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*few)
+
+
+@pytest.mark.parametrize(
+    ("on", "sentence"),
+    [
+        (
+            cn.Processes,
+            r"on must be a runtime such as Simulation\(\) or Processes\(\), got the class Processes; add \(\)",
+        ),
+        ("processes", "on must be a runtime .* got a str"),
+    ],
+)
+def test_a_runtime_that_is_none(on, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        cn.LogisticRegression().fit(*parts(), on=on)
+
+
+def test_columns_in_another_order_are_refused():
+    frames = [pd.DataFrame(X[:, :3], columns=["a", "b", "c"]), pd.DataFrame(X[:, 3:], columns=["d", "e", "f"])]
+    train = [cn.Party("a", frames[0], Y), cn.Party("b", frames[1])]
+    model = cn.LogisticRegression(algorithm=QUICK, verbose=0).fit(*train)
+    swapped = [train[0], cn.Party("b", frames[1][["e", "d", "f"]])]
+    with pytest.raises(DataError, match="party 'b': column 0 is 'e' here and 'd' in training"):
+        model.predict(*swapped)
+    with pytest.raises(DataError, match="column 0 is 'e' here"):
+        cn.LogisticRegression().fit(*train, validation=[cn.Party("a", frames[0], Y), swapped[1]])
+    model.predict(train[0], cn.Party("b", X[:, 3:]))  # no names, nothing to compare
 
 
 def test_prediction_is_checked():

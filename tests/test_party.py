@@ -50,6 +50,21 @@ def test_precision_and_sparsity_stay_what_they_are():
     assert np.shares_memory(cn.Party("a", dense).X, dense)
 
 
+def test_pandas_frames_of_mixed_kinds():
+    frame = pd.DataFrame({"age": [1.5, 2.0], "flag": [True, False], "n": pd.array([3, 4], dtype="Int64")})
+    assert cn.Party("a", frame).X.tolist() == [[1.5, 1.0, 3.0], [2.0, 0.0, 4.0]]
+    frame["n"] = pd.array([3, None], dtype="Int64")
+    with pytest.raises(DataError, match="1 values that are NaN or infinite, the first in row 1, column n"):
+        cn.Party("a", frame)
+    assert cn.Party("a", frame[["age"]].astype("float32")).X.dtype == np.float32
+    sparse = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(np.eye(3)))
+    assert sp.issparse(cn.Party("a", sparse).X)
+    with pytest.raises(DataError, match="columns 'when' are not numbers"):
+        cn.Party("a", pd.DataFrame({"when": pd.interval_range(0, 2)}))
+    with pytest.raises(DataError, match="is a LazyFrame, a table is needed; call collect"):
+        cn.Party("a", pl.LazyFrame({"a": [1]}))
+
+
 def test_duplicate_entries_of_a_sparse_matrix_are_added_up():
     twice = sp.csr_matrix((np.array([1.0, 2.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
     assert cn.Party("a", twice).X.toarray().tolist() == [[3.0, 0.0]]
@@ -65,6 +80,8 @@ def test_duplicate_entries_of_a_sparse_matrix_are_added_up():
         (np.array([True, False, True, True]), 4),
         (pd.Series(["a", None, "b", "a"]), 3),
         (pl.Series(["a", None, "b", "a"]), 3),
+        (pd.Series(["a", pd.NA, "b", "a"], dtype="string"), 3),
+        (pd.Series([True, pd.NA, False, True], dtype="boolean"), 3),
         (pl.Series([1, None, 0, 1]), 3),
         (np.array([[0], [1], [1], [0]]), 4),
     ],
@@ -121,6 +138,8 @@ def test_take_keeps_everything_of_the_rows():
         (lambda: cn.Party("a", X, [np.nan] * 4), LabelError, "y holds no label at all; leave y out"),
         (lambda: cn.Party("a", X, np.zeros((4, 2))), LabelError, "y must be one label per row"),
         (lambda: cn.Party("a", X, [1j] * 4), LabelError, "labels must be numbers, bools or strings, got complex"),
+        (lambda: cn.Party("a", X).take([9]), DataError, "party 'a' has 4 rows; take asks for others"),
+        (lambda: cn.Party("a", X).take([]), DataError, "take leaves no row"),
         (lambda: cn.Party("a", X, columns=["p", "q"]), DataError, "2 column names for 3 columns"),
         (lambda: cn.Party("a", X, ids=[1, 2]), DataError, "4 rows need exactly one id each"),
         (lambda: cn.Party("a", X, ids=[1, 2, 2, 1]), DataError, "2 ids occur more than once"),

@@ -9,7 +9,10 @@ import colonnade as cn
 from colonnade.algorithms.program import train_linear
 from colonnade.algorithms.session import Session
 from colonnade.checks import party_part
+from colonnade.errors import ColonnadeWarning
 from colonnade.losses import loss as loss_named
+from colonnade.sums import SUMS
+from colonnade.sums.pairwise import PairwiseSum
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 9))
@@ -94,6 +97,29 @@ def test_three_parties_masks_leave_nothing_of_a_single_partner():
             observed = np.column_stack(seen) / 2.0**63
             # nine random regressors on 200 rows explain about 9 / 200 of anything
             assert (explained(observed, parties[victim].X) < 0.25).all()
+
+
+def test_sequential_order_shows_a_partys_change_whatever_the_masks(monkeypatch):
+    """FedBCD-s sums the same rows again after one party moved: the difference is that party's alone."""
+    parties = cn.split(X, Y, into=3)
+    algorithm = cn.FedBCD(
+        local_steps=2, order="sequential", step=0.5, schedule="constant", batch=200, epochs=1, tol=None
+    )
+    sums = []
+
+    class Totals(PairwiseSum):
+        async def total(self, tag, value, root):
+            total = await super().total(tag, value, root)
+            if tag == "scores" and total is not None:
+                sums.append(total - value)  # what the label holder knows of the others
+            return total
+
+    monkeypatch.setitem(SUMS, "pairwise", Totals)
+    model = cn.LogisticRegression(algorithm=algorithm, sum="pairwise", verbose=0)
+    with pytest.warns(ColonnadeWarning, match="order='sequential' sums the same"):
+        model.fit(*parties)
+    order = np.random.default_rng([0, 1]).permutation(200)
+    np.testing.assert_allclose(sums[1] - sums[0], parties[1].X[order] @ model.coef_["party2"], atol=1e-8)
 
 
 def test_columns_and_coefficients_never_travel():

@@ -167,12 +167,25 @@ def test_a_crash_names_the_party():
         fit("saga", cn.split(X, Y, into=4, active=2), on=on)
 
 
+def test_the_papers_step_sizes_and_alone_in_a_process():
+    parties = cn.split(X, Y, into=3)
+    losses = {
+        schedule: fit("sgd", parties, epochs=2, step=0.3, schedule=schedule).history_[-1]["loss"]
+        for schedule in ("constant", "sqrt", "sqrt-parties")
+    }
+    assert len(set(losses.values())) == 3
+    alone = [cn.Party("a", X, Y)]
+    one, two = (fit("saga", alone, on=on, epochs=5) for on in (None, cn.Processes()))
+    assert bits(one) == bits(two)  # alone, nothing is asynchronous
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda: cn.VFB2("adam"), "estimator must be one of 'sgd', 'svrg', 'saga', got 'adam'"),
         (lambda: cn.VFB2(max_staleness=0), "max_staleness must be >= 1 with asynchronous=True, got 0"),
         (lambda: cn.VFB2(max_staleness=-1, asynchronous=False), "max_staleness must be >= 0, got -1"),
+        (lambda: cn.VFB2(evaluate_every=5), "VFB2 evaluates once per epoch; leave evaluate_every out, got 5"),
         (lambda: cn.VFB2(batch=0), "batch must be >= 1, got 0"),
     ],
 )

@@ -14,6 +14,7 @@ from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionErro
 from colonnade.party import Party
 
 Array = npt.NDArray[Any]
+_SCALE_RATIO = 1000.0
 
 
 def label_holders(parties: tuple[Party, ...]) -> tuple[str, ...]:
@@ -107,6 +108,38 @@ def warn_single_features(parties: tuple[Party, ...]) -> None:
             )
 
 
+def warn_scales(parties: tuple[Party, ...]) -> None:
+    """Columns of very different size make every first-order method crawl; each party is told about its own."""
+    for party in parties:
+        sizes = _column_sizes(party.X)
+        known = np.nonzero(sizes)[0]
+        if not len(known):
+            continue
+        small, large = known[sizes[known].argmin()], known[sizes[known].argmax()]
+        if sizes[large] > _SCALE_RATIO * sizes[small]:
+            warnings.warn(
+                f"party {party.name!r}: column {party.columns[large]!r} (about {sizes[large]:.2g}) is far larger than "
+                f"{party.columns[small]!r} (about {sizes[small]:.2g}); standardise the columns, or training will crawl",
+                ColonnadeWarning,
+                stacklevel=3,
+            )
+
+
+def _column_sizes(X: Any) -> Array:
+    """Root mean square of each column's non-zeros: a rare category is not a small column."""
+    if hasattr(X, "indptr"):
+        squares = np.bincount(X.indices, np.square(X.data, dtype=np.float64), minlength=X.shape[1])
+        counts = np.bincount(X.indices, minlength=X.shape[1])
+    else:
+        squares, counts = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+        for at in range(0, len(X), 4096):  # in chunks: no second copy of X
+            chunk = X[at : at + 4096]
+            squares += np.square(chunk, dtype=np.float64).sum(axis=0)
+            counts += np.count_nonzero(chunk, axis=0)
+    sizes: Array = np.sqrt(squares / np.maximum(counts, 1))
+    return sizes
+
+
 def warn_frozen(parties: tuple[Party, ...]) -> None:
     """Under AFSGD a block without labels is never updated; its owner is told."""
     frozen = [party.name for party in parties if not party.active]
@@ -131,12 +164,12 @@ def warn_sequential(parties: tuple[Party, ...]) -> None:
 
 
 def warn_unfinished(history: list[dict[str, Any]], epochs: int) -> None:
-    """Training that ran out of epochs while the objective still fell by a per cent or more is said."""
-    losses_ = [record["loss"] for record in history]
-    if history[-1]["epoch"] < epochs or len(losses_) < 6:
+    """Training that ran out of epochs while the objective still fell by a per cent of its whole way is said."""
+    found = [record["loss"] for record in history]
+    if history[-1]["epoch"] < epochs or len(found) < 7:
         return
-    before, now = min(losses_[:-5]), min(losses_)
-    if now < before - 0.01 * abs(before):
+    before, now = min(found[:-5]), min(found)
+    if before - now > 0.01 * (found[0] - now):
         warnings.warn(
             f"training stopped after {epochs} epochs while the objective still fell ({before:.4g} to {now:.4g} in the "
             f"last five evaluations); standardise the columns (each party can do it alone), or give more epochs",
@@ -150,9 +183,13 @@ def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
     first, *later = (record["loss"] for record in history)
     last = min(later, default=first) if best_kept else later[-1]
     if not last <= first:
+        remedy = (
+            "standardise the columns, or give more epochs"
+            if best_kept
+            else "use a shorter step, fewer local steps, a proximal term, or step='auto' with schedule='adaptive'"
+        )
         warnings.warn(
-            f"training diverged: the objective began at {first:.4g} and ended at {last:.4g}; use a shorter step, fewer "
-            f"local steps, a proximal term, or step='auto' with schedule='adaptive'",
+            f"training diverged: the objective began at {first:.4g} and ended at {last:.4g}; {remedy}",
             ColonnadeWarning,
             stacklevel=3,
         )

@@ -22,6 +22,7 @@ from colonnade.checks import (
     party_part,
     warn_diverged,
     warn_frozen,
+    warn_scales,
     warn_sequential,
     warn_single_features,
     warn_unfinished,
@@ -108,6 +109,7 @@ class LinearModel:
         names = tuple(party.name for party in parties)
         held_out = self._check_validation(parties, validation)
         warn_single_features(parties)
+        warn_scales(parties)
         if isinstance(algorithm, AFSGD):
             warn_frozen(parties)
         if isinstance(algorithm, FedBCD) and algorithm.order == "sequential":

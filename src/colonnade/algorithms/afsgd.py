@@ -45,7 +45,7 @@ class AFSGD(VFB2):
             if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 1:
                 await _snapshot(session, rule, epoch)
             plans = session.plans(epoch, rows_of=held)
-            if self.asynchronous:
+            if self.asynchronous and session.others:
                 await _OwnLabelsEpoch(session, rule, epoch, plans, self.max_staleness).run()
             else:
                 await _synchronous_epoch(session, rule, epoch, plans)

@@ -75,7 +75,7 @@ class VFB2(Training):
                 return
             if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 1:
                 rule.full_pass(await full_signals(session, epoch))
-            if self.asynchronous:
+            if self.asynchronous and session.others:  # alone, there is nobody to wait for
                 await AsynchronousEpoch(session, rule, epoch, session.plans(epoch), self.max_staleness).run()
             else:
                 await _synchronous_epoch(session, rule, epoch)

@@ -122,8 +122,6 @@ class SocketNet(Endpoint):
 
     async def work(self, nonzeros: float, lane: str = "forward") -> None:
         """Real work takes its own time."""
-        if not self.links:
-            await asyncio.sleep(0)  # alone, nothing else ever waits: let the other coroutines of this party run
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """See `Net.spawn`; a failure of the spawned coroutine is a failure of the party."""
