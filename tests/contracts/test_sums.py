@@ -268,3 +268,19 @@ def test_choose_sum():
 def test_unknown_topology(kind):
     with pytest.raises(OptionError, match=r"^topology must be one of 'tree', 'star', 'ring', got 'mesh'$"):
         run_sums(kind, "mesh", ["p0"], [[np.zeros(2)] * 3])
+
+
+@pytest.mark.parametrize("name", list(SUMS))
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_a_few_numbers_of_any_size(name, n):
+    """Losses and curvatures: far beyond the ring of the scores, and no digit of a small one is lost."""
+    values = {p: np.array([1e15 + k, -3e9 * k, 1e-9 * (k + 1), 0.25]) for k, p in enumerate(parties(n))}
+
+    async def wide(net, value):
+        opened = await open_sum(name, net, "tree")
+        return await opened.total_wide("objective", value, "p0")
+
+    outcomes = Simulation().run({p: (wide, (value,)) for p, value in values.items()})
+    expected = sum(values.values())
+    np.testing.assert_allclose(outcomes["p0"].value, expected, rtol=1e-15, atol=n * 2.0**-52)
+    assert all(outcomes[p].value is None for p in parties(n)[1:])
