@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from colonnade.errors import OptionError, OversizedMessage, ProtocolError, TruncatedMessage, WrongShape
-from colonnade.runtimes import wire
+from colonnade.runtimes import frames
 from colonnade.runtimes.frames import FrameReader, pack_frame
 from colonnade.runtimes.wire import decode, encode, encoded_size, expect_array, freeze
 
@@ -349,13 +349,13 @@ def test_feed_takes_any_bytes():
 def test_pack_frame_joins_parts():
     assert pack_frame() == bytes(8)
     numbers = memoryview(np.arange(3, dtype=np.uint64))
-    assert pack_frame(b"ab", bytearray(b"c"), numbers) == wire.HEADER.pack(27) + b"abc" + struct.pack("<3Q", 0, 1, 2)
+    assert pack_frame(b"ab", bytearray(b"c"), numbers) == frames.HEADER.pack(27) + b"abc" + struct.pack("<3Q", 0, 1, 2)
 
 
 @pytest.mark.parametrize("before", [b"", pack_frame(b"fine")])
 @pytest.mark.parametrize("piece", [1, 3, 8, 1000])
 def test_oversized(before, piece):
-    stream = before + wire.HEADER.pack(101) + b"xyz" * 50
+    stream = before + frames.HEADER.pack(101) + b"xyz" * 50
     reader = FrameReader(100)
     fed = 0
 
@@ -390,7 +390,7 @@ def test_a_large_message_in_small_pieces_is_not_quadratic():
     count = 1024
     reader = FrameReader(len(piece) * count)
     start = time.perf_counter()
-    assert reader.feed(wire.HEADER.pack(len(piece) * count)) == []
+    assert reader.feed(frames.HEADER.pack(len(piece) * count)) == []
     for _ in range(count - 1):
         assert reader.feed(piece) == []
     (payload,) = reader.feed(piece)
