@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses, metrics, penalties, store
-from colonnade.algorithms import AFSGD, ALGORITHMS, Algorithm, FedBCD, FedSGD
+from colonnade.algorithms import AFSGD, ALGORITHMS, VFB2, Algorithm, FedBCD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
 from colonnade.checks import (
@@ -50,6 +50,7 @@ class LinearModel:
 
     The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
     in scikit-learn's terms C = 1 / (n l2). penalty="nonconvex" is the penalty of VFB², problem (14).
+    algorithm=None is VFB2("saga", asynchronous=False): it ends at the optimum and needs no step size.
     """
 
     loss: ClassVar[str]
@@ -151,7 +152,7 @@ class LinearModel:
         penalties.penalty(self.penalty, self.l2)
         choose_sum(self.sum, 2)
         one_of("topology", self.topology, tuple(TOPOLOGIES))
-        algorithm = FedSGD() if self.algorithm is None else self.algorithm
+        algorithm = VFB2("saga", asynchronous=False) if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
         algorithm.batch_for(rows)

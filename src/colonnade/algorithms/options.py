@@ -11,8 +11,8 @@ from colonnade.errors import OptionError, at_least, one_of
 from colonnade.losses import Loss
 
 SCHEDULES = ("adaptive", "constant", "sqrt", "sqrt-parties")
-# What "adaptive" multiplies the step with when an evaluation brought nothing.
-SHRINK = 0.5
+# What "adaptive" multiplies the step with when an evaluation brought nothing, and while none has brought anything yet.
+SHRINK, SEARCH = 0.7, 0.25
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import metrics
-from colonnade.algorithms.options import SHRINK, Training
+from colonnade.algorithms.options import SEARCH, SHRINK, Training
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.errors import LabelError
 from colonnade.losses import Loss
@@ -249,7 +249,7 @@ class Session:
         if adaptive and not improved:
             # The step was too long: go back to the best parameters, if these are worse, and go on with a shorter one.
             # While no step has helped yet, find one that does quickly.
-            self.eta0 *= SHRINK if self._moved else SHRINK**2
+            self.eta0 *= SHRINK if self._moved else SEARCH
             if not best:
                 self.block.restore(self._best)
         self.net.report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))

@@ -62,9 +62,8 @@ class VFB2(Training):
 
         And stale ones less again: several of them add up before the first is seen.
         """
-        if self.estimator == "sgd":
-            return loss.boldness
-        return 1.0 if self.asynchronous else min(2.0, loss.boldness)
+        most = loss.boldness if self.estimator == "sgd" else 2.0
+        return min(loss.boldness, max(1.0, most / 4 if self.asynchronous else most))
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
