@@ -12,9 +12,9 @@ Lacoste-Julien: "ASAGA", 2017): unbiased, and nothing has to be caught up with l
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.columns import DenseTerms
 from colonnade.blocks.linear import LinearBlock
 from colonnade.errors import OptionError, one_of
 
@@ -41,11 +41,19 @@ class Rule:
         n, c = block.rows, block.outputs
         self._n = rows or n  # rows that batches are drawn from, where a party has labels for a part only
         self.memory = np.zeros((n, c)) if kind != "sgd" else np.zeros((0, c))
-        self.average = np.zeros_like(block.V)
         self._average_ones = np.zeros(c)  # the intercept's part of the average
-        self._reach = block.columns.reach(batch)
-        self._stamp: npt.NDArray[np.int64] = np.zeros(block.V.shape[0], dtype=np.int64)
-        self._steps = 0
+        self._terms = DenseTerms(
+            average=np.zeros_like(block.V),
+            weight=1.0 / self._n if kind == "saga" else 0.0,
+            penalty=block.penalty,
+            reach=block.columns.reach(batch),
+            stamp=np.zeros(block.V.shape[0], dtype=np.int64),
+        )
+
+    @property
+    def average(self) -> FloatArray:
+        """The average of the remembered gradients, without the intercept's part."""
+        return self._terms.average
 
     def full_pass(self, signals: FloatArray) -> None:
         """Take the signals of all rows at the same parameters: SVRG's snapshot, SAGA's start."""
@@ -61,17 +69,12 @@ class Rule:
         """One step on a batch."""
         block = self.block
         change = signal.reshape(len(rows), block.outputs)
-        weight = 0.0
         if self.kind != "sgd":
             change = change - self.memory[rows]
         if self.kind == "saga":
-            weight = 1.0 / self._n
             self.memory[rows] += change
-        self._steps += 1
-        block.columns.rule_step(
-            rows, change, eta, self.average, weight, block.penalty, self._reach, self._stamp, self._steps, block.V
-        )
+        self._terms.now += 1
+        block.columns.rule_step(rows, change, eta, self._terms, block.V)
         if block.intercept is not None:
             block.intercept -= eta * (change.mean(axis=0) + self._average_ones)
-            if weight:
-                self._average_ones += weight * change.sum(axis=0)
+            self._average_ones += self._terms.weight * change.sum(axis=0)

@@ -206,6 +206,18 @@ class Session:
         shape = (len(rows),) if self.block.outputs == 1 else (len(rows), self.block.outputs)
         return expect_array(await self.net.recv(holder, "signal"), shape, np.float64, holder, "signal")
 
+    async def exchange(self, tag: str, rows: Rows, holder: str, epoch: int) -> FloatArray:
+        """One round: contributions of these rows to their holder, its signal back to everybody."""
+        mine = self.block.scores(rows)
+        await self.net.work(self.block.touched(rows), "forward")
+        self.count_round(epoch)
+        scores = await self.sum.total(tag, mine, holder)
+        if scores is None:
+            return await self.hear_signal(holder, rows)
+        signal = self.signal(scores, rows)
+        await self.tell("signal", signal)
+        return signal
+
     def count_round(self, epoch: int) -> None:
         """One exchange is done."""
         rounds = self.net.traffic.rounds

@@ -83,41 +83,24 @@ class VFB2(Training):
 
 async def full_signals(session: Session, epoch: int) -> FloatArray:
     """The signals of all rows at the same parameters, at every party: SVRG's full pass."""
-    block, train = session.block, session.train
+    train = session.train
     signals: FloatArray | None = None
     for holder, rows in train.owned.items():
         for at in range(0, len(rows), CHUNK):
             part = rows[at : at + CHUNK]
-            mine = block.scores(part)
-            await session.net.work(block.touched(part), "forward")
-            scores = await session.sum.total("snapshot", mine, holder)
-            if scores is None:
-                signal = await session.hear_signal(holder, part)
-            else:
-                signal = session.signal(scores, part)
-                await session.tell("signal", signal)
+            signal = await session.exchange("snapshot", part, holder, epoch)
             if signals is None:
                 signals = np.zeros((train.rows, *signal.shape[1:]))
             signals[part] = signal
-            await session.net.work(block.touched(part), "backward")
-            session.count_round(epoch)
+            await session.net.work(session.block.touched(part), "backward")
     return signals if signals is not None else np.zeros(0)
 
 
 async def _synchronous_epoch(session: Session, rule: Rule, epoch: int) -> None:
     """The synchronous twin: a party contributes to the next batch after its update on this one, so all wait for all."""
-    block = session.block
     for holder, rows in session.batches(epoch):
-        mine = block.scores(rows)
-        await session.net.work(block.touched(rows), "forward")
-        session.count_round(epoch)
-        scores = await session.sum.total("scores", mine, holder)
-        if scores is None:
-            signal = await session.hear_signal(holder, rows)
-        else:
-            signal = session.signal(scores, rows)
-            await session.tell("signal", signal)
-        await session.net.work(block.touched(rows), "backward")
+        signal = await session.exchange("scores", rows, holder, epoch)
+        await session.net.work(session.block.touched(rows), "backward")
         rule.step(rows, signal, session.eta())
 
 

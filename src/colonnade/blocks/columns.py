@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,18 @@ import numpy.typing as npt
 from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.penalties import L2, Penalty
+
+
+@dataclass
+class DenseTerms:
+    """What acts on all coordinates in a variance-reduced step; see `rules.Rule`."""
+
+    average: FloatArray  # of the remembered gradients
+    weight: float  # with which a batch's change enters the average
+    penalty: Penalty
+    reach: FloatArray  # 1 / the chance that a batch touches a column
+    stamp: npt.NDArray[np.int64]  # the last step that touched a column
+    now: int = 0  # the number of this step
 
 
 class Columns(Protocol):
@@ -24,19 +37,7 @@ class Columns(Protocol):
     def mean_square(self) -> float: ...  # noqa: D102
     def reach(self, batch: int) -> FloatArray: ...  # noqa: D102
 
-    def rule_step(  # noqa: D102
-        self,
-        rows: Rows,
-        change: FloatArray,
-        eta: float,
-        average: FloatArray,
-        weight: float,
-        penalty: Penalty,
-        reach: FloatArray,
-        stamp: npt.NDArray[np.int64],
-        now: int,
-        W: FloatArray,
-    ) -> None: ...
+    def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
 
 
 class DenseColumns:
@@ -64,24 +65,12 @@ class DenseColumns:
         """Every batch touches every column."""
         return np.ones(self.shape[1])
 
-    def rule_step(
-        self,
-        rows: Rows,
-        change: FloatArray,
-        eta: float,
-        average: FloatArray,
-        weight: float,
-        penalty: Penalty,
-        reach: FloatArray,
-        stamp: npt.NDArray[np.int64],
-        now: int,
-        W: FloatArray,
-    ) -> None:
+    def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None:
         """See `rules.Rule`: every column is touched, so the dense terms are simply added."""
-        W -= eta * (average + penalty.gradient(W))
+        W -= eta * (terms.average + terms.penalty.gradient(W))
         self.backward(rows, change, -eta / len(rows), W)
-        if weight:
-            self.backward(rows, change, weight, average)
+        if terms.weight:
+            self.backward(rows, change, terms.weight, terms.average)
 
     def nonzeros(self, rows: Rows) -> int:
         """Numbers in these rows."""
@@ -129,22 +118,11 @@ class SparseColumns:
         missed = (1.0 - counts / self.shape[0]) ** batch
         return 1.0 / np.where(counts > 0, 1.0 - missed, 1.0)
 
-    def rule_step(
-        self,
-        rows: Rows,
-        change: FloatArray,
-        eta: float,
-        average: FloatArray,
-        weight: float,
-        penalty: Penalty,
-        reach: FloatArray,
-        stamp: npt.NDArray[np.int64],
-        now: int,
-        W: FloatArray,
-    ) -> None:
+    def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None:
         """See `rules.Rule`: only the batch's columns are touched."""
-        strength, convex = penalty.strength, isinstance(penalty, L2)
-        _kernels.csr_rule_step(*self._parts, rows, change, eta, average, weight, strength, convex, reach, stamp, now, W)
+        t = terms
+        kind = (t.penalty.strength, isinstance(t.penalty, L2))
+        _kernels.csr_rule_step(*self._parts, rows, change, eta, t.average, t.weight, *kind, t.reach, t.stamp, t.now, W)
 
     def nonzeros(self, rows: Rows) -> int:
         """Non-zeros in these rows."""
