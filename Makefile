@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench reproduce clean
@@ -39,7 +40,7 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict
 bench: $(VENV)/.dev  ## timings against the stated opponents, into benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py
 
-reproduce: $(VENV)/.dev  ## the papers' tables and figures (needs DATA=<folder of data sets>)
+reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
 	$(BIN)/colonnade reproduce fedbcd-rounds --data "$(DATA)"
 
 clean:           ## remove .venv and caches
