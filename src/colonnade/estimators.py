@@ -232,13 +232,13 @@ class LinearModel:
         known = [party for party in parties if isinstance(party, Party) and party.active]
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
-        labels, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
+        truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
         kind = losses.loss(self.loss).kind
         if kind == "real":
-            return metrics.r2(labels, predicted)
+            return metrics.r2(truth, predicted)
         if kind == "count":
-            return metrics.d2_poisson(labels, predicted)
-        return metrics.accuracy(labels, predicted)
+            return metrics.d2_poisson(truth, predicted)
+        return metrics.accuracy(truth, predicted)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -275,11 +275,10 @@ class LinearModel:
         missing = [name for name in public["parties"] if name not in arrays]
         if missing:
             raise DataError(f"the files of {missing} are missing; a model needs the file of every party")
-        if public["model"] not in MODELS or not issubclass(MODELS[public["model"]], cls):
+        kind = MODELS.get(public["model"])
+        if kind is None or not issubclass(kind, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")
-        model = MODELS[public["model"]](**public["options"])
-        if not isinstance(model, cls):
-            raise DataError(f"the folder holds a {public['model']}, load it as that")
+        model = kind(**public["options"])
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
         model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
         model._theta = {name: part["theta"] for name, part in arrays.items()}

@@ -5,8 +5,8 @@ Distributed Features", IEEE Transactions on Signal Processing 70, 2022. Algorith
 FedBCD-s), equation (13) (FedPBCD-p).
 
 Beyond the paper: any number of label holders. Each row belongs to one of them, and the holder of a batch's rows is
-the paper's party K for that round. Contributions I^{k,K} are never sent as such where there are three or more
-parties: they are summed under masks on the way.
+the paper's party K for that round. Contributions I^{k,K} go through a secure sum; with three or more parties and masks
+the holder sees only the total. FedBCD-s undoes that, see docs/security.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colonnade.algorithms.options import Training, _whole
+from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.session import Session
 from colonnade.blocks import FloatArray, LocalSteps, Rows
 from colonnade.errors import at_least, one_of
@@ -47,7 +47,7 @@ class FedBCD(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _whole("local_steps", self.local_steps, 1)
+        whole_number("local_steps", self.local_steps, 1)
         one_of("order", self.order, ("parallel", "sequential"))
         at_least("proximal", self.proximal, 0)
 

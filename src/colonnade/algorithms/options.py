@@ -47,13 +47,13 @@ class Training:
             at_least("step", self.step, 0, strict=True)
         one_of("schedule", self.schedule, SCHEDULES)
         for option, low in (("epochs", 1), ("patience", 1), ("seed", 0)):
-            _whole(option, getattr(self, option), low)
+            whole_number(option, getattr(self, option), low)
         if self.batch is not None:
-            _whole("batch", self.batch, 1)
+            whole_number("batch", self.batch, 1)
         if self.tol is not None:
             at_least("tol", self.tol, 0)
         if self.evaluate_every is not None:
-            _whole("evaluate_every", self.evaluate_every, 1)
+            whole_number("evaluate_every", self.evaluate_every, 1)
 
     def batch_for(self, rows: int) -> int:
         """Rows per batch where there are so many; a batch can't have more rows than there are."""
@@ -78,7 +78,8 @@ class Training:
         return (self.name, tuple(asdict(self).items()))
 
 
-def _whole(name: str, value: Any, low: int) -> None:
+def whole_number(name: str, value: Any, low: int) -> None:
+    """Refuse what is not a whole number, and numbers below `low`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise OptionError(f"{name} must be a whole number >= {low}, got {value!r}")
     at_least(name, int(value), low)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.options import Training, _whole
+from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.session import CHUNK, Session
 from colonnade.blocks import FloatArray, Rows
 from colonnade.errors import OptionError, one_of
@@ -49,7 +49,7 @@ class VFB2(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("estimator", self.estimator, RULES)
-        _whole("max_staleness", self.max_staleness, 0)
+        whole_number("max_staleness", self.max_staleness, 0)
         if self.evaluate_every is not None:
             raise OptionError(
                 f"{self.name} evaluates once per epoch; leave evaluate_every out, got {self.evaluate_every}"
