@@ -157,3 +157,42 @@ def assert_hides(log) -> None:
         assert_uniform(np.concatenate(changes), f"differences of messages from {frm}")
     numbers = np.concatenate([value.ravel() for _, _, value in log])
     assert len(np.unique(numbers)) == len(numbers), "a number was seen twice"
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+async def overlapping(net, kind, topology, count, window):
+    """`count` sums for the first party, up to `window` of them under way; there: how many of them came out wrong."""
+    secure, root = await open_sum(kind, net, topology), net.names[0]
+    done, wrong, bell = 0, 0, net.promise()
+
+    def ring():
+        nonlocal done
+        done += 1
+        if not bell.done():
+            bell.set_result(None)
+
+    async def one(turn):
+        nonlocal wrong
+        total = await secure.total(TAG, np.full(3, float(turn)), root)
+        if total is not None:
+            wrong += int((total != turn * len(net.names)).any())
+            for name in net.names[1:]:
+                await net.send(name, "next", None)
+            ring()
+
+    async def listen():
+        for _ in range(count):
+            await net.recv(root, "next")
+            ring()
+
+    if net.me != root:
+        net.spawn(listen())
+    for turn in range(count + window):
+        while turn >= done + window:
+            await bell
+            bell = net.promise()
+        if turn < count:
+            net.spawn(one(turn))
+    return wrong

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import OptionError, ProtocolError, RingOverflow, WrongShape
+from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import SUMS, choose_sum, open_sum
 from colonnade.sums.masks import MaskStream
@@ -21,6 +22,7 @@ from contracts.sum_programs import (
     Lying,
     assert_hides,
     assert_uniform,
+    overlapping,
     parties,
     reference_sum,
     root_removes_its_own_masks,
@@ -44,6 +46,17 @@ def contributions(draw):
     size = draw(st.sampled_from([1.0, 1e-9, largest]))
     shape = draw(st.sampled_from(SHAPES))
     return [draw(arrays(np.float64, shape, elements=st.floats(-size, size))) for _ in range(n)]
+
+
+@pytest.mark.parametrize("on", [Simulation(), Simulation(latency=0.01), Processes()], ids=["clock", "far", "processes"])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("kind", SUMS)
+def test_sums_under_way_at_once_do_not_mix(kind, topology, on):
+    """Messages of the next sum lie ready while this one waits for its second child, and must not be taken for it."""
+    if isinstance(on, Processes) and topology == "ring":
+        pytest.skip("nobody has two children there")
+    outcomes = on.run({name: (overlapping, (kind, topology, 200, 4)) for name in parties(4)})
+    assert outcomes["p0"].value == 0
 
 
 @pytest.mark.parametrize("kind", SUMS)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.runtimes.net import Net
+from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums.ring import FloatArray, Ring, RingArray
 from colonnade.sums.trees import Tree
@@ -35,6 +35,7 @@ class SecureSum(ABC):
         self.net, self.topology = net, topology
         self.ring = Ring(len(net.names), fraction_bits)
         self._serial = dict.fromkeys(net.names, 0)
+        self._last: dict[str, Promise] = {}  # the end of the latest sum for each root
 
     async def open(self) -> None:
         """Agree on keys, where the sum needs any."""
@@ -42,24 +43,35 @@ class SecureSum(ABC):
 
     async def total(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
         """The sum of everybody's `value` at `root`, None elsewhere. Exact in the ring, so the same bits everywhere."""
-        serial = self._serial[root]
-        self._serial[root] = serial + 1
-        encoded = self.ring.encode(value, self.net.me)
-        summed = await self._sum(tag, encoded, root, serial)
+        summed = await self._in_turn(tag, self.ring.encode(value, self.net.me), root)
         return None if summed is None else self.ring.decode(summed)
 
     async def total_wide(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
         """The same for a few numbers of any size (a loss, a curvature): whole parts and fractions summed apart."""
-        serial = self._serial[root]
-        self._serial[root] = serial + 1
         whole = np.rint(value)
         rings = Ring(self.ring.parties, 0), Ring(self.ring.parties, 52)
         parts = rings[0].encode(whole, self.net.me), rings[1].encode(value - whole, self.net.me)
-        summed = await self._sum(tag, np.concatenate(parts), root, serial)
+        summed = await self._in_turn(tag, np.concatenate(parts), root)
         if summed is None:
             return None
         high, low = np.split(summed, 2)
         return rings[0].decode(high) + rings[1].decode(low)
+
+    async def _in_turn(self, tag: str, value: RingArray, root: str) -> RingArray | None:
+        """One sum after the other for a root, though many may be under way: none takes what was sent for another.
+
+        A sum that has been handed a message runs on only when its coroutine has its turn. Until then a later one must
+        not ask for the next message of the same party: it could overtake, and would take the second child's too.
+        """
+        serial = self._serial[root]
+        self._serial[root] = serial + 1
+        before, done = self._last.get(root), self.net.promise()
+        self._last[root] = done
+        if before is not None and not before.done():
+            await before
+        summed = await self._sum(tag, value, root, serial)
+        done.set_result(None)
+        return summed
 
     @abstractmethod
     async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
