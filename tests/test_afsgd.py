@@ -24,37 +24,65 @@ def fit(estimator, parties, on=None, **options):
     return model.fit(*parties, on=on)
 
 
-def reference(estimator, blocks, epochs, eta):
-    """Every block's owner has all labels; in each turn all compute their scores first, then all update their blocks."""
+def reference(estimator, blocks, labelled, epochs, eta):
+    """Each block is updated with the rows of a batch that its owner has labels for, all from the same scores."""
     A, y = [np.column_stack([X[:, b], np.full(N, float(k == 0))]) for k, b in enumerate(blocks)], 2.0 * Y - 1
     w = [np.zeros(a.shape[1]) for a in A]
     tables = [np.zeros(a.shape) for a in A]
+    count, seen, owner = labelled.sum(axis=0), np.cumsum(labelled, axis=0), np.zeros(N, dtype=int)
+    for i in range(N):
+        owner[i] = next(k for k in range(len(A)) if labelled[k, i] and seen[k, i] == i % count[i] + 1)
     for epoch in range(1, epochs + 1):
-        if estimator == "svrg" and epoch % 2 == 1:
+        if estimator == "svrg" and epoch % 2 == 0:
             z = sum(a @ v for a, v in zip(A, w, strict=True))
-            tables = [sigma(z, y)[:, None] * a for a in A]
+            tables = [(sigma(z, y) * labelled[k])[:, None] * a for k, a in enumerate(A)]
         rng = np.random.default_rng([0, epoch])
-        plans = [rng.permutation(N) for _ in A]
-        for at in range(0, N, 8):
-            z = [sum(a[p[at : at + 8]] @ v for a, v in zip(A, w, strict=True)) for p in plans]
+        pieces = []
+        for k in range(len(A)):
+            mine = rng.permutation(np.nonzero(owner == k)[0])
+            pieces += np.array_split(mine, -(-len(mine) // 8))
+        for i in rng.permutation(len(pieces)):
+            z = sum(a[pieces[i]] @ v for a, v in zip(A, w, strict=True))
             for k, a in enumerate(A):
-                rows = plans[k][at : at + 8]
-                g = sigma(z[k], y[rows])[:, None] * a[rows]
-                average = 0.0 if estimator == "sgd" else tables[k].mean(axis=0)
+                has = labelled[k, pieces[i]]
+                rows = pieces[i][has]
+                if not len(rows):
+                    continue
+                g = sigma(z[has], y[rows])[:, None] * a[rows]
+                average = 0.0 if estimator == "sgd" else tables[k].sum(axis=0) / labelled[k].sum()
                 change = g.mean(axis=0) - (0.0 if estimator == "sgd" else tables[k][rows].mean(axis=0))
-                w[k] = w[k] - eta * (change + average + STRENGTH * np.append(w[k][:-1], 0.0))
+                step = eta * len(rows) / len(pieces[i])
+                w[k] = w[k] - step * (change + average + STRENGTH * np.append(w[k][:-1], 0.0))
                 if estimator == "saga":
                     tables[k][rows] = g
     return w
 
 
 @pytest.mark.parametrize("estimator", ["sgd", "svrg", "saga"])
-def test_the_synchronous_twin_is_the_reference(estimator):
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_the_synchronous_twin_is_the_reference(estimator, everywhere):
     blocks = [range(4), range(4, 8), range(8, 12)]
-    parties = cn.split(X, Y, into=blocks, active=3)
+    labelled = np.ones((3, N), dtype=bool)
+    if not everywhere:
+        labelled[0, :90], labelled[1, 60:180], labelled[2] = False, False, RNG.random(N) < 0.4
+        labelled[0] |= ~labelled.any(axis=0)
+    parties = [
+        cn.Party(f"party{k + 1}", X[:, block], np.where(labelled[k], Y.astype(object), None))
+        for k, block in enumerate(blocks)
+    ]
     model = fit(estimator, parties, epochs=3, step=0.2, schedule="constant", asynchronous=False)
-    for (name, coef), w in zip(model.coef_.items(), reference(estimator, blocks, 3, 0.2), strict=True):
+    for (name, coef), w in zip(model.coef_.items(), reference(estimator, blocks, labelled, 3, 0.2), strict=True):
         np.testing.assert_allclose(coef, w[:-1], atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_with_all_labels_everywhere_it_is_vfb2(asynchronous):
+    """Whether the signal travels or is computed anew from the same label makes no difference to a block."""
+    parties = cn.split(X, Y, into=4, active=4)
+    mine = fit("saga", parties, epochs=3, asynchronous=asynchronous)
+    algorithm = cn.VFB2("saga", batch=8, epochs=3, tol=None, asynchronous=asynchronous)
+    other = cn.LogisticRegression(l2=STRENGTH, algorithm=algorithm, verbose=0).fit(*parties)
+    assert [c.tobytes() for c in mine.coef_.values()] == [c.tobytes() for c in other.coef_.values()]
 
 
 @pytest.mark.parametrize("estimator", ["svrg", "saga"])
@@ -78,9 +106,18 @@ def test_blocks_without_labels_stay_frozen_and_the_user_is_told():
     assert learnt.score(*parties) > model.score(*parties) + 0.05
 
 
-def test_no_signal_leaves_its_holder():
-    model = fit("saga", cn.split(X, Y, into=3, active=3), epochs=2)
+def test_no_signal_leaves_its_holder_and_scores_go_only_where_the_label_is():
+    y = Y.astype(object)
+    first, second = y.copy(), y.copy()
+    first[:200], second[100:] = None, None  # no row in common but 0 to 99 and 200 to 239
+    parties = [cn.Party("a", X[:, :4], first), cn.Party("b", X[:, 4:8], second), cn.Party("c", X[:, 8:], y)]
+    model = fit("saga", parties, epochs=2)
     assert all("signal" not in traffic.by_step for traffic in model.traffic_.values())
+    # "c" owns rows 100 to 199 alone and every other one of the rest; what it sends to "a" and "b" is what they have
+    everything = cn.split(X, Y, into=[range(4), range(4, 8), range(8, 12)], active=3)
+    whole = fit("saga", everything, epochs=2)
+    passed_on = sum(t.by_step["total"][1] for t in model.traffic_.values())
+    assert passed_on < 0.6 * sum(t.by_step["total"][1] for t in whole.traffic_.values())
 
 
 def test_an_asynchronous_run_repeats_to_the_bit():

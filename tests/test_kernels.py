@@ -195,8 +195,8 @@ def test_column_counts(case):
 def test_rule_step(convex, case):
     eta, weight, strength, reach = 0.3, 0.05, 0.2, 1.0 + np.arange(case.X.shape[1])
     W, average = case.W.copy(), case.G.copy()
-    stamp = np.zeros(len(W), dtype=np.int64)
-    rest = (eta, average, weight, strength, convex, reach, stamp, 1, W)
+    stamp = np.zeros(len(W), dtype=np.uint32)
+    rest = (eta, average, weight, strength, convex, reach, stamp, np.uint32(1), W)
     _kernels.csr_rule_step(*case.csr, case.rows, case.signal, *rest)
 
     def pull(w):

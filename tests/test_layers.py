@@ -23,6 +23,7 @@ MATHS = [
     "blocks",
     "blocks.linear",
     "blocks.columns",
+    "blocks.prediction",
 ]
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
 
@@ -51,7 +52,8 @@ def test_transport_knows_no_maths(module):
 
 
 @pytest.mark.parametrize(
-    "module", ["algorithms.fedbcd", "algorithms.vfb2", "algorithms.session", "sums.base", "sums.pairwise"]
+    "module",
+    ["algorithms.fedbcd", "algorithms.fdml", "algorithms.vfb2", "algorithms.session", "sums.base", "sums.pairwise"],
 )
 def test_programs_see_the_world_only_as_a_net(module):
     runtime = {name for name in imported(module) if name.startswith("colonnade.runtimes")}
@@ -61,7 +63,7 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression",
+        "AFSGD", "FDML", "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression",
         "Processes", "RidgeRegression", "Simulation", "SoftmaxRegression", "VFB2", "errors", "load", "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected

@@ -292,7 +292,8 @@ def test_curvature_bounds_the_largest_eigenvalue(seed, n, d, form, intercept, sk
     block = make_block(form(X), 1, L2(0.0), intercept)
     whole = np.hstack((X, np.ones((n, 1)))) if intercept else X
     largest = np.linalg.norm(whole, 2) ** 2 / n
-    bounds = [block.curvature(batch) for batch in (n, max(1, n // 4), 1)]
+    ones = block.intercept_curvature()
+    bounds = [block.curvature(batch) + ones for batch in (n, max(1, n // 4), 1)]
     assert bounds[0] >= 0.97 * largest
     # Smaller batches differ more from all rows, down to one row alone.
     assert bounds == sorted(bounds)

@@ -9,6 +9,7 @@ from colonnade import errors
 
 if TYPE_CHECKING:
     from colonnade.algorithms.afsgd import AFSGD
+    from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.estimators import (
@@ -37,6 +38,7 @@ _HOME = {
     "SoftmaxRegression": "colonnade.estimators",
     "load": "colonnade.estimators",
     "AFSGD": "colonnade.algorithms.afsgd",
+    "FDML": "colonnade.algorithms.fdml",
     "VFB2": "colonnade.algorithms.vfb2",
     "Party": "colonnade.party",
     "split": "colonnade.party",
@@ -47,6 +49,7 @@ _HOME = {
 
 __all__ = [
     "AFSGD",
+    "FDML",
     "VFB2",
     "Faults",
     "FedBCD",

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from colonnade import labels, losses
 from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
 from colonnade.party import Party
 
@@ -23,6 +24,20 @@ def label_holders(parties: tuple[Party, ...]) -> tuple[str, ...]:
     if not holders:
         raise LabelError("no party holds labels; give y to at least one Party")
     return holders
+
+
+def check_fdml(model: str, loss: losses.Loss, holders: tuple[str, ...]) -> None:
+    """FDML averages probabilities, at a server that is the one label holder."""
+    if loss.name not in MIXTURES:
+        raise OptionError(
+            f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
+            f"SoftmaxRegression, or train it with VFB2"
+        )
+    if len(holders) > 1:
+        raise LabelError(
+            f"FDML needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one Party only, or "
+            f"use VFB2, which takes any number"
+        )
 
 
 def all_labels(parties: tuple[Party, ...]) -> Array:

@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses, metrics, penalties, store
-from colonnade.algorithms import AFSGD, ALGORITHMS, VFB2, Algorithm, FedBCD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, FedBCD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.prediction import MIXTURES
 from colonnade.checks import (
     all_labels,
     check_columns,
+    check_fdml,
     check_runtime,
     in_order,
     label_holders,
@@ -43,6 +45,9 @@ from colonnade.sums.trees import TOPOLOGIES
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="LinearModel")
+# What every party's file says of the model, and what a party's own parameters are called there.
+_PUBLIC = ("model", "options", "parties", "holders", "sum", "combines")
+_STATE = ("theta", "intercept", "share")  # the share only with FDML
 
 
 class LinearModel:
@@ -105,6 +110,8 @@ class LinearModel:
         check_together(parties)
         algorithm = self._check_options(parties[0].rows)
         holders = label_holders(parties)
+        if isinstance(algorithm, FDML):
+            check_fdml(type(self).__name__, loss, holders)
         classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
         names = tuple(party.name for party in parties)
@@ -141,8 +148,8 @@ class LinearModel:
         self.traffic_: dict[str, Traffic] = {name: outcomes[name].traffic for name in names}
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         self.sum_ = sum_name
-        self._theta = {name: outcomes[name].value[0] for name in names}
-        self._intercept = outcomes[holders[0]].value[1]
+        self._combines = "predictions" if isinstance(algorithm, FDML) else "scores"
+        self._states = {name: outcomes[name].value for name in names}
         warn_diverged(self.history_, algorithm.schedule == "adaptive")
         if algorithm.tol is not None:
             warn_unfinished(self.history_, algorithm.epochs)
@@ -173,22 +180,24 @@ class LinearModel:
     # -- what was learnt ----------------------------------------------------------------------------------------
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "_theta"):
+        if not hasattr(self, "_states"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(*parties) or load(folder) first")
 
     @property
     def coef_(self) -> dict[str, Array]:
         """{party: its coefficients}, shape (columns,) or (classes, columns)."""
         self._check_fitted()
-        return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, theta in self._theta.items()}
+        return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
 
     @property
     def intercept_(self) -> Any:
-        """The intercept, which the first label holder owns: a number, or one per class."""
+        """The intercept, which the first label holder owns: a number, or one per class. With FDML, {party: its own}."""
         self._check_fitted()
-        if self._intercept is None:
-            return 0.0
-        return float(self._intercept[0]) if len(self._intercept) == 1 else self._intercept
+        found = {
+            name: 0.0 if intercept is None else float(intercept[0]) if len(intercept) == 1 else intercept
+            for name, (_, intercept, *_) in self._states.items()
+        }
+        return found if self._combines == "predictions" else found[self.holders_[0]]
 
     def history_frame(self) -> Any:
         """`history_` as a pandas data frame."""
@@ -200,7 +209,10 @@ class LinearModel:
     # -- use ----------------------------------------------------------------------------------------------------
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Scores of these rows, summed at the first label holder as in training."""
+        """Scores of these rows, summed at the first label holder as in training.
+
+        With FDML: the log odds of the combined probability, or for softmax the logarithms of all of them.
+        """
         self._check_fitted()
         check_runtime(on)
         ordered = in_order(parties, self.parties_, "prediction")
@@ -208,19 +220,18 @@ class LinearModel:
         for party in ordered:
             check_columns(self.columns_[party.name], party)
         leader = self.holders_[0]
-        outputs = self._theta[leader].shape[1]
-        job = (outputs, leader, self.sum_, self.topology)
-        programs = {}
-        for party in ordered:
-            intercept = self._intercept if party.name == leader else None
-            mine = (columns_to_value(party.X), self._theta[party.name], intercept)
-            programs[party.name] = (score_linear, (job, mine))
+        outputs = self._states[leader][0].shape[1]
+        job = (outputs, leader, self.sum_, self.topology, self._combines)
+        programs = {
+            party.name: (score_linear, (job, (columns_to_value(party.X), self._states[party.name])))
+            for party in ordered
+        }
         line = Line("predicting", None, self.verbose)
         try:
             scores: Array = (on or Simulation()).run(programs)[leader].value
         finally:
             line.close()
-        return scores
+        return MIXTURES[self.loss].log_odds(scores) if self._combines == "predictions" else scores
 
     def predict(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Predicted labels, or values for a regression."""
@@ -254,13 +265,13 @@ class LinearModel:
             "parties": self.parties_,
             "holders": self.holders_,
             "sum": self.sum_,
+            "combines": self._combines,
         }
         for name in self.parties_:
-            arrays = {"theta": self._theta[name], "columns": np.array(self.columns_[name])}
+            arrays = {"columns": np.array(self.columns_[name])}
+            arrays |= {key: part for key, part in zip(_STATE, self._states[name], strict=False) if part is not None}
             if name in self.holders_:
                 arrays["classes"] = self.classes_
-            if name == self.holders_[0] and self._intercept is not None:
-                arrays["intercept"] = self._intercept
             store.write_party(path, name, public, arrays)
 
     @classmethod
@@ -270,7 +281,7 @@ class LinearModel:
         public = files[0][0]
         arrays = {entry["party"]: part for entry, part in files}
         for entry, _ in files:
-            if any(entry[key] != public[key] for key in ("model", "options", "parties", "holders", "sum")):
+            if any(entry.get(key) != public.get(key) for key in _PUBLIC):
                 raise DataError(f"the files of {public['party']!r} and {entry['party']!r} belong to different models")
         missing = [name for name in public["parties"] if name not in arrays]
         if missing:
@@ -281,10 +292,11 @@ class LinearModel:
         model = kind(**public["options"])
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
         model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
-        model._theta = {name: part["theta"] for name, part in arrays.items()}
+        model._combines = public.get("combines", "scores")
+        shares = {name: (float(part["share"]),) if "share" in part else () for name, part in arrays.items()}
+        model._states = {name: (part["theta"], part.get("intercept"), *shares[name]) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]
-        model._intercept = arrays[model.holders_[0]].get("intercept")
         return model
 
 

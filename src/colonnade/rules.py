@@ -39,15 +39,14 @@ class Rule:
         self.kind, self.block = kind, block
         block.V, block.scale = block.theta, 1.0
         n, c = block.rows, block.outputs
-        self._n = rows or n  # rows that batches are drawn from, where a party has labels for a part only
+        self.population = rows or n  # rows that batches are drawn from, where a party has labels for a part only
         self.memory = np.zeros((n, c)) if kind != "sgd" else np.zeros((0, c))
         self._average_ones = np.zeros(c)  # the intercept's part of the average
         self._terms = DenseTerms(
             average=np.zeros_like(block.V),
-            weight=1.0 / self._n if kind == "saga" else 0.0,
+            weight=1.0 / self.population if kind == "saga" else 0.0,
             penalty=block.penalty,
             reach=block.columns.reach(batch),
-            stamp=np.zeros(block.V.shape[0], dtype=np.int64),
         )
 
     @property
@@ -55,15 +54,21 @@ class Rule:
         """The average of the remembered gradients, without the intercept's part."""
         return self._terms.average
 
-    def full_pass(self, signals: FloatArray) -> None:
-        """Take the signals of all rows at the same parameters: SVRG's snapshot, SAGA's start."""
-        if self.kind == "sgd":
-            return
-        block = self.block
-        self.memory[:] = signals.reshape(self.memory.shape)
-        self.average[:] = 0.0
-        block.columns.backward(np.arange(block.rows), self.memory, 1.0 / self._n, self.average)
-        self._average_ones = self.memory.sum(axis=0) / self._n
+    def full_pass(self) -> FullPass:
+        """A new average from the signals of all rows at the same parameters: SVRG's snapshot."""
+        return FullPass(self)
+
+    def take_over(self, memory: FloatArray, average: FloatArray, ones: FloatArray) -> None:
+        """Remember these signals, with the average of their gradients and its part for the intercept."""
+        if self.kind != "sgd":
+            self.memory, self._terms.average, self._average_ones = memory, average, ones
+
+    def settle(self) -> None:
+        """Average what is remembered anew: additions that parallel steps took from each other would stay for ever."""
+        if self.kind == "saga":
+            anew = self.full_pass()
+            anew.add(np.arange(self.block.rows), self.memory)
+            anew.finish()
 
     def step(self, rows: Rows, signal: FloatArray, eta: float) -> None:
         """One step on a batch."""
@@ -73,8 +78,27 @@ class Rule:
             change = change - self.memory[rows]
         if self.kind == "saga":
             self.memory[rows] += change
-        self._terms.now += 1
         block.columns.rule_step(rows, change, eta, self._terms, block.V)
         if block.intercept is not None:
-            block.intercept -= eta * (change.mean(axis=0) + self._average_ones)
+            block.intercept -= eta * block.intercept_pace * (change.mean(axis=0) + self._average_ones)
             self._average_ones += self._terms.weight * change.sum(axis=0)
+
+
+class FullPass:
+    """A snapshot in the making, a few rows at a time. The rule goes on with what it remembers until `finish`."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._memory, self._average = np.zeros_like(rule.memory), np.zeros_like(rule.average)
+        self._ones = np.zeros(rule.block.outputs)
+
+    def add(self, rows: Rows, signal: FloatArray) -> None:
+        """Some of the rows."""
+        n, signal = self._rule.population, signal.reshape(len(rows), -1)
+        self._memory[rows] = signal
+        self._rule.block.columns.backward(rows, signal, 1.0 / n, self._average)
+        self._ones += signal.sum(axis=0) / n
+
+    def finish(self) -> None:
+        """That was the last of them."""
+        self._rule.take_over(self._memory, self._average, self._ones)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.algorithms.afsgd import AFSGD
+from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
 
-Algorithm = FedSGD | FedBCD | VFB2 | AFSGD
+Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML
 
-__all__ = ["AFSGD", "ALGORITHMS", "VFB2", "Algorithm", "FedBCD", "FedSGD", "from_value"]
+__all__ = ["AFSGD", "ALGORITHMS", "FDML", "VFB2", "Algorithm", "FedBCD", "FedSGD", "from_value"]
 
-ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD)}
+ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML)}
 
 
 def from_value(value: Any) -> Algorithm:

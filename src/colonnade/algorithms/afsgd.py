@@ -1,12 +1,17 @@
-"""AFSGD-VP: decentralised asynchronous training in which every label holder learns from its own labels.
+"""AFSGD-VP: asynchronous training in which every label holder learns from its own labels.
 
 Gu, Xu, Huo, Deng, Huang: "Privacy-Preserving Asynchronous Vertical Federated Learning Algorithms for Multiparty
 Collaborative Learning", TNNLS 2021. Algorithms 3 to 5 (AFSGD-VP, AFSVRG-VP, AFSAGA-VP); Algorithm 2, the masked sum, is
 any of `colonnade.sums`.
 
-Nothing is sent backward: a label holder asks for the scores of its batch and updates its own block with its own labels.
-So no signal, and with it no label, ever leaves its holder. The price: a block whose party has no labels is never
-updated (VFB² compares with this under the name AFSVRG-VP).
+No signal is ever sent, and so no label leaves its holder: a label holder takes the score of a row and updates its own
+block with its own label. The price: a block whose party has no labels is never updated (VFB² compares with this under
+the name AFSVRG-VP).
+
+In the paper each of q label holders asks all others for the scores of a row of its own choice, so q updates of one
+block each take q * q contributions. Here the order of rows is common: one holder of a row's label collects its score
+and passes it on to the others who have that label too. They see what they would have asked for, and all blocks are
+updated for one contribution each.
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.session import CHUNK, Session
-from colonnade.algorithms.vfb2 import SNAPSHOT_EVERY, VFB2, AsynchronousEpoch
+from colonnade.algorithms.session import Session
+from colonnade.algorithms.side_by_side import Backward, Given
+from colonnade.algorithms.vfb2 import VFB2
 from colonnade.blocks import FloatArray, Rows
 from colonnade.rules import Rule
 
@@ -26,77 +32,43 @@ from colonnade.rules import Rule
 class AFSGD(VFB2):
     """Each label holder updates its own block from its own labels; blocks without labels stay frozen.
 
-    estimator: "sgd", "svrg" or "saga". An epoch is one pass of every label holder over the rows it has labels for.
+    The options are those of `VFB2`. An epoch is one pass over the rows.
     """
 
     name: ClassVar[str] = "AFSGD"
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        net, held = session.net, session.train.held
-        mine = held.get(net.me)
+        mine = session.train.held.get(session.net.me)
         # A party without labels never steps: it needs no memory of signals.
         kind, rows = ("sgd", None) if mine is None else (self.estimator, len(mine))
-        rule = Rule(kind, session.block, session.batch, rows)
-        go_on = await session.evaluate(0)
-        for epoch in range(1, self.epochs + 1):
-            if not go_on:
-                return
-            if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 1:
-                await _snapshot(session, rule, epoch)
-            plans = session.plans(epoch, rows_of=held)
-            if self.asynchronous and session.others:
-                await _OwnLabelsEpoch(session, rule, epoch, plans, self.max_staleness).run()
-            else:
-                await _synchronous_epoch(session, rule, epoch, plans)
-            go_on = await session.evaluate(epoch)
+        await self.run(session, OwnLabels(session), Rule(kind, session.block, session.batch, rows))
 
 
-async def _snapshot(session: Session, rule: Rule, epoch: int) -> None:
-    """AFSVRG-VP's full pass: every label holder gets the scores of its own rows."""
-    block, net = session.block, session.net
-    signals: FloatArray | None = None
-    for holder, rows in session.train.held.items():
-        for at in range(0, len(rows), CHUNK):
-            part = rows[at : at + CHUNK]
-            await net.work(block.touched(part), "forward")
-            scores = await session.sum.total("snapshot", block.scores(part), holder)
-            if scores is not None:
-                if signals is None:
-                    signals = np.zeros((session.train.rows, *scores.shape[1:]))
-                signals[part] = session.signal(scores, part)
-            session.count_round(epoch)
-    if signals is not None:
-        await net.work(block.touched(session.train.held[net.me]), "backward")
-        rule.full_pass(signals)
+class OwnLabels(Backward):
+    """What goes backward is the score, to those who have the label of its row, and to nobody else."""
 
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        rows, held = session.train.rows, session.train.held
+        self._held = {name: np.isin(np.arange(rows), held[name], assume_unique=True) for name in held}
 
-async def _synchronous_epoch(session: Session, rule: Rule, epoch: int, plans: dict[str, list[Rows]]) -> None:
-    """The synchronous twin: in every turn each label holder has one batch, and all wait for all."""
-    block, net = session.block, session.net
-    for turn in range(max(len(plan) for plan in plans.values())):
-        step: tuple[Rows, FloatArray] | None = None
-        under_way = {holder: plan[turn] for holder, plan in plans.items() if turn < len(plan)}
-        contributions = {holder: block.scores(rows) for holder, rows in under_way.items()}
-        session.count_round(epoch)
-        for holder, rows in under_way.items():
-            await net.work(block.touched(rows), "forward")
-            scores = await session.sum.total("scores", contributions[holder], holder)
-            if scores is not None:
-                step = rows, session.signal(scores, rows)
-        if step is not None:
-            await net.work(block.touched(step[0]), "backward")
-            rule.step(*step, session.eta())
+    async def send(self, rows: Rows, scores: FloatArray) -> Given:
+        """Pass the scores on; those without any of these labels only hear that the batch is done."""
+        for name in self.session.others:
+            held = self._held.get(name)
+            await self.session.net.send(name, "total", None if held is None else scores[held[rows]])
+        return self._own(rows, rows, scores)
 
+    async def hear(self, holder: str, rows: Rows) -> Given | None:
+        """The scores of the rows that this party has labels for, if there are any in the batch."""
+        held = self._held.get(self.session.net.me)
+        if held is None:
+            await self.session.net.recv(holder, "total")
+            return None
+        mine = rows[held[rows]]
+        scores = await self.session.hear_signal(holder, mine, "total")
+        return self._own(rows, mine, scores) if len(mine) else None
 
-class _OwnLabelsEpoch(AsynchronousEpoch):
-    """As in VFB², but what travels backward is only the request for the next batch."""
-
-    async def send_backward(self, signal: FloatArray) -> None:
-        """Ask for the batch one window later; the signal stays at home."""
-        await self.session.tell("request", None)
-
-    async def hear_backward(self, holder: str, rows: Rows) -> FloatArray | None:
-        """Nothing to update with."""
-        await self.net.recv(holder, "request")
-        return None
+    def _own(self, rows: Rows, mine: Rows, scores: FloatArray) -> Given:
+        return Given(mine, self.session.signal(scores, mine), len(mine) / len(rows))

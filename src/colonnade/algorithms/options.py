@@ -20,11 +20,13 @@ class Training:
     """Options of every algorithm that works in rounds.
 
     step: eta0, or "auto": the inverse of a bound on the curvature, from one number per party.
-    schedule: "adaptive" keeps eta0 until an evaluation brings less than `tol`, then shrinks it and goes on; the paper's
-    are "constant", "sqrt" (eta0 / sqrt(r + 1) in round r) and "sqrt-parties" (eta0 / sqrt((r + 1) K)).
+    schedule: "adaptive" keeps eta0 (SVRG and SAGA lengthen it a little) until an evaluation brings less than `tol`;
+    then it shrinks it and goes on from the best parameters. The paper's are "constant", "sqrt" (eta0 / sqrt(r + 1) in
+    round r) and "sqrt-parties" (eta0 / sqrt((r + 1) K)).
     batch: rows per round, at most; None is 64, or all where there are fewer. epochs: passes over the rows, at most.
     tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
     there) by less than `tol` times its value; tol=None never stops early.
+    seconds: stop at the first evaluation after so long, by the clock of the runtime (virtual under `Simulation`).
     evaluate_every: rounds between evaluations; None is once per epoch. seed: of the order of rows.
     """
 
@@ -34,6 +36,7 @@ class Training:
     epochs: int = 50
     tol: float | None = 1e-5
     patience: int = 5
+    seconds: float | None = None
     evaluate_every: int | None = None
     seed: int = 0
 
@@ -52,6 +55,8 @@ class Training:
             whole_number("batch", self.batch, 1)
         if self.tol is not None:
             at_least("tol", self.tol, 0)
+        if self.seconds is not None:
+            at_least("seconds", self.seconds, 0, strict=True)
         if self.evaluate_every is not None:
             whole_number("evaluate_every", self.evaluate_every, 1)
 
@@ -66,6 +71,11 @@ class Training:
     def boldness(self, loss: Loss) -> float:
         """How much longer than 1 / curvature the first "auto" step is."""
         return loss.boldness
+
+    @property
+    def growth(self) -> float:
+        """What "adaptive" multiplies the step with when an evaluation brought something."""
+        return 1.0
 
     def eta(self, eta0: float, r: int, parties: int) -> float:
         """The step size of round r, counted from 0 (FedBCD, Section VII-A and the experiment with more parties)."""

@@ -7,45 +7,53 @@ from typing import Any
 import numpy as np
 
 from colonnade import losses, penalties
-from colonnade.algorithms import from_value
+from colonnade.algorithms import FDML, from_value
+from colonnade.algorithms.fdml import FDMLSession
 from colonnade.algorithms.session import CHUNK, Job, Part, Session
 from colonnade.blocks.columns import columns_from_value
 from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
 
 async def train_linear(net: Net, job: Any, mine: Any) -> Any:
-    """Train a linear model; returns this party's parameters and nothing else."""
+    """Train a linear model, or with FDML one per party; returns this party's parameters and nothing else."""
     loss, outputs, penalty, holders, sum_name, topology, algorithm, intercept_owner = job
     X, y, labelled, validation = mine
     columns = columns_from_value(X)
-    block = LinearBlock(columns, outputs, penalties.penalty(*penalty), intercept_owner == net.me)
+    method, minimised, open_session = from_value(algorithm), losses.loss(loss), Session.open
+    linear = (columns, outputs, penalties.penalty(*penalty))
+    if isinstance(method, FDML):
+        # Every party's model is whole: with an intercept of its own, if there is any.
+        block: LinearBlock = PredictionBlock(*linear, intercept_owner != "")
+        minimised, open_session = MIXTURES[loss], FDMLSession.open
+    else:
+        block = LinearBlock(*linear, intercept_owner == net.me)
     if block.intercept is not None and y is not None:
-        block.intercept[:] = losses.loss(loss).start(y[labelled])
+        block.intercept[:] = minimised.start(y[labelled])
     train = Part(None, columns.shape[0], y, labelled)
     held_out = None
     if validation is not None:
         other = columns_from_value(validation[0])
         held_out = Part(other, other.shape[0], *validation[1:])
-    method = from_value(algorithm)
-    agreed = Job(losses.loss(loss), holders, sum_name, topology)
-    session = await Session.open(net, agreed, block, method, train, held_out)
+    session = await open_session(net, Job(minimised, holders, sum_name, topology), block, method, train, held_out)
     await method.train(session)
     return session.finish()
 
 
 async def score_linear(net: Net, job: Any, mine: Any) -> Any:
-    """Scores of new rows, at the first label holder; the others return None."""
-    outputs, leader, sum_name, topology = job
-    X, theta, intercept = mine
+    """What the parties' contributions for new rows add up to, at the first label holder; the others return None."""
+    outputs, leader, sum_name, topology, combines = job
+    X, state = mine
     columns = columns_from_value(X)
-    block = LinearBlock(columns, outputs, penalties.L2(0.0), intercept is not None)
-    block.restore((theta, intercept))
+    kind = PredictionBlock if combines == "predictions" else LinearBlock
+    block = kind(columns, outputs, penalties.L2(0.0), intercept=False)
+    block.restore(state)
     secure = await open_sum(sum_name, net, topology)
     pieces = []
     for at in range(0, columns.shape[0], CHUNK):
         rows = np.arange(at, min(at + CHUNK, columns.shape[0]))
-        pieces.append(await secure.total("prediction", block.scores(rows), leader))
+        pieces.append(await secure.total("prediction", block.scores(rows, columns), leader))
     scores = [piece for piece in pieces if piece is not None]
     return np.concatenate(scores) if scores else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ CHUNK = 1 << 16
 _LONGEST_SEARCH = 20
 # Rounds between two signs of life to the progress bar.
 _PROGRESS_EVERY = 25
+
+
+Batch: TypeAlias = tuple[str, Rows]  # the label holder that computes its signal, and its rows
 
 
 @dataclass(frozen=True)
@@ -154,40 +157,37 @@ class Session:
         """
         if not isinstance(self.options.step, str):
             return float(self.options.step)
-        length = await self.sum.total_wide("curvature", np.array([self.block.curvature(self.batch)]), self.leader)
-        if length is None:
-            return float(await self.net.recv(self.leader, "step size"))
+        mine = np.array([self.block.curvature(self.batch), self.block.intercept_curvature()])
+        lengths = await self.sum.total_wide("curvature", mine, self.leader)
+        if lengths is None:
+            eta0, self.block.intercept_pace = await self.net.recv(self.leader, "step size")
+            return float(eta0)
         bound = self.job.loss.curvature_bound
         if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
             y = self.train.y
             bound = 1.0 if y is None else max(1.0, float(y[self.train.labelled].mean()))
+        columns, ones = float(lengths[0]), float(lengths[1])
+        # Ones may be far longer than the columns (unit rows of many words are): then the intercept goes slower, and
+        # does not keep the steps of all others short.
+        pace = min(1.0, columns / ones) if ones else 1.0
         # The penalty's own curvature bears no boldness: beyond 2 / l2 every step overshoots.
-        curvature = bound * float(length[0]) / self.options.boldness(self.job.loss) + self.block.penalty_curvature()
-        eta0 = 1.0 / max(curvature, 1e-12)
-        await self.tell("step size", eta0)
+        loss = bound * (columns + pace * ones) / self.options.boldness(self.job.loss)
+        eta0 = 1.0 / max(loss + self.block.penalty_curvature(), 1e-12)
+        self.block.intercept_pace = pace
+        await self.tell("step size", (eta0, pace))
         return eta0
 
     # -- rounds -------------------------------------------------------------------------------------------------
 
-    def plans(
-        self, epoch: int, rng: np.random.Generator | None = None, rows_of: dict[str, Rows] | None = None
-    ) -> dict[str, list[Rows]]:
-        """Each label holder's batches in their order, the same at every party: drawn from the public seed."""
-        rng = rng or self._order(epoch)
-        plans = {}
-        for holder, rows in (rows_of or self.train.owned).items():
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows)."""
+        rng = np.random.default_rng([self.options.seed, epoch])
+        pieces: list[Batch] = []
+        for holder, rows in self.train.owned.items():
             shuffled = rng.permutation(rows)
             # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
-            plans[holder] = np.array_split(shuffled, -(-len(rows) // self.batch)) if len(rows) else []
-        return plans
-
-    def _order(self, epoch: int) -> np.random.Generator:
-        return np.random.default_rng([self.options.seed, epoch])
-
-    def batches(self, epoch: int) -> Iterator[tuple[str, Rows]]:
-        """(who computes the signal, which rows): all plans shuffled into one order."""
-        rng = self._order(epoch)
-        pieces = [(holder, rows) for holder, plan in self.plans(epoch, rng).items() for rows in plan]
+            count = -(-len(rows) // self.batch)
+            pieces += [(holder, piece) for piece in np.array_split(shuffled, count)] if count else []
         for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
             yield pieces[index]
 
@@ -197,26 +197,14 @@ class Session:
         return self.options.eta(self.eta0, self._steps - 1, len(self.net.names))
 
     def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
-        """dL/dz of these rows; only at the holder that owns them."""
+        """dL/dz of these rows; only at a party that has their labels."""
         y = self.train.y
         return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
 
-    async def hear_signal(self, holder: str, rows: Rows) -> FloatArray:
-        """The signal of a batch, from the holder that owns it."""
+    async def hear_signal(self, holder: str, rows: Rows, tag: str = "signal") -> FloatArray:
+        """The signal of a batch, from the holder that owns it; or something else of the same shape."""
         shape = (len(rows),) if self.block.outputs == 1 else (len(rows), self.block.outputs)
-        return expect_array(await self.net.recv(holder, "signal"), shape, np.float64, holder, "signal")
-
-    async def exchange(self, tag: str, rows: Rows, holder: str, epoch: int) -> FloatArray:
-        """One round: contributions of these rows to their holder, its signal back to everybody."""
-        mine = self.block.scores(rows)
-        await self.net.work(self.block.touched(rows), "forward")
-        self.count_round(epoch)
-        scores = await self.sum.total(tag, mine, holder)
-        if scores is None:
-            return await self.hear_signal(holder, rows)
-        signal = self.signal(scores, rows)
-        await self.tell("signal", signal)
-        return signal
+        return expect_array(await self.net.recv(holder, tag), shape, np.float64, holder, tag)
 
     def count_round(self, epoch: int) -> None:
         """One exchange is done."""
@@ -258,6 +246,8 @@ class Session:
         self._moved = self._moved or (improved and self._records > 0)
         if best and (adaptive or self.validation is not None):
             self._best = self.block.state()
+        if adaptive and improved and self._moved:
+            self.eta0 *= self.options.growth
         if adaptive and not improved:
             # The step was too long: go back to the best parameters, if these are worse, and go on with a shorter one.
             # While no step has helped yet, find one that does quickly.
@@ -286,7 +276,8 @@ class Session:
         searching = self.options.schedule == "adaptive" and not self._moved and self._records < _LONGEST_SEARCH
         self._bad = 0 if improved or searching else self._bad + 1
         self._lowest = min(lowest, watched)
-        return watched < lowest, improved, tol is not None and self._bad >= self.options.patience
+        out_of_time = self.options.seconds is not None and self.net.elapsed() >= self.options.seconds
+        return watched < lowest, improved, out_of_time or (tol is not None and self._bad >= self.options.patience)
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were kept, else the last ones."""

@@ -4,30 +4,30 @@ Zhang, Gu, Deng, Huang: "Secure Bilevel Asynchronous Vertical Federated Learning
 Algorithm 2 (an active party launches dominated updates), Algorithm 3 (every party answers with collaborative updates),
 with SGD, SVRG and SAGA as the update rule. Algorithm 1, the masked sum, is any of `colonnade.sums`.
 
-How the asynchrony is kept within bounds. Each label holder keeps a window of batches under way. The order of rows
-is public, so a signal is at the same time the request for the batch one window later, and nobody sends requests.
-Answering is never behind updating: contributions and updates queue separately. A party that falls behind drops its
-oldest waiting signals, so its block is simply updated less often and nobody waits for it.
+How the asynchrony is kept within bounds: `side_by_side` has at most `max_staleness` batches under way. A party that
+falls behind drops its oldest waiting signals, so its block is simply updated less often and nobody waits for it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.session import CHUNK, Session
-from colonnade.blocks import FloatArray, Rows
+from colonnade.algorithms.session import Batch, Session
+from colonnade.algorithms.side_by_side import Backward, Given, SideBySide
+from colonnade.algorithms.snapshot import Snapshot, SnapshotSideBySide
+from colonnade.algorithms.snapshot import in_step as snapshot_in_step
 from colonnade.errors import OptionError, one_of
 from colonnade.losses import Loss
 from colonnade.rules import RULES, Rule
 
-# SVRG takes its snapshot every so many epochs.
+# SVRG takes its snapshot every so many epochs. The first epoch is SGD's: a snapshot of the start is soon out of date.
 SNAPSHOT_EVERY = 2
+# What a variance-reduced step grows by after an epoch that went well.
+_GROWTH = 1.05
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,15 @@ class VFB2(Training):
     """Backward updating: parties without labels learn too, from the signals that label holders send.
 
     estimator: "sgd", "svrg" or "saga". asynchronous=False is the synchronous twin (the paper's VFB).
-    max_staleness: batches that may be under way at once, over all label holders; also how many signals may wait at a
-    party before it drops the oldest. Where label holders run at very different speeds, a slow one's signal may meet
-    more updates of the fast one than that; `history_` reports what was seen.
+    max_staleness: batches that may be under way at once; also how many signals may wait at a party before it drops the
+    oldest. `history_` reports the staleness that was seen.
+    threads: updates that a party runs at once, without locks, where it has a process of its own.
     """
 
     estimator: str = "saga"
     asynchronous: bool = True
-    max_staleness: int = 4
+    max_staleness: int = 2
+    threads: int = 1
 
     name: ClassVar[str] = "VFB2"
 
@@ -50,156 +51,119 @@ class VFB2(Training):
         super().__post_init__()
         one_of("estimator", self.estimator, RULES)
         whole_number("max_staleness", self.max_staleness, 0)
-        if self.evaluate_every is not None:
-            raise OptionError(
-                f"{self.name} evaluates once per epoch; leave evaluate_every out, got {self.evaluate_every}"
-            )
+        whole_number("threads", self.threads, 1)
         if self.asynchronous and self.max_staleness == 0:
             raise OptionError("max_staleness must be >= 1 with asynchronous=True, got 0; use asynchronous=False")
+        if self.threads > 1 and not self.asynchronous:
+            raise OptionError(
+                f"threads must be 1 with asynchronous=False, got {self.threads}; updates wait in line there"
+            )
 
     def boldness(self, loss: Loss) -> float:
         """Variance-reduced steps bear less: their noise shrinks by itself, so nothing is gained by a longer start.
 
         And stale ones less again: several of them add up before the first is seen.
         """
-        most = loss.boldness if self.estimator == "sgd" else 2.0
-        return min(loss.boldness, max(1.0, most / 4 if self.asynchronous else most))
+        if not self.asynchronous:
+            return loss.boldness if self.estimator == "sgd" else min(loss.boldness, 2.0)
+        most = min(loss.boldness, 4.0 if self.estimator == "sgd" else 2.0)
+        return most / (1.0 + (self.max_staleness - 1) / 3.0)
+
+    @property
+    def growth(self) -> float:
+        """Without noise that only a short step would still, the longest step that goes well is the best one.
+
+        Not for stale SAGA steps: one that is too long leaves its memory full of signals from far away.
+        """
+        return 1.0 if self.estimator == "sgd" or (self.estimator == "saga" and self.asynchronous) else _GROWTH
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        rule = Rule(self.estimator, session.block, session.batch)
+        await self.run(session, Backward(session), Rule(self.estimator, session.block, session.batch))
+
+    async def run(self, session: Session, backward: Backward, rule: Rule) -> None:
+        """Epoch after epoch, with what the label holders send backward."""
+        side_by_side = self.asynchronous and session.others  # alone, there is nobody to wait for
+        snapshot = Snapshot(session, rule)
         go_on = await session.evaluate(0)
         for epoch in range(1, self.epochs + 1):
             if not go_on:
                 return
-            if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 1:
-                rule.full_pass(await full_signals(session, epoch))
-            if self.asynchronous and session.others:  # alone, there is nobody to wait for
-                await AsynchronousEpoch(session, rule, epoch, session.plans(epoch), self.max_staleness).run()
-            else:
-                await _synchronous_epoch(session, rule, epoch)
-            go_on = await session.evaluate(epoch)
+            batches = list(session.batches(epoch))
+            if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 0:
+                if side_by_side:
+                    await SnapshotSideBySide(backward, snapshot, epoch, batches, self.max_staleness).run()
+                else:
+                    await snapshot_in_step(backward, snapshot, epoch, batches)
+            stride = self.evaluate_every or len(batches)
+            for at in range(0, len(batches), stride):
+                part = batches[at : at + stride]
+                if side_by_side:
+                    await Updates(backward, rule, snapshot, epoch, part, self.max_staleness, self.threads).run()
+                else:
+                    await in_step(backward, rule, epoch, part)
+                go_on = await session.evaluate(epoch)
+                if not go_on:
+                    return
 
 
-async def full_signals(session: Session, epoch: int) -> FloatArray:
-    """The signals of all rows at the same parameters, at every party: SVRG's full pass."""
-    train = session.train
-    signals: FloatArray | None = None
-    for holder, rows in train.owned.items():
-        for at in range(0, len(rows), CHUNK):
-            part = rows[at : at + CHUNK]
-            signal = await session.exchange("snapshot", part, holder, epoch)
-            if signals is None:
-                signals = np.zeros((train.rows, *signal.shape[1:]))
-            signals[part] = signal
-            await session.net.work(session.block.touched(part), "backward")
-    return signals if signals is not None else np.zeros(0)
+async def in_step(backward: Backward, rule: Rule, epoch: int, batches: Sequence[Batch]) -> None:
+    """The synchronous twin: a party's next contribution follows its update, so all wait for all."""
+    session = backward.session
+    for batch in batches:
+        given, eta = await backward.exchange("scores", batch, epoch), session.eta()
+        if given is not None:
+            await session.net.work(session.block.touched(given.rows), "backward")
+            rule.step(given.rows, given.signal, eta * given.weight)
 
 
-async def _synchronous_epoch(session: Session, rule: Rule, epoch: int) -> None:
-    """The synchronous twin: a party contributes to the next batch after its update on this one, so all wait for all."""
-    for holder, rows in session.batches(epoch):
-        signal = await session.exchange("scores", rows, holder, epoch)
-        await session.net.work(session.block.touched(rows), "backward")
-        rule.step(rows, signal, session.eta())
-
-
-class AsynchronousEpoch:
-    """One pass of all label holders at once, at one party."""
+class Updates(SideBySide):
+    """Dominated and collaborative updates of one party (step 7 of Algorithm 2, step 4 of Algorithm 3)."""
 
     def __init__(
-        self, session: Session, rule: Rule, epoch: int, plans: dict[str, list[Rows]], max_staleness: int
+        self,
+        backward: Backward,
+        rule: Rule,
+        snapshot: Snapshot,
+        epoch: int,
+        batches: Sequence[Batch],
+        window: int,
+        threads: int,
     ) -> None:
-        self.session, self.rule, self.epoch, self.net = session, rule, epoch, session.net
-        self.plans, holders = plans, len(plans)
-        self.window = max(1, max_staleness // holders)
-        self.bound = max(max_staleness, holders)
-        self.waiting: deque[tuple[Rows, FloatArray, int]] = deque()
-        self.version = 0  # updates of this party's block so far in this epoch
-        self.read_at: dict[tuple[str, int], int] = {}
-        self.listening, self.bell = 0, self.net.promise()
+        super().__init__(backward, epoch, batches, window)
+        self.rule, self.snapshot, self.threads = rule, snapshot, threads
+        self.waiting: deque[tuple[Given, float, int]] = deque()  # with the step size, and the version that was read
 
-    async def run(self) -> None:
-        """Dominated and collaborative updates side by side, until every batch of the epoch is done here."""
-        running: list[Coroutine[Any, Any, None]] = []
-        for holder, plan in self.plans.items():
-            if holder == self.net.me:
-                running += [self.dominate(plan, first) for first in range(min(self.window, len(plan)))]
-            elif plan:
-                running.append(self.collaborate(holder, plan))
-        self.listening = len(running)
-        for coroutine in running:
-            self.net.spawn(coroutine)
-        await self.update()
-
-    async def scores(self, holder: str, plan: list[Rows], turn: int) -> FloatArray | None:
-        """Algorithm 1 for one batch: this party's contribution with its parameters as they are now."""
-        rows, block = plan[turn], self.session.block
-        await self.net.work(block.touched(rows), "forward")
-        self.read_at[holder, turn] = self.version
-        return await self.session.sum.total("scores for " + holder, block.scores(rows), holder)
-
-    async def dominate(self, plan: list[Rows], first: int) -> None:
-        """Algorithm 2 for every `window`-th batch: scores, signal, send it backward, update."""
-        session = self.session
-        for turn in range(first, len(plan), self.window):
-            scores = await self.scores(self.net.me, plan, turn)
-            if scores is not None:
-                session.count_round(self.epoch)
-                signal = session.signal(scores, plan[turn])
-                await self.send_backward(signal)
-                self.enqueue(self.net.me, plan, turn, signal)
-        self.hang_up()
-
-    async def send_backward(self, signal: FloatArray) -> None:
-        """Step 5 of Algorithm 2: the signal to all collaborators."""
-        await self.session.tell("signal", signal)
-
-    async def hear_backward(self, holder: str, rows: Rows) -> FloatArray | None:
-        """Step 2 of Algorithm 3."""
-        return await self.session.hear_signal(holder, rows)
-
-    async def collaborate(self, holder: str, plan: list[Rows]) -> None:
-        """Algorithm 3: contribute to the batches under way, and take every signal as an update to do."""
-        for turn in range(min(self.window, len(plan))):
-            self.net.spawn(self.scores(holder, plan, turn))
-        for turn, rows in enumerate(plan):
-            signal = await self.hear_backward(holder, rows)
-            self.session.count_round(self.epoch)
-            if signal is not None:
-                self.enqueue(holder, plan, turn, signal)
-            if turn + self.window < len(plan):
-                self.net.spawn(self.scores(holder, plan, turn + self.window))
-        self.hang_up()
-
-    def enqueue(self, holder: str, plan: list[Rows], turn: int, signal: FloatArray) -> None:
-        """A signal waits for its update; beyond the bound the oldest one is dropped."""
-        self.waiting.append((plan[turn], signal, self.read_at.pop((holder, turn))))
-        if len(self.waiting) > self.bound:
+    def take(self, given: Given | None, read_at: int) -> None:
+        """A signal waits for its update; beyond the window the oldest one is dropped."""
+        eta = self.session.eta()
+        if given is not None:
+            self.waiting.append((given, eta, read_at))
+        if len(self.waiting) > self.window:
+            # Longer steps to make up for it were tried: they gain little, and on sparse text they cost a lot.
             self.waiting.popleft()
             self.session.flow.dropped += 1
-        self.ring()
-
-    def hang_up(self) -> None:
-        """One label holder's batches are all here."""
-        self.listening -= 1
-        self.ring()
-
-    def ring(self) -> None:
-        """Wake the updater."""
-        if not self.bell.done():
-            self.bell.set_result(None)
 
     async def update(self) -> None:
-        """The updates of this party's block, one after another."""
-        session, flow = self.session, self.session.flow
-        while self.waiting or self.listening:
+        """The updates one after another, or `threads` at a time."""
+        running = deque[Awaitable[Any]]()
+        while self.waiting or self.heard < len(self.batches):
+            if self.snapshot.waiting:  # of a slow party, which is still at the last one
+                await self.snapshot.add()
             if not self.waiting:
-                self.bell = self.net.promise()
-                await self.bell
+                await self.work.wait()
                 continue
-            rows, signal, read_at = self.waiting.popleft()
-            await self.net.work(session.block.touched(rows), "backward")
-            self.rule.step(rows, signal, session.eta())
-            flow.staleness.append(self.version - read_at)
+            (rows, signal, weight), eta, read_at = self.waiting.popleft()
+            await self.net.work(self.session.block.touched(rows), "backward")
+            if self.threads == 1:
+                self.rule.step(rows, signal, eta * weight)
+            else:
+                running.append(self.net.spawn(self.net.in_thread(self.rule.step, rows, signal, eta * weight)))
+                if len(running) == self.threads:
+                    await running.popleft()
+            self.session.flow.staleness.append(self.version - read_at)
             self.version += 1
+        for step in running:
+            await step
+        if self.threads > 1:
+            self.rule.settle()

@@ -37,6 +37,7 @@ class Block(Protocol):
 
     rows: int
     outputs: int
+    intercept_pace: float  # the intercept's step in parts of the others'
 
     def touched(self, rows: Rows) -> int:
         """Numbers that one pass over these rows touches."""
@@ -60,6 +61,10 @@ class Block(Protocol):
 
     def curvature(self, batch: int) -> float:
         """A bound on the largest eigenvalue of X_S^T X_S / b over batches S: what a safe step size depends on."""
+        ...
+
+    def intercept_curvature(self) -> float:
+        """The same of the column of ones behind the intercept; 0 where there is none."""
         ...
 
     def state(self) -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
@@ -21,8 +20,23 @@ class DenseTerms:
     weight: float  # with which a batch's change enters the average
     penalty: Penalty
     reach: FloatArray  # 1 / the chance that a batch touches a column
-    stamp: npt.NDArray[np.int64]  # the last step that touched a column
-    now: int = 0  # the number of this step
+    stamps: list[Stamps] = field(default_factory=list)  # not in use; steps that run at once have one each
+
+
+class Stamps:
+    """Which step was the last to touch each column, as one thread counts steps."""
+
+    def __init__(self, columns: int) -> None:
+        self.last = np.zeros(columns, dtype=np.uint32)
+        self._now = 0
+
+    def next(self) -> Any:
+        """The number of a new step; after four billion the count begins anew."""
+        self._now += 1
+        if self._now == 1 << 32:
+            self.last[:] = 0
+            self._now = 1
+        return np.uint32(self._now)
 
 
 class Columns(Protocol):
@@ -121,8 +135,11 @@ class SparseColumns:
     def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None:
         """See `rules.Rule`: only the batch's columns are touched."""
         t = terms
+        stamps = t.stamps.pop() if t.stamps else Stamps(self.shape[1])
         kind = (t.penalty.strength, isinstance(t.penalty, L2))
-        _kernels.csr_rule_step(*self._parts, rows, change, eta, t.average, t.weight, *kind, t.reach, t.stamp, t.now, W)
+        last, now = stamps.last, stamps.next()
+        _kernels.csr_rule_step(*self._parts, rows, change, eta, t.average, t.weight, *kind, t.reach, last, now, W)
+        t.stamps.append(stamps)
 
     def nonzeros(self, rows: Rows) -> int:
         """Non-zeros in these rows."""

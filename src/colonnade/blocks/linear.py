@@ -34,6 +34,7 @@ class LinearBlock:
         self.V = np.zeros((columns.shape[1], outputs))
         self.scale = 1.0
         self.intercept = np.zeros(outputs) if intercept else None
+        self.intercept_pace = 1.0
         # U: what the local steps on the open batch add; zero between batches.
         self._scratch: FloatArray | None = None
 
@@ -97,8 +98,11 @@ class LinearBlock:
             v /= max(beta, 1e-300)
             bidiagonal[k, k : k + 2] = alpha, beta
         largest = float(np.linalg.norm(bidiagonal, 2)) ** 2 / len(rows)
-        ones = 1.0 if self.intercept is not None else 0.0
-        return largest + self.columns.mean_square() / batch + ones
+        return largest + self.columns.mean_square() / batch
+
+    def intercept_curvature(self) -> float:
+        """Ones have a mean square of 1."""
+        return 0.0 if self.intercept is None else 1.0
 
     def state(self) -> Any:
         """(theta, intercept or None)."""
@@ -127,7 +131,7 @@ class _Steps:
             gradient = signal.mean(axis=0)
             if proximal:
                 gradient = gradient + proximal * (self.block.intercept - cast("FloatArray", self._intercept0))
-            self.block.intercept -= eta * gradient
+            self.block.intercept -= eta * self.block.intercept_pace * gradient
 
     def _finish(self, z: FloatArray) -> FloatArray:
         if self.block.intercept is not None:

@@ -1,6 +1,6 @@
 """What runs in a party's own process: one program, its links, and a line to the one who started it.
 
-Started by `Processes` as `python -c "from colonnade.runtimes.child import main; main()" <control fd>`.
+Forked by the nursery, or started as `python -c "from colonnade.runtimes.child import main; main()" <control fd>`.
 """
 
 from __future__ import annotations
@@ -13,45 +13,59 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
-from colonnade.runtimes.frames import HEADER, pack_frame
+from colonnade.runtimes import bulk
+from colonnade.runtimes.frames import pack_frame
 from colonnade.runtimes.link import SocketNet
 from colonnade.runtimes.net import Program
-from colonnade.runtimes.wire import Value, decode, encode, encoded_size
+from colonnade.runtimes.wire import Value, encode, encoded_size
+
+
+def reader(line: socket.socket) -> Callable[[memoryview], None]:
+    """A function that fills a buffer from the line; whoever waits for more than its starter will say is gone."""
+
+    def read_into(view: memoryview) -> None:
+        got = 0
+        while got < len(view):
+            try:
+                count = line.recv_into(view[got:])
+            except OSError:  # reset: it went without reading all that it was told
+                count = 0
+            if count == 0:
+                os._exit(1)
+            got += count
+
+    return read_into
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once: it waits for no thread of its own, and writes to no page that it shares any more."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
 class _Starter:
     """The line to the one who started this party, which does not outlive it."""
 
     def __init__(self, control: socket.socket) -> None:
-        self._control = control
+        self._control, self._read_into = control, reader(control)
         self._go = threading.Event()
 
     def job(self) -> Any:
-        (size,) = HEADER.unpack(self._read(HEADER.size))
-        return decode(self._read(size))
-
-    def _read(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view, got = memoryview(data), 0
-        while got < size:
-            try:
-                count = self._control.recv_into(view[got:])
-            except OSError:  # reset: it went without reading all that it was told
-                count = 0
-            if count == 0:
-                os._exit(1)
-            got += count
-        return data
+        return bulk.receive(self._read_into)
 
     def watch(self) -> None:
         """See the end of the line even while a long kernel runs: a thread of its own."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> NoReturn:
+        byte = memoryview(bytearray(1))
         while True:
-            self._read(1)
+            self._read_into(byte)
             self._go.set()
 
     def tell(self, *value: Value) -> None:
@@ -67,7 +81,8 @@ class _Starter:
         self._go.wait()
 
 
-def _entry(module: str, qualname: str) -> Program:
+def entry(module: str, qualname: str) -> Program:
+    """The program of that name; what goes wrong on the way there is raised when it is started."""
     try:
         found: Any = importlib.import_module(module)
         for part in qualname.split("."):
@@ -88,8 +103,8 @@ def _sendable(text: str) -> str:
 
 
 async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
-    me, names, fds, _, _, args, deadline = job
-    net = SocketNet(me, names, deadline, lambda _party, seconds, value: tell("report", seconds, value))
+    me, names, fds, _, _, args, deadline, slowed = job
+    net = SocketNet(me, names, deadline, lambda _party, seconds, value: tell("report", seconds, value), dict(slowed))
     await net.connect({name: socket.socket(fileno=fd) for name, fd in fds})
     try:
         main = net.spawn(program(net, *args))
@@ -110,11 +125,17 @@ async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
     await net.close()
 
 
-def main() -> None:
+def serve(control: int) -> None:
     """Read the job from the control line, run it, report how it ended."""
-    starter = _Starter(socket.socket(fileno=int(sys.argv[1])))
+    starter = _Starter(socket.socket(fileno=control))
     job = starter.job()
     starter.watch()
-    program = _entry(*job[3:5])
+    program = entry(*job[3:5])
     starter.wait()
     asyncio.run(_run(starter.tell, program, job))
+
+
+def main() -> None:
+    """In an interpreter of its own."""
+    serve(int(sys.argv[1]))
+    leave(0)

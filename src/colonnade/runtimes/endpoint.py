@@ -131,23 +131,29 @@ class Endpoint:
     def report(self, value: Value) -> None:
         """See `Net.report`."""
         if self._observer is not None:
-            self._observer(self.me, self._now() - self._started, value)
+            self._observer(self.me, self.elapsed(), value)
+
+    def elapsed(self) -> float:
+        """See `Net.elapsed`."""
+        return self._now() - self._started
 
     # -- what arrives -------------------------------------------------------------------------------------------
 
     def deliver(self, frm: str, kind: int, seq: int, tag: str, value: Any) -> None:
         """Take one frame off the line; what no honest party sends is a ProtocolError."""
         if kind in (DATA, BYE):
-            if seq < self._next_in[frm]:
-                return  # a duplicate
             held = self._held[frm]
-            held[seq] = (kind, tag, value)
-            while (frame := held.pop(self._next_in[frm], None)) is not None:
-                self._next_in[frm] += 1
-                if frame[0] == DATA:
-                    self._accept(frm, frame[1], frame[2])
-                else:
-                    self.peer_ended(frm)
+            if kind == DATA and seq == self._next_in[frm] and not held:  # as nearly always
+                self._next_in[frm] = seq + 1
+                self._accept(frm, tag, value)
+            elif seq >= self._next_in[frm]:  # else a duplicate
+                held[seq] = (kind, tag, value)
+                while (frame := held.pop(self._next_in[frm], None)) is not None:
+                    self._next_in[frm] += 1
+                    if frame[0] == DATA:
+                        self._accept(frm, frame[1], frame[2])
+                    else:
+                        self.peer_ended(frm)
         else:
             texts = value if type(value) is tuple and all(type(text) is str for text in value) else ()
             self._control(frm, kind, texts)

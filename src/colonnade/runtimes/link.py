@@ -6,24 +6,30 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from colonnade.errors import PartyFailed, ProtocolError
 from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MALFORMED, MAX_MESSAGE, Endpoint, check_size
-from colonnade.runtimes.frames import FrameReader, pack_frame
+from colonnade.runtimes.frames import FrameReader
+from colonnade.runtimes.lanes import PerLane, SlowLanes, per_lane
 from colonnade.runtimes.net import Observer, Promise
-from colonnade.runtimes.wire import Value, decode, encode
+from colonnade.runtimes.wire import Value, decode, encode, encoded_size
 
+T = TypeVar("T")
 _HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag
+_FRAME = struct.Struct("<QBQB")  # the same after the length of all that follows
 
 
 def pack_message(kind: int, seq: int, tag: str, value: Value) -> bytes:
     """One frame for the line."""
     name = tag.encode()
-    return pack_frame(_HEAD.pack(kind, seq, len(name)), name, encode(value))
+    # The length is computed and not measured, so that the bytes of an array are copied once, into the frame itself.
+    size = _HEAD.size + len(name) + encoded_size(value)
+    return encode(value, _FRAME.pack(size, kind, seq, len(name)) + name)
 
 
 def unpack_message(payload: bytes) -> tuple[int, int, str, Any]:
@@ -36,7 +42,7 @@ def unpack_message(payload: bytes) -> tuple[int, int, str, Any]:
         tag = payload[_HEAD.size : start].decode()
     except UnicodeDecodeError:
         raise ProtocolError("the name of a step is not UTF-8") from None
-    return kind, seq, tag, decode(memoryview(payload)[start:])
+    return kind, seq, tag, decode(payload, start)
 
 
 class Link(asyncio.Protocol):
@@ -85,11 +91,15 @@ class Link(asyncio.Protocol):
 class SocketNet(Endpoint):
     """A party's `Net` in a process of its own."""
 
-    def __init__(self, me: str, names: tuple[str, ...], deadline: float, observer: Observer) -> None:
+    def __init__(
+        self, me: str, names: tuple[str, ...], deadline: float, observer: Observer, slowed: PerLane = 0.0
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         super().__init__(me, names, deadline, observer, self._loop.time())
         self.links: dict[str, Link] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._lanes = SlowLanes(slowed) if any(per_lane(slowed).values()) else None
+        self._threads: ThreadPoolExecutor | None = None
         self.spawn_failed: asyncio.Future[None] = self._loop.create_future()
         self._tick()
 
@@ -121,7 +131,15 @@ class SocketNet(Endpoint):
         return self._loop.time()
 
     async def work(self, nonzeros: float, lane: str = "forward") -> None:
-        """Real work takes its own time."""
+        """Real work takes its own time; a party that is slowed sleeps besides."""
+        if self._lanes is not None:
+            await self._lanes.work(nonzeros, lane)
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """See `Net.in_thread`."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(thread_name_prefix=self.me)
+        return await self._loop.run_in_executor(self._threads, function, *args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """See `Net.spawn`; a failure of the spawned coroutine is a failure of the party."""
@@ -143,5 +161,7 @@ class SocketNet(Endpoint):
             link.transport.close()
         if ending := [*self._tasks, *(link.closed for link in self.links.values())]:
             await asyncio.wait(ending, timeout=self.deadline)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
         if self.spawn_failed.done():
             self.spawn_failed.exception()  # seen

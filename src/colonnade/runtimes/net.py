@@ -1,7 +1,8 @@
 """All that a party's program sees of the world: a `Net`.
 
 A program is one coroutine, `async def program(net, *args)`. The same coroutine runs under a virtual clock
-(`Simulation`) and in processes of its own (`Processes`). It knows no clock, no socket and no other party's data.
+(`Simulation`) and in processes of its own (`Processes`). It knows no clock but `elapsed`, no socket and no other
+party's data.
 """
 
 from __future__ import annotations
@@ -85,8 +86,21 @@ class Net(Protocol):
     async def work(self, nonzeros: float, lane: str = "forward") -> None:
         """Say that `nonzeros` numbers were touched: costs virtual time in a simulation, nothing in real life.
 
-        Work of one lane ("forward": contributions, "backward": updates) queues; lanes do not wait for each other.
+        (There, `Processes(slowed=...)` can make a party sleep for it.) Work of one lane ("forward": contributions,
+        "backward": updates) queues; lanes do not wait for each other.
         """
+        ...
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function of this party's own and return its result; what it raises is raised here.
+
+        In a process of its own it runs in a thread beside the event loop, so that the party goes on answering and
+        several kernels without the GIL run at once. In a simulation it is simply called: a party is atomic there.
+        """
+        ...
+
+    def elapsed(self) -> float:
+        """Seconds since the start of the run: virtual in a simulation, real otherwise."""
         ...
 
     def promise(self) -> Promise:

@@ -1,36 +1,34 @@
 """One operating-system process per party, talking over Unix sockets: the same programs as under the virtual clock.
 
-The starter makes every pair of parties a connected socket pair and hands each process its ends. There is no address to
-listen on, so no stranger can connect; nothing is pickled; and each process watches its line to the starter, so none
-survives a failure, Ctrl-C or the starter's death.
+The starter makes every pair of parties a connected socket pair and hands each process its ends (`launch`). There is no
+address to listen on, so no stranger can connect; nothing is pickled; and each process watches its line to the starter,
+so none survives a failure, Ctrl-C or the starter's death.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import selectors
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, OptionError, PartyFailed, RunFailed, at_least
-from colonnade.runtimes.frames import FrameReader, pack_frame
+from colonnade.runtimes import bulk
+from colonnade.runtimes.frames import FrameReader
+from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties, per_lane
+from colonnade.runtimes.launch import START_LIMIT, Berth, Launched, Programs, launch
 from colonnade.runtimes.net import Observer, Outcome, Program, Traffic
 from colonnade.runtimes.outcome import failed, settle
-from colonnade.runtimes.wire import Value, decode, encode
+from colonnade.runtimes.wire import decode, encoded_size
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
-# Without the current folder on the path: a random.py that happens to lie there is nobody's module here.
-_STARTUP = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.runtimes.child import main; main()"
-_START_LIMIT = 120.0  # seconds: a party that can't even import its program for so long is silent
 
 
 @dataclass(frozen=True)
@@ -38,21 +36,25 @@ class Processes:
     """Run every party in a process of its own on this machine.
 
     deadline: seconds after which a silent party ends the run at all others.
+    slowed: stragglers, for experiments: {party: seconds per non-zero} that it sleeps besides its real work, or
+    {party: {"forward": 0.0, "backward": 1e-6}} to slow only its updates, while it answers as fast as ever.
     """
 
     deadline: float = 30.0
+    slowed: Mapping[str, PerLane] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         at_least("deadline", self.deadline, 0, strict=True)
+        check_lanes("slowed", self.slowed, strict=False)
 
-    def run(
-        self, programs: Mapping[str, tuple[Program, tuple[Value, ...]]], observer: Observer | None = None
-    ) -> dict[str, Outcome]:
+    def run(self, programs: Programs, observer: Observer | None = None) -> dict[str, Outcome]:
         """Run every party's program to its end; see `Runtime.run`."""
-        for program, _ in programs.values():
+        check_parties("slowed", self.slowed, tuple(programs))
+        for program, args in programs.values():
             _check_importable(program)
+            encoded_size(args)  # refuses what can't travel before anything is started
         try:
-            with _started(programs, self.deadline) as family:
+            with _started(programs, self) as family:
                 return settle(family.watch(observer, self.deadline))
         except OSError as error:
             if error.errno == errno.EMFILE:
@@ -78,8 +80,8 @@ def _check_importable(program: Program) -> None:
 class _Child:
     """The starter's view of one party's process."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], control: socket.socket) -> None:
-        self.name, self.process, self.control = name, process, control
+    def __init__(self, name: str, control: socket.socket) -> None:
+        self.name, self.control = name, control
         self.frames = FrameReader(_ANY_SIZE)
         self.ready = False
         self.outcome: Outcome | None = None
@@ -99,11 +101,6 @@ class _Child:
             error = _rebuild(self.name, class_name, ours, text, party, step, trace)
             self.outcome = Outcome(None, error, Traffic.from_value(traffic), seconds)
 
-    def died(self, seconds: float) -> None:
-        code = self.process.wait()
-        text = f"party {self.name!r} died: its process ended with code {code} before its program did"
-        self.outcome = Outcome(None, PartyFailed(text, self.name), Traffic(), seconds)
-
 
 def _rebuild(name: str, class_name: str, ours: bool, text: str, party: str, step: str, trace: str) -> ColonnadeError:
     """The error that a party raised, as it was if it is one of ours."""
@@ -116,12 +113,14 @@ def _rebuild(name: str, class_name: str, ours: bool, text: str, party: str, step
 
 
 class _Family:
-    def __init__(self, children: list[_Child]) -> None:
-        self.children, self.began = children, time.monotonic()
+    def __init__(self) -> None:
+        self.children: list[_Child] = []
+        self.processes: Launched | None = None
+        self.began = time.monotonic()
 
     def watch(self, observer: Observer | None, deadline: float) -> dict[str, Outcome]:
         """Listen to all parties until each has ended; after the first failure the rest get one deadline more."""
-        until: float | None = self.began + _START_LIMIT
+        until: float | None = time.monotonic() + START_LIMIT
         going = False
         with selectors.DefaultSelector() as selector:
             for child in self.children:
@@ -158,15 +157,22 @@ class _Family:
         except ConnectionResetError:
             data = b""
         if not data:
-            child.died(seconds)
+            self.died(child, seconds)
             return
         for payload in child.frames.feed(data):
             child.hear(decode(payload), observer, seconds)
 
+    def died(self, child: _Child, seconds: float) -> None:
+        """Its line has ended, and its program has not."""
+        code = self.processes.code(child.name) if self.processes else None
+        how = "" if code is None else f" with code {code}"
+        text = f"party {child.name!r} died: its process ended{how} before its program did"
+        child.outcome = Outcome(None, PartyFailed(text, child.name), Traffic(), seconds)
+
     def _cut_off(self) -> None:
         for child in self.children:
-            if child.outcome is None:
-                child.process.kill()
+            if child.outcome is None and self.processes:
+                self.processes.kill(child.name)
                 text = f"party {child.name!r} did not end after another party failed, and was killed"
                 child.outcome = Outcome(None, PartyFailed(text, child.name), seconds=time.monotonic() - self.began)
 
@@ -175,23 +181,14 @@ class _Family:
         orderly = all(child.outcome is not None for child in self.children)
         for child in self.children:
             child.control.close()
-        until = time.monotonic() + (2.0 if orderly else 0.0)
-        for child in self.children:
-            try:
-                child.process.wait(max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                child.process.kill()
-        for child in self.children:
-            child.process.wait()
+        if self.processes:
+            self.processes.end(2.0 if orderly else 0.0)
 
 
 @contextmanager
-def _started(programs: Mapping[str, tuple[Program, tuple[Value, ...]]], deadline: float) -> Iterator[_Family]:
+def _started(programs: Programs, options: Processes) -> Iterator[_Family]:
     names = tuple(programs)
-    # One thread per process for numpy's own libraries: parties share the machine's cores.
-    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    family = _Family([])
+    family = _Family()
     links: dict[str, tuple[tuple[str, int], ...]] = dict.fromkeys(names, ())
     with ExitStack() as ours:
         ours.callback(family.end)
@@ -200,24 +197,24 @@ def _started(programs: Mapping[str, tuple[Program, tuple[Value, ...]]], deadline
                 left, right = map(theirs.enter_context, socket.socketpair())
                 links[one] += ((other, left.fileno()),)
                 links[other] += ((one, right.fileno()),)
+            berths = []
             for name in names:
                 mine, control = socket.socketpair()
                 ours.enter_context(mine)
                 theirs.enter_context(control)
-                process = subprocess.Popen(
-                    [sys.executable, "-c", _STARTUP, str(control.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[control.fileno(), *(fd for _, fd in links[name])],
-                    env=environment,
-                    start_new_session=True,  # Ctrl-C reaches the starter alone, which then ends the others in order
-                )
-                family.children.append(_Child(name, process, mine))
+                berths.append(Berth(name, control.fileno(), links[name]))
+                family.children.append(_Child(name, mine))
+            try:
+                family.processes = launch(berths, programs)
+            except RunFailed as error:
+                settle({name: Outcome(None, error) for name in names})
         for child in family.children:
             program, args = programs[child.name]
             entry = (program.__module__, program.__qualname__)
-            job = encode((child.name, names, links[child.name], *entry, args, deadline))
+            slowed = tuple(per_lane(options.slowed.get(child.name, 0.0)).items())
+            job = (child.name, names, links[child.name], *entry, args, options.deadline, slowed)
             try:
-                child.control.sendall(pack_frame(job))
+                bulk.send(child.control, job)
             except (BrokenPipeError, ConnectionResetError):
-                child.died(0.0)
+                family.died(child, 0.0)
         yield family

@@ -12,20 +12,20 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from colonnade.errors import ColonnadeError, OptionError, PartyFailed, ProtocolError, at_least
+from colonnade.errors import ColonnadeError, PartyFailed, ProtocolError, at_least
 from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
 from colonnade.runtimes.faults import Faults
+from colonnade.runtimes.lanes import LANES, PerLane, check_lanes, check_parties, per_lane
 from colonnade.runtimes.net import Observer, Outcome, Program
 from colonnade.runtimes.outcome import foreign, settle
 from colonnade.runtimes.wire import Value, encoded_size, freeze
 
+T = TypeVar("T")
 Links = float | Mapping[tuple[str, str], float]
-Speed = float | Mapping[str, float]
-LANES = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Simulation:
 
     latency: Links = 5e-4
     bandwidth: Links = 1.25e8
-    speeds: Mapping[str, Speed] = field(default_factory=dict)
+    speeds: Mapping[str, PerLane] = field(default_factory=dict)
     faults: Faults | None = None
     seed: int = 0
     deadline: float = 60.0
@@ -52,12 +52,7 @@ class Simulation:
             at_least("latency", value, 0)
         for value in self.bandwidth.values() if isinstance(self.bandwidth, Mapping) else (self.bandwidth,):
             at_least("bandwidth", value, 0, strict=True)
-        for party, speed in self.speeds.items():
-            lanes = speed if isinstance(speed, Mapping) else dict.fromkeys(LANES, speed)
-            if set(lanes) != set(LANES):
-                raise OptionError(f"speeds[{party!r}] must be a number or name each of {LANES}, got {speed!r}")
-            for value in lanes.values():
-                at_least(f"speeds[{party!r}]", value, 0, strict=True)
+        check_lanes("speeds", self.speeds, strict=True)
         at_least("seed", self.seed, 0)
         at_least("deadline", self.deadline, 0, strict=True)
         at_least("seconds_per_nonzero", self.seconds_per_nonzero, 0)
@@ -81,9 +76,7 @@ class Simulation:
             ("latency", latency),
             ("bandwidth", bandwidth),
         ):
-            for name in given:
-                if name not in names:
-                    raise OptionError(f"{what} names {name!r}, which is no party of this run; parties: {names}")
+            check_parties(what, given, names)
 
 
 class _Promise:
@@ -148,7 +141,7 @@ class _SimNet(Endpoint):
         self.running = True
         self._tasks: set[_Task] = set()
         self._main: _Task | None = None
-        self._speed = world.options.speeds.get(me, 1.0)
+        self._speed = per_lane(world.options.speeds.get(me, 1.0))
         self._free_at = dict.fromkeys(LANES, 0.0)
 
     def start(self, coroutine: Coroutine[Any, Any, Value]) -> None:
@@ -166,12 +159,14 @@ class _SimNet(Endpoint):
     async def work(self, nonzeros: float, lane: str = "forward") -> None:
         # One thread per lane: work queues behind the work of its own lane that is already under way.
         world = self.world
-        speed = self._speed[lane] if isinstance(self._speed, Mapping) else self._speed
-        seconds = nonzeros * world.options.seconds_per_nonzero / speed
+        seconds = nonzeros * world.options.seconds_per_nonzero / self._speed[lane]
         free_at = self._free_at[lane] = max(self._free_at[lane], world.now) + seconds
         done = _Promise(world)
         world.at(free_at, done.set_result, (None,))
         await done
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return function(*args)
 
     def report(self, value: Value) -> None:
         super().report(freeze(value))  # what would arrive from a process

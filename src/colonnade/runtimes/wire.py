@@ -20,35 +20,33 @@ simulated run (which never builds the bytes) and a run over sockets can't differ
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias, Union
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from colonnade.errors import ProtocolError, TruncatedMessage, WrongShape
-
-Array: TypeAlias = npt.NDArray[Any]
-Value: TypeAlias = Union[bool, int, float, str, bytes, Array, "tuple[Value, ...]", None]
-
-MAX_DEPTH = 32
-MAX_NDIM = 8
-
-# The position in this tuple is the dtype byte of an array.
-_NATIVE: tuple[np.dtype[Any], ...] = (
-    np.dtype(np.bool_),
-    *(np.dtype(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
-    np.dtype(np.float32),
-    np.dtype(np.float64),
+from colonnade.errors import ProtocolError, TruncatedMessage
+from colonnade.runtimes.values import (
+    INT_MAX,
+    LITTLE,
+    MAX_DEPTH,
+    MAX_NDIM,
+    NATIVE,
+    Array,
+    Value,
+    checked_int,
+    code_of,
+    encoded_size,
+    expect_array,
+    freeze,
+    plain,
+    too_deep,
+    utf8,
 )
-# The same objects as in _NATIVE on a little-endian machine, so that `is` decides whether bytes can go out as they are.
-_LITTLE = _NATIVE if sys.byteorder == "little" else tuple(native.newbyteorder("<") for native in _NATIVE)
-# Both byte orders find their code; a big-endian array is swapped on its way out.
-_CODES: dict[np.dtype[Any], int] = {
-    dtype: code for code, native in enumerate(_NATIVE) for dtype in (native.newbyteorder("S"), native)
-}
-_ITEMSIZES = tuple(dtype.itemsize for dtype in _NATIVE)
+
+__all__ = ["Array", "Value", "decode", "encode", "encoded_size", "expect_array", "freeze"]
+
+_ITEMSIZES = tuple(dtype.itemsize for dtype in NATIVE)
 
 _NONE, _BOOL, _INT, _FLOAT, _STR, _BYTES, _TUPLE, _ARRAY = b"N?ifsb(a"
 _PACK_INT = struct.Struct("<Bq")
@@ -60,68 +58,16 @@ _UINT64 = struct.Struct("<Q")
 _FLOAT64 = struct.Struct("<d")
 _DIMS = tuple(struct.Struct(f"<{ndim}Q") for ndim in range(MAX_NDIM + 1))
 _TRUE, _FALSE, _NOTHING = bytes((_BOOL, 1)), bytes((_BOOL, 0)), bytes((_NONE,))
-_FIXED_SIZES = {int: 9, float: 9, bool: 2, type(None): 1}
-_IMMUTABLE = frozenset((type(None), bool, float, str, bytes))
-_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
-_DTYPE_NAMES = ", ".join(dtype.name for dtype in _NATIVE)
-
-
-def _refused(what: str) -> ProtocolError:
-    return ProtocolError(
-        f"a message can't hold {what}; allowed are None, bool, int (64 bits), float, str, bytes, tuples of these "
-        f"({MAX_DEPTH} deep) and numpy arrays (ndim <= {MAX_NDIM}) of {_DTYPE_NAMES}; convert it before it is sent"
-    )
-
-
-def _code(array: Array) -> int:
-    """The wire code of an array's dtype, or the error for an array that can't be sent."""
-    code = _CODES.get(array.dtype)
-    if code is None:
-        raise _refused(f"a numpy array of {array.dtype}")
-    if array.ndim > MAX_NDIM:
-        raise _refused(f"a numpy array of ndim {array.ndim}")
-    return code
-
-
-def _checked_int(value: int) -> int:
-    if _INT_MIN <= value <= _INT_MAX:
-        return value
-    raise _refused(f"an int of {value.bit_length() + 1} bits")
-
-
-def _utf8(value: str) -> bytes:
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        raise _refused("a str with lone surrogates") from None
-
-
-def _plain(value: object) -> bool | int | float | str | bytes:
-    """A numpy scalar as the Python scalar; every other type ends here with its error."""
-    if isinstance(value, np.generic):
-        if isinstance(value, np.str_):
-            return str.__str__(value)
-        if isinstance(value, np.bytes_):
-            return bytes(value)
-        if value.dtype in _CODES:
-            plain: bool | int | float = value.item()
-            return plain
-        raise _refused(f"a numpy scalar of {value.dtype}")
-    raise _refused(f"a value of type {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", ""))
-
-
-def _too_deep() -> ProtocolError:
-    return _refused(f"tuples more than {MAX_DEPTH} deep")
 
 
 # -- encode ------------------------------------------------------------------------------------------------------------
 
 
 def _put_array(array: Array, parts: list[bytes | Array]) -> None:
-    code = _code(array)
+    code = code_of(array)
     parts.append(_PACK_ARRAY[array.ndim].pack(_ARRAY, code, array.ndim, *array.shape))
-    if array.dtype is not _LITTLE[code] or not array.flags.c_contiguous:
-        array = np.array(array, dtype=_LITTLE[code], order="C")
+    if array.dtype is not LITTLE[code] or not array.flags.c_contiguous:
+        array = np.array(array, dtype=LITTLE[code], order="C")
     parts.append(array)
 
 
@@ -131,16 +77,16 @@ def _put(value: Any, parts: list[bytes | Array], depth: int) -> None:
         _put_array(value, parts)
     elif kind is tuple:
         if depth == MAX_DEPTH:
-            raise _too_deep()
+            raise too_deep()
         parts.append(_PACK_LENGTH.pack(_TUPLE, len(value)))
         for item in value:
             _put(item, parts, depth + 1)
     elif kind is int:
-        parts.append(_PACK_INT.pack(_INT, _checked_int(value)))
+        parts.append(_PACK_INT.pack(_INT, checked_int(value)))
     elif kind is float:
         parts.append(_PACK_FLOAT.pack(_FLOAT, value))
     elif kind is str:
-        raw = _utf8(value)
+        raw = utf8(value)
         parts.append(_PACK_LENGTH.pack(_STR, len(raw)))
         parts.append(raw)
     elif kind is bytes:
@@ -151,12 +97,12 @@ def _put(value: Any, parts: list[bytes | Array], depth: int) -> None:
     elif kind is bool:
         parts.append(_TRUE if value else _FALSE)
     else:
-        _put(_plain(value), parts, depth)
+        _put(plain(value), parts, depth)
 
 
-def encode(value: Value) -> bytes:
-    """The value as bytes. A value that a message can't hold raises `ProtocolError`."""
-    parts: list[bytes | Array] = []
+def encode(value: Value, head: bytes = b"") -> bytes:
+    """The value as bytes, after `head`. A value that a message can't hold raises `ProtocolError`."""
+    parts: list[bytes | Array] = [head]
     _put(value, parts, 0)
     # join reads arrays through the buffer protocol: a large array is copied once, not twice.
     return b"".join(parts)  # type: ignore[arg-type]
@@ -180,8 +126,8 @@ def _take_array(data: bytes | memoryview, pos: int, end: int, depth: int) -> tup
         raise _truncated("the header of an array", 2, end - pos)
     code, ndim = data[pos], data[pos + 1]
     pos += 2
-    if code >= len(_NATIVE):
-        raise _garbled(f"the unknown dtype code {code}, known are 0 to {len(_NATIVE) - 1}")
+    if code >= len(NATIVE):
+        raise _garbled(f"the unknown dtype code {code}, known are 0 to {len(NATIVE) - 1}")
     if ndim > MAX_NDIM:
         raise _garbled(f"an array of ndim {ndim}, at most {MAX_NDIM} is allowed")
     if end - pos < 8 * ndim:
@@ -199,12 +145,12 @@ def _take_array(data: bytes | memoryview, pos: int, end: int, depth: int) -> tup
         extent = _ITEMSIZES[code]
         for size in shape:
             extent *= size or 1
-        if extent > _INT_MAX:
+        if extent > INT_MAX:
             raise _truncated(f"an array of shape {shape}", extent, end - pos)
-    array: Array = np.ndarray(shape, _LITTLE[code], data, pos)
+    array: Array = np.ndarray(shape, LITTLE[code], data, pos)
     if code == 0 and array.view(np.uint8).max(initial=0) > 1:
         raise _garbled("a bool other than 0 and 1 in an array")
-    return array.astype(_NATIVE[code]), pos + need
+    return array.astype(NATIVE[code]), pos + need
 
 
 def _eight(unpack: struct.Struct, data: bytes | memoryview, pos: int, end: int) -> Any:
@@ -284,8 +230,8 @@ def _take(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Val
     return taker(data, pos + 1, end, depth)
 
 
-def decode(data: bytes | bytearray | memoryview) -> Value:
-    """The value that `encode` made these bytes from. Arrays are writable, aligned copies in native byte order.
+def decode(data: bytes | bytearray | memoryview, start: int = 0) -> Value:
+    """The value that `encode` made the bytes from `start` on. Arrays are writable, aligned copies in native byte order.
 
     Bytes that `encode` can't have made raise `TruncatedMessage` or another `ProtocolError`, before anything of an
     announced size is allocated.
@@ -294,93 +240,7 @@ def decode(data: bytes | bytearray | memoryview) -> Value:
         view = memoryview(data)
         data = view.cast("B") if view.c_contiguous else view.tobytes()
     end = len(data)
-    value, pos = _take(data, 0, end, 0)
+    value, pos = _take(data, start, end, 0)
     if pos != end:
         raise _garbled(f"{end - pos} bytes after its end")
     return value
-
-
-# -- what a simulator needs --------------------------------------------------------------------------------------------
-
-
-def _size(value: Any, depth: int) -> int:
-    kind = type(value)
-    if kind is np.ndarray:
-        _code(value)
-        return 3 + 8 * int(value.ndim) + int(value.nbytes)
-    if kind is tuple:
-        if depth == MAX_DEPTH:
-            raise _too_deep()
-        total = 9
-        for item in value:
-            total += _size(item, depth + 1)
-        return total
-    if kind is str:
-        return 9 + (len(value) if value.isascii() else len(_utf8(value)))
-    if kind is bytes:
-        return 9 + len(value)
-    if kind not in _FIXED_SIZES:
-        return _size(_plain(value), depth)
-    if kind is int:
-        _checked_int(value)
-    return _FIXED_SIZES[kind]
-
-
-def encoded_size(value: Value) -> int:
-    """`len(encode(value))` without building the bytes."""
-    return _size(value, 0)
-
-
-def _freeze(value: Any, depth: int) -> Value:
-    kind = type(value)
-    if kind is np.ndarray:
-        native = _NATIVE[_code(value)]
-        if value.dtype is native:
-            copied: Array = value.copy()
-            return copied
-        # Filled, not converted: a conversion between equal dtypes would keep the sender's dtype object and metadata.
-        filled = np.empty(value.shape, native)
-        filled[...] = value
-        return filled
-    if kind is tuple:
-        if depth == MAX_DEPTH:
-            raise _too_deep()
-        return tuple([_freeze(item, depth + 1) for item in value])
-    if kind is int:
-        return _checked_int(value)
-    if kind is str and not value.isascii():
-        _utf8(value)
-    if kind in _IMMUTABLE:
-        same: Value = value
-        return same
-    return _freeze(_plain(value), depth)
-
-
-def freeze(value: Value) -> Value:
-    """What the receiver of this value would get: `decode(encode(value))` without building the bytes."""
-    return _freeze(value, 0)
-
-
-# -- what a step expects -----------------------------------------------------------------------------------------------
-
-
-def _describe(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} with shape {value.shape}"
-    return f"a value of type {type(value).__name__}"
-
-
-def expect_array(value: Value, shape: tuple[int | None, ...], dtype: npt.DTypeLike, party: str, step: str) -> Array:
-    """The value if it is an array of exactly this dtype and shape (None allows any size), else `WrongShape`."""
-    if isinstance(value, np.ndarray) and value.dtype == dtype:
-        if value.shape == shape:
-            return value
-        if value.ndim == len(shape) and all(
-            want is None or got == want for got, want in zip(value.shape, shape, strict=True)
-        ):
-            return value
-    sizes = ", ".join("any" if size is None else str(size) for size in shape) + ("," if len(shape) == 1 else "")
-    raise WrongShape(
-        f"{party} sent {_describe(value)} at step {step!r}, expected is an array of {np.dtype(dtype)} with shape "
-        f"({sizes}); check that every party uses the same data rows and options"
-    )

@@ -1,0 +1,57 @@
+"""Programs about where a party's process comes from and what it was handed, importable by a new process."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import stat
+
+import numpy as np
+
+from colonnade.sums.masks import KeyPair
+from contracts.programs import all_to_all
+
+
+async def family(net):
+    """(this process, its parent, its session)."""
+    return (os.getpid(), os.getppid(), os.getsid(0))
+
+
+async def open_sockets(net):
+    """How many sockets this process has, among all its files; nobody hangs up before all have looked."""
+    count = 0
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            count += stat.S_ISSOCK(os.fstat(fd).st_mode)
+        except OSError:
+            continue  # the listing's own
+    await all_to_all(net, 1)
+    return count
+
+
+async def secrets(net):
+    """What no two parties may have in common."""
+    return (os.urandom(8), KeyPair().public, random.random(), float(np.random.random()))
+
+
+async def kill_the_parent(net, other):
+    os.kill(os.getppid(), signal.SIGKILL)
+    await net.send(other, "done", None)
+    return os.getpid()
+
+
+async def await_done(net, other):
+    await net.recv(other, "done")
+    return os.getpid()
+
+
+async def killed_after_done(net, other):
+    await net.recv(other, "done")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def array_facts(net, array, inside):
+    """What a program may rely on about its arguments, large and small."""
+    arrays = (array, inside[0])
+    return tuple((a.flags.writeable, a.flags.aligned, a.flags.c_contiguous, float(a.sum())) for a in arrays)
