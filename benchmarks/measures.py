@@ -19,6 +19,7 @@ from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
 from programs import echo, hammer, spread
+from training import sparse_epoch, straggler, time_to_the_optimum
 
 Rows = list[tuple[str, str, str]]
 DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
@@ -156,4 +157,13 @@ def start_up(quick: bool) -> Rows:
     return rows
 
 
-MEASURES = (start_up, simulation_hops, fedsgd_epoch, process_rounds, kernels)
+MEASURES = (
+    start_up,
+    simulation_hops,
+    fedsgd_epoch,
+    process_rounds,
+    kernels,
+    time_to_the_optimum,
+    sparse_epoch,
+    straggler,
+)

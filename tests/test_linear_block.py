@@ -298,4 +298,4 @@ def test_curvature_bounds_the_largest_eigenvalue(seed, n, d, form, intercept, sk
     # Smaller batches differ more from all rows, down to one row alone.
     assert bounds == sorted(bounds)
     # One that is much too large would mean tiny steps.
-    assert bounds[0] <= 1.0001 * (largest + np.square(X).sum() / n**2) + intercept
+    assert bounds[0] <= 1.0001 * (largest + 3 * np.square(X).sum() / n**2) + intercept

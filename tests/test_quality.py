@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import colonnade as cn
-from colonnade.errors import SingleFeatureWarning
+from colonnade.errors import ColonnadeWarning, SingleFeatureWarning
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 pytestmark = pytest.mark.skipif(not (DATA / "recipes.py").exists(), reason=f"no data sets in {DATA.name}")
@@ -83,3 +83,55 @@ def test_softmax_regression_on_mnist(recipes, into):
     algorithm = cn.FedSGD(batch=256, epochs=25, tol=None)
     model = cn.SoftmaxRegression(l2=1 / (0.1 * 60_000), sum="pairwise", algorithm=algorithm, verbose=0)
     assert abs(scores(model, (X, d["y"], X_test, d["y_test"]), into) - 0.9259) <= 0.003
+
+
+def optimum(X, y):
+    """The centralised objective, by L-BFGS to a gradient near zero."""
+    from colonnade.reproduce.optimum import minimise
+
+    return minimise(X, y, "logistic", l2=L2, intercept=True)
+
+
+@pytest.mark.parametrize(("name", "estimator", "epochs"), [("a9a", "saga", 30), ("ucicreditcard_90", "svrg", 20)])
+def test_asynchronous_training_reaches_the_optimum_and_its_accuracy(recipes, name, estimator, epochs):
+    """Eight parties, three of them with labels, no option that depends on the data: 1e-4 in 30 passes, lossless.
+
+    An epoch of SVRG is one pass and a half.
+    """
+    X, y, X_test, y_test = table(recipes, name)
+    algorithm = cn.VFB2(estimator, epochs=epochs, tol=None)
+    model = cn.LogisticRegression(l2=L2, sum="pairwise", algorithm=algorithm, verbose=0)
+    model.fit(*cn.split(X, y, into=8, active=3, seed=1))
+    best = optimum(X, y)
+    assert min(record["loss"] for record in model.history_) - best.value < 1e-4
+    ours = model.score(*cn.split(X_test, y_test, into=8, active=3, seed=1))
+    assert abs(ours - best.score(X_test, y_test)) <= 0.001
+
+
+def test_a_party_four_times_slower_does_not_hurt_the_model(recipes):
+    """No other setting changed: accuracy within 0.2 points, and nobody waits four times as long."""
+    X, y, X_test, y_test = table(recipes, "a9a")
+    parties, test = (cn.split(*part, into=8, active=3, seed=1) for part in ((X, y), (X_test, y_test)))
+    found = {}
+    for speed in (1.0, 0.25):
+        on = cn.Simulation(speeds={"party5": speed}, seconds_per_nonzero=1e-6, latency=2e-5)
+        algorithm = cn.VFB2("saga", epochs=10, tol=None)
+        model = cn.LogisticRegression(l2=L2, sum="plain", algorithm=algorithm, verbose=0).fit(*parties, on=on)
+        found[speed] = model.score(*test)
+    assert abs(found[0.25] - found[1.0]) <= 0.002
+
+
+def test_frozen_blocks_lose_and_backward_updating_does_not(recipes):
+    """VFB², Table 2: AFSVRG-VP with labels at half of the parties is visibly worse."""
+    X, y, X_test, y_test = table(recipes, "ucicreditcard_90")
+    accuracy = {}
+    for algorithm in (cn.VFB2("svrg", epochs=8, tol=None), cn.AFSGD("svrg", epochs=8, tol=None)):
+        parties = cn.split(X, y, into=8, active=4, seed=1)
+        model = cn.LogisticRegression(l2=L2, sum="plain", algorithm=algorithm, verbose=0)
+        if algorithm.name == "AFSGD":
+            with pytest.warns(ColonnadeWarning, match="hold no labels"):
+                model.fit(*parties)
+        else:
+            model.fit(*parties)
+        accuracy[algorithm.name] = model.score(*cn.split(X_test, y_test, into=8, active=4, seed=1))
+    assert accuracy["AFSGD"] < accuracy["VFB2"] - 0.004

@@ -55,7 +55,7 @@ def test_sums_under_way_at_once_do_not_mix(kind, topology, on):
     """Messages of the next sum lie ready while this one waits for its second child, and must not be taken for it."""
     if isinstance(on, Processes) and topology == "ring":
         pytest.skip("nobody has two children there")
-    outcomes = on.run({name: (overlapping, (kind, topology, 200, 4)) for name in parties(4)})
+    outcomes = on.run(dict.fromkeys(parties(4), (overlapping, (kind, topology, 200, 4))))
     assert outcomes["p0"].value == 0
 
 

@@ -245,7 +245,7 @@ class Session:
         adaptive = self.options.schedule == "adaptive"
         self._moved = self._moved or (improved and self._records > 0)
         if best and (adaptive or self.validation is not None):
-            self._best = self.block.state()
+            self._best = self.block.state(self._best)
         if adaptive and improved and self._moved:
             self.eta0 *= self.options.growth
         if adaptive and not improved:
@@ -281,6 +281,4 @@ class Session:
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were kept, else the last ones."""
-        if self._best is not None:
-            self.block.restore(self._best)
-        return self.block.state()
+        return self._best if self._best is not None else self.block.state()

@@ -67,8 +67,8 @@ class Block(Protocol):
         """The same of the column of ones behind the intercept; 0 where there is none."""
         ...
 
-    def state(self) -> Any:
-        """The parameters, in a form that the wire can carry."""
+    def state(self, into: Any = None) -> Any:
+        """The parameters, in a form that the wire can carry; `into` is an earlier state whose memory may be used."""
         ...
 
     def restore(self, state: Any) -> None:

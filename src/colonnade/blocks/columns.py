@@ -11,6 +11,15 @@ from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.penalties import L2, Penalty
 
+# Numbers that are worked on at a time where all of them are: no second copy of a long array is made.
+_CHUNK = 1 << 16
+
+
+def _sum_of_squares(values: Any) -> float:
+    return sum(
+        float(np.square(values[at : at + _CHUNK], dtype=np.float64).sum()) for at in range(0, len(values), _CHUNK)
+    )
+
 
 @dataclass
 class DenseTerms:
@@ -19,7 +28,7 @@ class DenseTerms:
     average: FloatArray  # of the remembered gradients
     weight: float  # with which a batch's change enters the average
     penalty: Penalty
-    reach: FloatArray  # 1 / the chance that a batch touches a column
+    reach: Any  # 1 / the chance that a batch touches a column
     stamps: list[Stamps] = field(default_factory=list)  # not in use; steps that run at once have one each
 
 
@@ -49,7 +58,7 @@ class Columns(Protocol):
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None: ...  # noqa: D102
     def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
     def mean_square(self) -> float: ...  # noqa: D102
-    def reach(self, batch: int) -> FloatArray: ...  # noqa: D102
+    def reach(self, batch: int) -> Any: ...  # noqa: D102
 
     def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
 
@@ -75,7 +84,7 @@ class DenseColumns:
         """Empty `source` into `target`."""
         _kernels.dense_move(self._X, rows, source, factor, target)
 
-    def reach(self, batch: int) -> FloatArray:
+    def reach(self, batch: int) -> Any:
         """Every batch touches every column."""
         return np.ones(self.shape[1])
 
@@ -91,11 +100,8 @@ class DenseColumns:
         return len(rows) * self.shape[1]
 
     def mean_square(self) -> float:
-        """Mean squared length of a row, in chunks so that no second copy of X is made."""
-        total = 0.0
-        for start in range(0, self.shape[0], 4096):
-            total += float(np.square(self._X[start : start + 4096], dtype=np.float64).sum())
-        return total / max(1, self.shape[0])
+        """Mean squared length of a row."""
+        return _sum_of_squares(self._X.reshape(-1)) / max(1, self.shape[0])
 
 
 class SparseColumns:
@@ -125,12 +131,16 @@ class SparseColumns:
         """Empty `source` into `target`."""
         _kernels.csr_move(*self._parts, rows, source, factor, target)
 
-    def reach(self, batch: int) -> FloatArray:
+    def reach(self, batch: int) -> Any:
         """1 / the chance that a batch of distinct rows touches a column; 1 for a column that never occurs."""
-        counts = np.zeros(self.shape[1], dtype=np.int64)
+        counts = np.zeros(self.shape[1], dtype=np.int32)
         _kernels.csr_column_counts(self._parts[1], counts)
-        missed = (1.0 - counts / self.shape[0]) ** batch
-        return 1.0 / np.where(counts > 0, 1.0 - missed, 1.0)
+        reach = np.empty(self.shape[1], dtype=np.float32)
+        for at in range(0, len(counts), _CHUNK):
+            count = counts[at : at + _CHUNK]
+            missed = (1.0 - count / self.shape[0]) ** batch
+            reach[at : at + _CHUNK] = 1.0 / np.where(count > 0, 1.0 - missed, 1.0)
+        return reach
 
     def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None:
         """See `rules.Rule`: only the batch's columns are touched."""
@@ -147,7 +157,7 @@ class SparseColumns:
 
     def mean_square(self) -> float:
         """Mean squared length of a row."""
-        return float(np.square(self._parts[0], dtype=np.float64).sum()) / max(1, self.shape[0])
+        return _sum_of_squares(self._parts[0]) / max(1, self.shape[0])
 
 
 def columns_from_value(value: Any) -> Columns:

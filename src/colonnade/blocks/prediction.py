@@ -64,9 +64,9 @@ class PredictionBlock(LinearBlock):
         """The same for the intercept."""
         return self.share * super().intercept_curvature()
 
-    def state(self) -> Any:
+    def state(self, into: Any = None) -> Any:
         """(w, intercept or None, a_l)."""
-        return (*super().state(), self.share)
+        return (*super().state(into), self.share)
 
     def restore(self, state: Any) -> None:
         """Take (w, intercept or None, a_l) back."""

@@ -162,13 +162,14 @@ class Nursery:
         """It did not come so far as to make a process of its own for every party."""
         if late:
             return PartySilent(
-                f"party {name!r} was silent for {START_LIMIT:g} s at step 'start': {module!r} was still being imported",
+                f"party {name!r} was silent for {START_LIMIT:g} s at step 'start': {module!r} was still being loaded",
                 name,
                 "start",
             )
-        code = self._process.wait(_LINGER)
+        self.end(_LINGER)
+        code = self._process.returncode
         return PartyFailed(
-            f"party {name!r} died at step 'start': the process that imports {module!r} ended with code {code}",
+            f"party {name!r} died at step 'start': the process that loads {module!r} ended with code {code}",
             name,
             "start",
         )
