@@ -175,6 +175,32 @@ def test_evaluations_within_an_epoch_and_an_end_by_the_clock():
         assert short.history_[-2]["time"] < half <= short.history_[-1]["time"] + 1e-9
 
 
+def test_columns_that_never_occur_change_nothing():
+    """A hashing trick: few of many columns have numbers. Validation rows have some in columns of their own."""
+    wide = sp.lil_matrix((N, 20 * D))
+    places = np.sort(RNG.permutation(20 * D)[:D])
+    wide[:, places] = X
+    other = wide[:50].tocsr().tolil()
+    free = np.setdiff1d(np.arange(20 * D), places)
+    other[:, free[::7]] = 3.0
+    cut = [(places < 10 * D).nonzero()[0], (places >= 10 * D).nonzero()[0]]
+    narrow = [cn.Party("a", sp.csr_matrix(X[:, cut[0]]), Y), cn.Party("b", sp.csr_matrix(X[:, cut[1]]))]
+    broad = [cn.Party("a", wide[:, : 10 * D].tocsr(), Y), cn.Party("b", wide[:, 10 * D :].tocsr())]
+    held = [cn.Party("a", other[:, : 10 * D].tocsr(), Y[:50]), cn.Party("b", other[:, 10 * D :].tocsr())]
+    held_narrow = [cn.Party("a", narrow[0].X[:50], Y[:50]), cn.Party("b", narrow[1].X[:50])]
+    for on in (None, cn.Processes()):
+        algorithm = cn.VFB2("saga", batch=8, epochs=4, tol=None, asynchronous=False)
+        one, two = (
+            cn.LogisticRegression(l2=STRENGTH, algorithm=algorithm, verbose=0).fit(*parties, validation=rows, on=on)
+            for parties, rows in ((narrow, held_narrow), (broad, held))
+        )
+        assert two.coef_["a"].shape == (10 * D,)
+        everything = np.concatenate(list(two.coef_.values()))
+        assert everything[places].tobytes() == np.concatenate(list(one.coef_.values())).tobytes()
+        assert not everything[free].any()
+        assert one.history_[-1]["validation_loss"] == two.history_[-1]["validation_loss"]
+
+
 def test_softmax_and_the_nonconvex_penalty():
     labels = np.digitize(X[:, 0] + X[:, 5], [-0.7, 0.7])
     parties = cn.split(X, labels, into=3, active=2)

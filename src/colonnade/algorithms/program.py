@@ -10,7 +10,7 @@ from colonnade import losses, penalties
 from colonnade.algorithms import FDML, from_value
 from colonnade.algorithms.fdml import FDMLSession
 from colonnade.algorithms.session import CHUNK, Job, Part, Session
-from colonnade.blocks.columns import columns_from_value
+from colonnade.blocks.columns import Needed, columns_from_value
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.runtimes.net import Net
@@ -21,7 +21,9 @@ async def train_linear(net: Net, job: Any, mine: Any) -> Any:
     """Train a linear model, or with FDML one per party; returns this party's parameters and nothing else."""
     loss, outputs, penalty, holders, sum_name, topology, algorithm, intercept_owner = job
     X, y, labelled, validation = mine
-    columns = columns_from_value(X)
+    whole = columns_from_value(X)
+    needed = Needed(whole, every=algorithm[0] == FDML.name)  # whose weights go by the number of columns
+    columns = needed.of(whole)
     method, minimised, open_session = from_value(algorithm), losses.loss(loss), Session.open
     linear = (columns, outputs, penalties.penalty(*penalty))
     if isinstance(method, FDML):
@@ -35,11 +37,12 @@ async def train_linear(net: Net, job: Any, mine: Any) -> Any:
     train = Part(None, columns.shape[0], y, labelled)
     held_out = None
     if validation is not None:
-        other = columns_from_value(validation[0])
+        other = needed.of(columns_from_value(validation[0]))
         held_out = Part(other, other.shape[0], *validation[1:])
     session = await open_session(net, Job(minimised, holders, sum_name, topology), block, method, train, held_out)
     await method.train(session)
-    return session.finish()
+    theta, *rest = session.finish()
+    return (needed.spread(theta), *rest)
 
 
 async def score_linear(net: Net, job: Any, mine: Any) -> Any:

@@ -142,6 +142,23 @@ class SparseColumns:
             reach[at : at + _CHUNK] = 1.0 / np.where(count > 0, 1.0 - missed, 1.0)
         return reach
 
+    def occurring(self) -> Rows | None:
+        """The columns that have a number in any row, if most have none; else None, as nothing would be gained."""
+        seen = np.zeros(self.shape[1], dtype=bool)
+        seen[self._parts[1]] = True
+        return None if 2 * int(seen.sum()) > len(seen) else np.nonzero(seen)[0]
+
+    def only(self, kept: Rows) -> SparseColumns:
+        """These columns, counted anew; numbers of others become zeros."""
+        data, columns, starts = self._parts
+        place = np.full(self.shape[1], -1, dtype=np.int64)
+        place[kept] = np.arange(len(kept))
+        found = place[columns]
+        if (found < 0).any():
+            data = np.where(found < 0, np.zeros((), data.dtype), data)
+        renumbered = np.maximum(found, 0).astype(np.uint32)
+        return SparseColumns(data, renumbered, starts, (self.shape[0], max(1, len(kept))))
+
     def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None:
         """See `rules.Rule`: only the batch's columns are touched."""
         t = terms
@@ -158,6 +175,26 @@ class SparseColumns:
     def mean_square(self) -> float:
         """Mean squared length of a row."""
         return _sum_of_squares(self._parts[0]) / max(1, self.shape[0])
+
+
+class Needed:
+    """The columns that training needs: hashing leaves many without a number in any row, and their weights stay 0."""
+
+    def __init__(self, columns: Columns, *, every: bool = False) -> None:
+        self._width = columns.shape[1]
+        self._kept = None if every or not isinstance(columns, SparseColumns) else columns.occurring()
+
+    def of(self, columns: Columns) -> Columns:
+        """These columns without the others."""
+        return columns if self._kept is None or not isinstance(columns, SparseColumns) else columns.only(self._kept)
+
+    def spread(self, theta: FloatArray) -> FloatArray:
+        """Parameters of all columns from those of the needed ones."""
+        if self._kept is None:
+            return theta
+        out = np.zeros((self._width, theta.shape[1]))
+        out[self._kept] = theta[: len(self._kept)]
+        return out
 
 
 def columns_from_value(value: Any) -> Columns:

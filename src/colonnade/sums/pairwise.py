@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum, tree_sum
 from colonnade.sums.masks import KeyPair, MaskStream
 from colonnade.sums.ring import RingArray
 from colonnade.sums.trees import topology
+
+# Masks that are made at a time: one call for many small sums.
+_BLOCK = 2048
 
 
 class PairwiseSum(SecureSum):
@@ -23,6 +28,7 @@ class PairwiseSum(SecureSum):
     def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
         super().__init__(net, topology, fraction_bits)
         self._shared: list[tuple[bool, MaskStream]] = []
+        self._made: dict[int, tuple[RingArray, int, int]] = {}  # per root: masks, how many are used, blocks so far
 
     async def open(self) -> None:
         """Exchange public keys and agree on a stream with every other party."""
@@ -35,12 +41,24 @@ class PairwiseSum(SecureSum):
             self._shared.append((net.names.index(net.me) < net.names.index(name), stream))
 
     async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
-        index = self.net.names.index(root)
-        masked = value.copy()
-        for i_am_first, stream in self._shared:
-            mask = stream.mask(index, serial, value.shape)
-            if i_am_first:
-                masked += mask
-            else:
-                masked -= mask
-        return await tree_sum(self.net, tag, masked, topology(self.topology, self.net.names, root))
+        mask = self._masks(self.net.names.index(root), value.size)
+        tree = topology(self.topology, self.net.names, root)
+        return await tree_sum(self.net, tag, value + mask.reshape(value.shape), tree)
+
+    def _masks(self, root: int, count: int) -> RingArray:
+        """The next `count` masks towards a root: all streams added up, a block at a time.
+
+        Sums for a root come in the same order and sizes at every party, so all of them cut their blocks alike.
+        """
+        block, used, blocks = self._made.get(root, (np.empty(0, dtype=np.uint64), 0, 0))
+        if used + count > len(block):
+            block, used = np.zeros(max(count, _BLOCK), dtype=np.uint64), 0
+            for i_am_first, stream in self._shared:
+                mask = stream.mask(root, blocks, block.shape)
+                if i_am_first:
+                    block += mask
+                else:
+                    block -= mask
+            blocks += 1
+        self._made[root] = (block, used + count, blocks)
+        return block[used : used + count]
