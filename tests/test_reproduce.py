@@ -6,67 +6,25 @@ import csv
 import math
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from colonnade.algorithms import AFSGD, VFB2
 from colonnade.cli.main import main
 from colonnade.errors import DataError
 from colonnade.party import Party
-from colonnade.reproduce import datasets, fedbcd_rounds, report
+from colonnade.reproduce import REPRODUCTIONS, fedbcd_rounds, report, twins
 from colonnade.reproduce.fedbcd_rounds import ROWS, Setting, measure
-from colonnade.reproduce.report import Curve, rounds_text, rounds_to, share_text
+from colonnade.reproduce.imitations import imitate
+from colonnade.reproduce.physionet import Task
+from colonnade.reproduce.report import Curve, ratio_text, reached, rounds_text, rounds_to, share_text
+from colonnade.reproduce.stage import SLOWER, THIRD, Run, Stage, clock
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 needs_data = pytest.mark.skipif(not (DATA / "physionet2012.npz").is_file(), reason="physionet2012.npz is not here")
-
-
-# -- summaries --------------------------------------------------------------------------------------------------------
-
-
-def _slow(series, start, end):
-    """The six statistics of one stay's one variable, the long way."""
-    known = [float(v) for v in series[start:end] if not math.isnan(v)]
-    if not known:
-        return [math.nan] * 5 + [0.0]
-    n = len(known)
-    mean = sum(known) / n
-    sd = math.sqrt(sum((v - mean) ** 2 for v in known) / n)
-    skewness = 0.0 if max(known) == min(known) else sum((v - mean) ** 3 for v in known) / n / sd**3
-    return [min(known), max(known), mean, sd, skewness, float(n)]
-
-
-def test_summaries_equal_the_slow_reference():
-    rng = np.random.default_rng(7)
-    series = rng.normal(50, 10, size=(6, 8, 3))
-    series[rng.random(series.shape) < 0.5] = np.nan
-    series[0, :, 0] = np.nan  # never measured
-    series[1, :4, 1] = np.nan  # not measured in the first half
-    series[2, :, 2] = 7.3  # always the same
-    series[3, :, 0], series[3, 5, 0] = np.nan, -4.0  # measured once
-    windows = ((0, 8), (0, 4), (4, 8))
-    found = datasets.summaries(series, windows)
-    assert found.shape == (6, 3, 3, 6)
-    for stay in range(6):
-        for variable in range(3):
-            for w, (start, end) in enumerate(windows):
-                expected = _slow(series[stay, :, variable], start, end)
-                np.testing.assert_allclose(found[stay, variable, w], expected, atol=1e-9)
-
-
-def test_equal_values_in_single_precision_have_no_skewness():
-    series = np.full((1, 48, 1), 0.1, dtype=np.float32)
-    assert datasets.summaries(series, ((0, 48),))[0, 0, 0, 4] == 0.0
-
-
-def test_standardise_learns_from_the_training_rows_only():
-    columns = np.array([[1.0, 5.0, 2.0], [3.0, 5.0, np.nan], [np.nan, 5.0, 4.0], [1000.0, 6.0, np.nan]])
-    scaled, kept = datasets.standardise(columns, 3)
-    assert kept == [0, 2]  # the second column is constant over the training rows
-    np.testing.assert_allclose(scaled[:, 0], [-1.0, 1.0, 0.0, 5.0])  # NaN is the mean, the outlier is cut
-    np.testing.assert_allclose(scaled[:, 1], [-1.0, 0.0, 1.0, 0.0])
-    assert scaled.dtype == np.float32
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -80,15 +38,6 @@ def test_a_missing_data_set_is_one_sentence(tmp_path, capsys):
     assert str(tmp_path / "physionet2012.npz") in said.err
     assert "--data" in said.err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_broken_file_and_a_missing_array_are_told(tmp_path):
-    (tmp_path / "broken.npz").write_bytes(b"no archive")
-    with pytest.raises(DataError, match=r"broken\.npz cannot be read"):
-        datasets.read_npz(tmp_path, "broken", ("X",))
-    np.savez(tmp_path / "other.npz", X=np.zeros(2))
-    with pytest.raises(DataError, match=r"other\.npz lacks the array 'y'"):
-        datasets.read_npz(tmp_path, "other", ("X", "y"))
 
 
 def test_an_output_folder_that_cannot_be_made_is_one_sentence(tmp_path, capsys, monkeypatch):
@@ -122,30 +71,19 @@ def task():
     X = rng.normal(size=(300, 6))
     y = (X @ rng.normal(size=6) + rng.normal(size=300) > 0).astype(int)
     parties = [Party("holder", X[:, :3], y), Party("partner", X[:, 3:])]
-    return datasets.Task([p.take(np.arange(200)) for p in parties], [p.take(np.arange(200, 300)) for p in parties])
+    return Task([p.take(np.arange(200)) for p in parties], [p.take(np.arange(200, 300)) for p in parties])
 
 
 def test_a_curve_counts_one_round_per_batch_for_every_algorithm(task):
     for algorithm, Q, _ in ROWS:
         curve = measure(task, Setting(algorithm, Q, 0.03, 0, 2), 2)
         assert curve.rounds == [0, 2, 4, 6, 8]  # 200 rows in batches of 64: 4 rounds per epoch
-        assert curve.auc[0] == 0.5
+        assert curve.metric[0] == 0.5
         assert curve.loss[0] == pytest.approx(math.log(2))
 
 
 def test_fedbcd_p_with_one_local_step_is_fedsgd(task):
     assert measure(task, Setting("FedSGD", 1, 0.1, 5, 2), 1) == measure(task, Setting("FedBCD-p", 1, 0.1, 5, 2), 1)
-
-
-def test_the_central_fit_equals_scikit_learn(task):
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    X, Z = (np.hstack([party.X for party in part]) for part in (task.train, task.test))
-    y = task.train[0].y
-    model = linear_model.LogisticRegression(C=1 / (len(y) * 0.05), tol=1e-10, max_iter=5000).fit(X, y)
-    margin = np.where(y == 1, 1, -1) * model.decision_function(X)
-    objective, auc = datasets.central(task, 0.05)
-    assert objective == pytest.approx(np.logaddexp(0, -margin).mean() + 0.025 * np.sum(model.coef_**2), abs=1e-7)
-    assert auc == pytest.approx(datasets.auc(task.test[0].y, model.decision_function(Z)), abs=1e-3)
 
 
 def test_work_off_keeps_the_order_and_passes_errors_on():
@@ -162,6 +100,116 @@ def test_without_matplotlib_a_sentence_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert "matplotlib is not installed" in report.plot([], tmp_path / "plot.png")
     assert not (tmp_path / "plot.png").exists()
+
+
+# -- twins ------------------------------------------------------------------------------------------------------------
+
+
+def test_reached_is_log_linear_between_two_evaluations():
+    assert reached([0.0, 10.0, 20.0], [1.0, 1e-2, 1e-4], 1e-3) == pytest.approx(15.0)
+    assert reached([0.0, 10.0], [1.0, 1e-2], 1e-2) == pytest.approx(10.0)
+    assert reached([0.0, 10.0], [1.0, 1e-2], 1e-3) == math.inf
+    assert reached([3.0, 10.0], [1e-3, 1e-4], 1e-2) == 3.0
+    assert reached([0.0, 1.0, 2.0, 3.0], [1.0, 1e-3, 1.0, 1e-9], 1e-2) < 1.0  # the first time, noise or not
+    assert reached([0.0, 1.0, 2.0], [1.0, math.nan, 1e-9], 1e-2) == 2.0
+    assert 0.0 < reached([0.0, 1.0], [1.0, -1e-12], 1e-2) < 1.0  # below the optimum, by rounding
+    assert reached([], [], 1e-2) == math.inf
+
+
+def test_ratios_as_text():
+    assert ratio_text(5.0, 2.0) == "2.50"
+    assert ratio_text(math.inf, 2.0) == ratio_text(2.0, math.inf) == "-"
+
+
+def _curve(seconds):
+    return Curve([0, 1], [0.5, 0.5], [1.0, 1e-4], [0.0, seconds], [0, 1]) if math.isfinite(seconds) else Curve()
+
+
+class FakeStage:
+    """Time to 1e-4 by step; whatever is not named diverges."""
+
+    def __init__(self, synchronous, asynchronous):
+        self.times = {False: synchronous, True: asynchronous}
+
+    def measure(self, run, longer=1):
+        return _curve(self.times[run.asynchronous].get(run.step, math.inf))
+
+
+def test_twins_climb_to_their_best_step_and_share_one():
+    stage = FakeStage({0.5: 12.0, 1.0: 8.0, 2.0: 4.0, 4.0: 6.0}, {0.25: 7.0, 0.5: 3.0, 1.0: 5.0})
+    run = Run("x", "saga", True, 8, 3, (1e-4,))
+    climbed = twins.climb(stage, run)
+    assert [at.step for at in climbed] == [1.0, 2.0, 0.5, 0.25]
+    assert twins.best(climbed, run, 1e-4).step == 0.5
+    curves = twins.tuned({"x": stage}, [run], "test")
+    pair = twins.compare(curves, run)
+    # both arrive with 1 and with 1/2; the synchronous twin's best, 2, makes the other diverge
+    assert (pair.step, pair.times, pair.speedup) == (1.0, (8.0, 5.0), "1.60")
+    assert (pair.best_steps, pair.best_times, pair.best_speedup) == ((2.0, 0.5), (4.0, 3.0), "1.33")
+
+
+def test_where_long_steps_diverge_shorter_ones_are_tried():
+    run = Run("x", "saga", True, 8, 3, (1e-4,))
+    climbed = twins.climb(FakeStage({}, {0.125: 4.0, 0.0625: 9.0}), run)
+    assert [at.step for at in climbed] == [1.0, 2.0, 0.5, 0.25, 0.125, 0.0625]
+    assert twins.best(climbed, run, 1e-4).step == 0.125
+
+
+def test_a_run_that_is_still_on_its_way_gets_more_epochs():
+    class Slow:
+        def measure(self, run, longer=1):
+            epochs = [float(e) for e in range(6 * longer + 1)]
+            return Curve([0] * len(epochs), [0.5] * len(epochs), [0.3**e for e in epochs], epochs, epochs)
+
+    run = Run("x", "saga", True, 8, 3, (1e-6,))
+    assert len(twins.climb(Slow(), run)[run].epochs) == 6 * twins.LONGER + 1
+    near = replace(run, goals=(1e-2,))
+    assert len(twins.climb(Slow(), near)[near].epochs) == 7
+
+
+def test_a_goal_that_nobody_reaches_gives_no_ratio():
+    stage = FakeStage({}, {1.0: 1.0})
+    run = Run("x", "sgd", True, 8, 3, (1e-5, 1e-6))
+    pair = twins.compare(twins.tuned({"x": stage}, [run], "test"), run)
+    assert (pair.precision, pair.speedup, pair.best_speedup) == (1e-6, "-", "-")
+
+
+@pytest.fixture(scope="module")
+def stage():
+    return Stage(imitate("rcv1.binary", 0.02), AFSGD, seed=0, epochs=6)
+
+
+def test_a_stage_measures_sub_optimality_under_its_clock(stage):
+    run = Run("rcv1.binary", "saga", False, 4, 4, (1e-4,))
+    curve = stage.measure(run)
+    assert curve.epochs == list(range(7))
+    assert min(curve.loss) >= -1e-9
+    assert curve.loss[-1] < 0.2 * curve.loss[0]
+    slow = stage.measure(replace(run, straggler=THIRD))
+    assert slow.loss == curve.loss  # in step, a straggler costs time and nothing else
+    assert slow.times[-1] > 2 * curve.times[-1]
+    both = replace(run, straggler=SLOWER, asynchronous=True)
+    assert stage.measure(both).times[-1] < stage.measure(both.twin).times[-1]
+
+
+def test_a_run_that_leaves_the_ring_has_no_curve(stage):
+    assert stage.measure(Run("rcv1.binary", "sgd", False, 2, 2, (), step=1e9)) == Curve()
+
+
+def test_the_clock_gives_a_batch_the_time_of_twenty_messages(stage):
+    on = clock(stage.data, 8, THIRD)
+    assert on.seconds_per_nonzero * stage.data.nonzeros * stage.data.batch / 8 == pytest.approx(20 * on.latency)
+    assert on.speeds == {"party8": 1 / 3}
+
+
+def test_ridge_is_the_papers_objective():
+    data = imitate("YearPredictionMSD", 0.001)
+    stage = Stage(data, VFB2, seed=0, epochs=1)
+    X, y = stage.trial.X.astype(float), stage.trial.y
+    found = stage.optima["l2"]
+    error = np.square(X @ found.weights[:, 0] - y).mean()
+    paper = error + 1e-4 / 2 * np.square(found.weights).sum()
+    assert stage.factor * found.value == pytest.approx(paper)
 
 
 # -- the short form ---------------------------------------------------------------------------------------------------
@@ -196,15 +244,52 @@ def test_fedbcd_rounds_in_short_form(tmp_path, capsys):
         assert (out / "fedbcd-rounds.png").read_bytes().startswith(b"\x89PNG")
 
 
+# What a short form writes beside its text, and what its tables speak of.
+WRITES = {
+    "afsgd-convergence": ("times", "scaling", "curves"),
+    "afsgd-fdml": ("accuracy", "runs"),
+    "afsgd-speedup": ("best-steps", "one-step", "details", "curves"),
+    "vfb2-accuracy": ("accuracy", "differences", "trials"),
+    "vfb2-convergence": ("l2", "nonconvex", "curves"),
+    "vfb2-scaling": ("l2", "nonconvex", "curves"),
+}
+
+
+def _short_form(name, data, out, capsys):
+    assert main(["reproduce", name, "--data", str(data), "--out", str(out), "--quick", "--seed", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "short form" in said
+    tables = {}
+    for table in ("data", *WRITES[name]):
+        with (out / f"{name}-{table}.csv").open(newline="") as file:
+            tables[table] = list(csv.DictReader(file))
+            assert tables[table], table
+    for picture in out.glob("*.png"):  # matplotlib is optional
+        assert picture.read_bytes().startswith(b"\x89PNG")
+    return said, (out / f"{name}.txt").read_text(), tables
+
+
+def test_every_reproduction_has_a_short_form():
+    assert set(WRITES) | {"fedbcd-rounds"} == set(REPRODUCTIONS)
+
+
 @needs_data
-def test_physionet2012_is_cut_by_variable():
-    task = datasets.physionet2012(DATA, 400, 100)
-    holder, partner = task.train
-    assert (holder.rows, partner.rows, task.test[0].rows) == (400, 400, 100)
-    assert holder.active
-    assert not partner.active
-    variables = [{name.split()[0] for name in party.columns if name.endswith(" h")} for party in task.train]
-    assert not variables[0] & variables[1]
-    assert len(variables[0] | variables[1]) == datasets.VARIABLES
-    assert {"Age", "ICUType 1"} <= set(holder.columns)
-    assert len(holder.columns) == holder.features
+@pytest.mark.parametrize("name", WRITES)
+def test_a_short_form_runs_and_says_its_seed(name, tmp_path, capsys):
+    said, text, tables = _short_form(name, DATA, tmp_path / "out", capsys)
+    assert "Seed 2." in text or "Seeds 2" in text
+    assert "skipped" not in said
+    if name == "afsgd-speedup":
+        assert [row["SAGA, paper"] for row in tables["one-step"]] == ["1.79", "1.95", "2.38"]
+    if name == "vfb2-accuracy":
+        assert tables["accuracy"][0]["UCICreditCard, paper"] == "81.96 ± 0.25"
+        for trial in tables["trials"]:
+            assert 40 <= float(trial["VFB²-SVRG"]) <= 100
+
+
+@pytest.mark.parametrize("name", ["afsgd-speedup", "vfb2-accuracy"])
+def test_without_data_imitations_are_used_and_the_rest_is_skipped(name, tmp_path, capsys):
+    said, _, tables = _short_form(name, tmp_path, tmp_path / "out", capsys)
+    assert "UCICreditCard is skipped" in said
+    assert "is imitated" in said
+    assert all(row["origin"].startswith("imitation") for row in tables["data"])

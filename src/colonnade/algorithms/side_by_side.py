@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from colonnade.algorithms.session import Batch, Session
 from colonnade.blocks import FloatArray, Rows
@@ -69,6 +69,8 @@ class Bell:
 class SideBySide(ABC):
     """One pass over a sequence of batches at one party; what to do with the signals is up to its kinds."""
 
+    tag: ClassVar[str] = "scores for "
+
     def __init__(self, backward: Backward, epoch: int, batches: Sequence[Batch], window: int) -> None:
         self.backward, self.epoch, self.batches, self.window = backward, epoch, batches, window
         self.session, self.net = backward.session, backward.session.net
@@ -97,7 +99,7 @@ class SideBySide(ABC):
 
     async def dominate(self, turn: int, holder: str, rows: Rows, mine: FloatArray) -> None:
         """Algorithm 1 for one batch, and Algorithm 2 at its label holder."""
-        scores = await self.session.sum.total("scores for " + holder, mine, holder)
+        scores = await self.session.sum.total(self.tag + holder, mine, holder)
         if scores is not None:
             self.heard_of(turn, await self.backward.send(rows, scores))
 

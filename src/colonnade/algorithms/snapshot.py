@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -85,6 +86,8 @@ async def in_step(backward: Backward, snapshot: Snapshot, epoch: int, batches: S
 
 class SnapshotSideBySide(SideBySide):
     """A snapshot while nobody updates: signals are added up as they come, and those of a slow party later."""
+
+    tag: ClassVar[str] = "snapshot for "
 
     def __init__(
         self, backward: Backward, snapshot: Snapshot, epoch: int, batches: Sequence[Batch], window: int

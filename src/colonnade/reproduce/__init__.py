@@ -2,4 +2,15 @@
 
 from __future__ import annotations
 
-REPRODUCTIONS = {"fedbcd-rounds": "colonnade.reproduce.fedbcd_rounds"}
+REPRODUCTIONS = {
+    name: f"colonnade.reproduce.{name.replace('-', '_')}"
+    for name in (
+        "afsgd-convergence",
+        "afsgd-fdml",
+        "afsgd-speedup",
+        "fedbcd-rounds",
+        "vfb2-accuracy",
+        "vfb2-convergence",
+        "vfb2-scaling",
+    )
+}

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from colonnade.algorithms import FedBCD, FedSGD
-from colonnade.errors import ColonnadeWarning, OptionError
+from colonnade.errors import ColonnadeWarning
 from colonnade.estimators import LogisticRegression
-from colonnade.reproduce.datasets import TEST_ROWS, TRAIN_ROWS, Task, central, physionet2012
+from colonnade.reproduce.physionet import TEST_ROWS, TRAIN_ROWS, Task, central, physionet2012
 from colonnade.reproduce.report import (
     Curve,
     Panel,
     Table,
+    make_folder,
     plot,
     rounds_text,
     rounds_to,
@@ -109,18 +110,14 @@ def measure(task: Task, setting: Setting, evaluate_every: int) -> Curve:
     model = LogisticRegression(l2=L2, algorithm=setting.options(evaluate_every), verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColonnadeWarning)  # some settings diverge: that is what the table shows
-        history = model.fit(*task.train, validation=task.test).history_
-    return Curve(*([record[key] for record in history] for key in ("rounds", "validation_metric", "loss")))
+        return Curve.of(model.fit(*task.train, validation=task.test).history_)
 
 
 def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     """Measure, print, and write tables and the plot to `out`."""
     began, size = time.monotonic(), QUICK if quick else Size()
     task = physionet2012(data, size.train_rows, size.test_rows)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError(f"the folder {out} cannot be made ({error}); pass --out with a folder to write to") from error
+    make_folder(out)
     lowest, best = central(task, L2)
 
     seeds = range(seed, seed + size.seeds)
@@ -159,7 +156,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         (
             (s.algorithm, s.Q, s.eta0, s.proximal, s.seed, *point)
             for s, curve in curves.items()
-            for point in zip(curve.rounds, curve.auc, curve.loss, strict=True)
+            for point in zip(curve.rounds, curve.metric, curve.loss, strict=True)
         ),
     )
 
@@ -232,7 +229,7 @@ def _large_q(curves: Curves, large: Sequence[Setting], size: Size, lowest: float
     rows = []
     for (eta0, mu), settings in _groups(large).items():
         mine = [curves[s] for s in settings]
-        numbers = [[max(c.loss) for c in mine], [c.loss[-1] for c in mine], [c.auc[-1] for c in mine]]
+        numbers = [[max(c.loss) for c in mine], [c.loss[-1] for c in mine], [c.metric[-1] for c in mine]]
         rows.append(
             (
                 "FedPBCD-p" if mu else "FedBCD-p",
@@ -274,7 +271,7 @@ def _panels(
         lines = []
         for (algorithm, Q), eta0 in etas.items():
             mine = [s for s in curves if (s.algorithm, s.Q, s.eta0, s.epochs) == (algorithm, Q, eta0, size.epochs)]
-            lines.append((f"{algorithm}, Q = {Q}, eta0 = {eta0:g}", *median(mine, "auc")))
+            lines.append((f"{algorithm}, Q = {Q}, eta0 = {eta0:g}", *median(mine, "metric")))
         return lines
 
     level, limits = (f"target {size.target:g}", size.target), (0.7, 0.88)

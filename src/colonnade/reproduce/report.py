@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from colonnade.errors import ColonnadeWarning, OptionError
 
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
@@ -19,16 +24,57 @@ _WIDTH = 110
 
 @dataclass(frozen=True)
 class Curve:
-    """What a run showed: exchanges so far, test AUC, and the objective over the training rows."""
+    """What a run showed at its evaluations: a metric (of the test rows, if there were any) and the objective."""
 
-    rounds: list[int]
-    auc: list[float]
-    loss: list[float]
+    rounds: list[int] = field(default_factory=list)
+    metric: list[float] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    epochs: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, history: Sequence[Mapping[str, Any]]) -> Curve:
+        """From a model's `history_`."""
+        metric = [record.get("validation_metric", record["metric"]) for record in history]
+        rounds, loss, times, epochs = (
+            [record[key] for record in history] for key in ("rounds", "loss", "time", "epoch")
+        )
+        return cls(rounds, metric, loss, times, epochs)
+
+    def after(self, epochs: float) -> float:
+        """The objective after so many epochs; NaN if the run did not come so far."""
+        return next((loss for epoch, loss in zip(self.epochs, self.loss, strict=True) if epoch >= epochs), math.nan)
 
 
 def rounds_to(curve: Curve, target: float) -> float:
-    """Exchanges until the test AUC was first at the target; infinite if it never was."""
-    return next((float(r) for r, value in zip(curve.rounds, curve.auc, strict=True) if value >= target), math.inf)
+    """Exchanges until the metric was first at the target; infinite if it never was."""
+    return next((float(r) for r, value in zip(curve.rounds, curve.metric, strict=True) if value >= target), math.inf)
+
+
+def reached(x: Sequence[float], gaps: Sequence[float], precision: float) -> float:
+    """Where a gap was first at the precision: on a straight line in log(gap) between the two points around it."""
+    for index, gap in enumerate(gaps):
+        if gap > precision or math.isnan(gap):
+            continue
+        if index == 0 or not math.isfinite(gaps[index - 1]):
+            return x[index]
+        before, after = math.log(gaps[index - 1]), math.log(max(gap, 1e-300))
+        part = (before - math.log(precision)) / (before - after)
+        return x[index - 1] + part * (x[index] - x[index - 1])
+    return math.inf
+
+
+def ratio_text(slow: float, fast: float) -> str:
+    """How many times as fast, where both are known."""
+    return f"{slow / fast:.2f}" if math.isfinite(slow) and math.isfinite(fast) and fast > 0 else "-"
+
+
+def make_folder(out: Path) -> None:
+    """The folder that tables and plots go to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"the folder {out} cannot be made ({error}); pass --out with a folder to write to") from error
 
 
 def rounds_text(rounds: float, limit: int) -> str:
@@ -93,14 +139,30 @@ def _drawn(table: Table) -> Any:
     return drawn
 
 
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Jobs run side by side: BLAS threads of each would only wait for a core. scikit-learn brings what can say so."""
+    try:
+        import_module("scipy.linalg")  # brings a BLAS of its own, and only what is loaded can be limited
+        limits = import_module("threadpoolctl").threadpool_limits
+    except ImportError:
+        return nullcontext()
+    limited: AbstractContextManager[Any] = limits(1)
+    return limited
+
+
 def work_off(jobs: Sequence[Job], work: Callable[[Job], Answer], title: str, threads: int = 2) -> dict[Job, Answer]:
-    """`work` on every job, a few at a time, under a bar on stderr. The kernels release the GIL: threads do."""
+    """`work` on every job, a few at a time, under a bar on stderr. The kernels release the GIL: threads do.
+
+    Our own warnings are silent meanwhile: runs that diverge, or blocks that stay frozen, are what the tables show.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     answers: dict[Job, Answer] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    with warnings.catch_warnings(), _one_blas_thread(), progress as bar:
+        warnings.simplefilter("ignore", ColonnadeWarning)
         task = bar.add_task(title, total=len(jobs))
         pool = ThreadPoolExecutor(threads)
         try:
@@ -113,39 +175,51 @@ def work_off(jobs: Sequence[Job], work: Callable[[Job], Answer], title: str, thr
     return {job: answers[job] for job in jobs}
 
 
+Line: TypeAlias = tuple[str, Sequence[float], Sequence[float]]  # name, x, y
+
+
 @dataclass
 class Panel:
-    """One plot: lines over rounds, and maybe a dashed level."""
+    """One plot: lines, and maybe a dashed level."""
 
     title: str
     label: str
-    lines: list[tuple[str, Sequence[float], Sequence[float]]]
+    lines: list[Line]
     level: tuple[str, float] | None = None
     limits: tuple[float, float] | None = None
     logarithmic: bool = False
+    across: str = "rounds (exchanges)"
+    pairs: bool = False  # two lines after another belong together: one colour
 
 
-def plot(panels: Sequence[Panel], path: Path) -> str:
-    """Panels side by side in a PNG; returns the sentence that says where it is, or why there is none."""
+def plot(panels: Sequence[Panel], path: Path, wide: int | None = None) -> str:
+    """Panels in a PNG, `wide` of them side by side; returns the sentence that says where it is, or why it is not."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return "matplotlib is not installed, so there is no plot; pip install 'colonnade[demo]' brings it."
-    figure = Figure(figsize=(5.4 * len(panels), 4.4), dpi=130, layout="constrained")
+    wide = min(wide or len(panels), len(panels))
+    high = -(-len(panels) // wide)
+    figure = Figure(figsize=(5.4 * wide, 4.4 * high), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    for axes, panel in zip(figure.subplots(high, wide, squeeze=False).flat, panels, strict=False):
         for index, (name, x, y) in enumerate(panel.lines):
             # dashes for every other line: curves that lie upon each other stay visible
-            axes.plot(x, y, "--" if index % 2 else "-", label=name, linewidth=1.4, alpha=0.9)
+            style = "--" if index % 2 else "-"
+            axes.plot(
+                x, y, style, color=f"C{index // 2 if panel.pairs else index}", label=name, linewidth=1.4, alpha=0.9
+            )
         if panel.level is not None:
             axes.axhline(panel.level[1], color="black", linestyle=":", linewidth=1, label=panel.level[0])
         if panel.logarithmic:
             axes.set_yscale("log")
         if panel.limits is not None:
             axes.set_ylim(*panel.limits)
-        axes.set(title=panel.title, xlabel="rounds (exchanges)", ylabel=panel.label)
+        axes.set(title=panel.title, xlabel=panel.across, ylabel=panel.label)
         axes.grid(alpha=0.25)
         axes.legend(fontsize=8)
+    for axes in figure.axes[len(panels) :]:
+        axes.set_axis_off()
     figure.savefig(path)
     return f"The plot is in {path}."
