@@ -50,7 +50,7 @@ def alone(X: Any, y: Any, optimum: float, precision: float, most: int, trace: di
     target, loss = np.where(y == np.max(y), 1.0, -1.0), losses.loss("logistic")
     columns, n = columns_from_value(columns_to_value(X)), X.shape[0]
     block = LinearBlock(columns, 1, L2(STRENGTH), intercept=True)
-    rule, every = Rule("saga", block, 64), np.arange(n)
+    rule, every = Rule("saga", block), np.arange(n)
     curvature = loss.curvature_bound * (block.curvature(64) + 1.0) / 2.0
     eta, spent, spans = 1.0 / curvature, 0.0, {"forward": 0.0, "signal": 0.0, "update": 0.0}
     best, steps = math.inf, 0

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from colonnade import _kernels
+from colonnade.blocks.terms import DenseTerms
+from colonnade.penalties import L2, NonConvex
 
 # -- twins: dense X, what the kernel is given, what it changes ---------------------------------------------------------
 
@@ -31,20 +33,39 @@ def row_nonzeros(pattern, rows):
     return int(pattern[rows].sum())
 
 
-def column_counts(pattern):
-    return pattern.sum(axis=0)
+def overdue(w, a, etas, strength, convex):
+    """The dense terms of some steps, one after another; the other penalty's bend is held for all but the last."""
+    if convex:
+        for eta in etas[:-1]:
+            w = w - eta * (a + strength * w)
+    elif len(etas) > 1:
+        bend = strength / (1 + w * w) ** 2
+        w = (w + a / bend) * np.exp(-bend * etas[:-1].sum()) - a / bend
+    return w - etas[-1] * (a + (strength * w if convex else strength * w / (1 + w * w) ** 2))
 
 
-def rule_step(X, rows, change, eta, average, weight, pull, reach, W):
-    """What sparse SAGA does to W and to the average, with the batch's columns as a mask."""
-    touched = np.any(X[rows] != 0, axis=0)[:, None]
+def catch_up(W, average, behind, etas, strength, convex):
+    """Each column gets the terms that it has not had yet."""
+    out = W.copy()
+    for j, count in enumerate(behind):
+        if count:
+            out[j] = overdue(W[j], average[j], etas[len(etas) - count :], strength, convex)
+    return out
+
+
+def rule_step(X, rows, change, average, weight, behind, etas, strength, convex, W):
+    """What a step does to W and to the average: overdue terms, its own ones, and the batch's part."""
+    touched = np.any(X[rows] != 0, axis=0)
     g = X[rows].T @ change
-    return W - eta * (g / max(len(rows), 1) + touched * reach[:, None] * (average + pull(W))), average + weight * g
+    W = catch_up(W, average, np.where(touched, behind, 0), etas, strength, convex)
+    return W - etas[-1] * g / max(len(rows), 1), average + weight * g
 
 
 TWINS = {
+    "overdue": overdue,
+    "csr_catch_up": catch_up,
+    "catch_up_all": catch_up,
     "csr_rule_step": rule_step,
-    "csr_column_counts": column_counts,
     "dense_forward": forward,
     "csr_forward": forward,
     "dense_backward": backward,
@@ -183,29 +204,71 @@ def test_row_nonzeros(case):
     assert count == TWINS["csr_row_nonzeros"](case.X != 0, case.rows)
 
 
+ETAS = np.array([0.3, 0.1, 0.7, 0.2])
+
+
+def waiting(case, convex):
+    """Columns that are 0 to 4 steps behind: (how far, what the kernels take for it)."""
+    terms = DenseTerms(case.G.copy(), 0.05, L2(0.2) if convex else NonConvex(0.2), np.zeros(len(case.W), np.uint32))
+    for eta in ETAS:
+        terms.advance(eta)
+    behind = np.arange(len(case.W)) % 5
+    terms.last[:] = 4 - behind
+    return behind, terms
+
+
+@pytest.mark.parametrize("convex", [True, False])
 @every_kind_of_case
-def test_column_counts(case):
-    counts = np.zeros(case.X.shape[1], dtype=np.int64)
-    _kernels.csr_column_counts(case.csr[1], counts)
-    assert counts.tolist() == TWINS["csr_column_counts"](case.X != 0).tolist()
+def test_catch_up(convex, case):
+    behind, terms = waiting(case, convex)
+    touched = np.any(case.X[case.rows] != 0, axis=0)
+    W = case.W.copy()
+    _kernels.csr_catch_up(*case.csr[1:], case.rows, terms.average, *terms.parts(), W)
+    tolerance = 1e-12
+    twin = TWINS["csr_catch_up"](case.W, case.G, np.where(touched, behind, 0), ETAS, 0.2, convex)
+    np.testing.assert_allclose(W, twin, rtol=tolerance, atol=tolerance)
+    assert (terms.last == np.where(touched, 4, 4 - behind)).all()
+    _kernels.catch_up_all(terms.average, *terms.parts(), W)
+    np.testing.assert_allclose(
+        W, TWINS["catch_up_all"](case.W, case.G, behind, ETAS, 0.2, convex), rtol=tolerance, atol=tolerance
+    )
+    assert not terms.last.any()
 
 
 @pytest.mark.parametrize("convex", [True, False])
 @every_kind_of_case
 def test_rule_step(convex, case):
-    eta, weight, strength, reach = 0.3, 0.05, 0.2, 1.0 + np.arange(case.X.shape[1])
-    W, average = case.W.copy(), case.G.copy()
-    stamp = np.zeros(len(W), dtype=np.uint32)
-    rest = (eta, average, weight, strength, convex, reach, stamp, np.uint32(1), W)
-    _kernels.csr_rule_step(*case.csr, case.rows, case.signal, *rest)
+    behind, terms = waiting(case, convex)
+    W = case.W.copy()
+    rest = (ETAS[-1], terms.average, 0.05, *terms.parts())
+    behind = np.maximum(behind, 1)  # nobody has had the terms of a step before it is made
+    terms.last[:] = 4 - behind
+    _kernels.csr_rule_step(*case.csr, case.rows, case.signal, *rest, W)
+    twin = TWINS["csr_rule_step"](case.exact, case.rows, case.signal, case.G, 0.05, behind, ETAS, 0.2, convex, case.W)
+    scale = 1 + abs(case.exact[case.rows]).sum() * abs(case.signal).max(initial=0.0)
+    tolerance = 1e-12
+    np.testing.assert_allclose(W, twin[0], rtol=tolerance, atol=tolerance * scale)
+    np.testing.assert_allclose(terms.average, twin[1], rtol=1e-12, atol=1e-12 * scale)
 
-    def pull(w):
-        return strength * w if convex else strength * w / (1 + w * w) ** 2
 
-    twin = TWINS["csr_rule_step"](case.exact, case.rows, case.signal, eta, case.G, weight, pull, reach, case.W)
-    scale = 1 + abs(case.exact[case.rows]).sum() * abs(case.signal).max(initial=0.0) + 40 * len(W)
-    assert_close(W, twin[0], scale)
-    assert_close(average, twin[1], scale)
+def test_the_held_bend_is_the_limit_of_small_steps():
+    terms = DenseTerms(np.zeros((1, 1)), 0.0, NonConvex(0.2), np.zeros(1, np.uint32))
+    terms.advance(0.7)
+    terms.advance(0.0)
+    w, bend = 0.9, 0.2 / (1 + 0.9**2) ** 2
+    for _ in range(100_000):
+        w -= 0.7e-5 * (0.3 + bend * w)
+    assert _kernels.overdue(0.9, 0.3, 0, 2, *terms.parts()[2:]) == pytest.approx(w, rel=1e-6)
+
+
+@pytest.mark.parametrize("convex", [True, False])
+def test_a_weight_that_stands_still_does_so_however_late_it_is_looked_at(convex):
+    terms = DenseTerms(np.zeros((1, 1)), 0.0, L2(0.2) if convex else NonConvex(0.2), np.zeros(1, np.uint32))
+    for eta in np.linspace(0.1, 3.0, 50):
+        terms.advance(eta)
+    w = 0.4
+    a = -0.2 * w if convex else -0.2 * w / (1 + w * w) ** 2
+    assert _kernels.overdue(w, a, 0, 50, *terms.parts()[2:]) == pytest.approx(w, rel=1e-13)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

@@ -35,23 +35,18 @@ def full_pass(rule, signals):
     snapshot.finish()
 
 
-def reference(kind, penalty, sparse, batches, eta):
+def reference(kind, penalty, batches, eta):
     """The rules as they are written, with a table of gradients and dense arithmetic."""
     ones = np.column_stack([X, np.ones(N)])  # the intercept is a column of ones without a penalty
     w = np.zeros(D + 1)
     table = np.zeros((N, D + 1))  # the gradient of each row: what the product never stores
-    b = len(batches[0])
-    chance = 1 - (1 - (X != 0).sum(axis=0) / N) ** b
-    reach = np.append(1 / chance if sparse else np.ones(D), 1.0)
     for t, rows in enumerate(batches):
         if kind == "svrg" and t % 10 == 0:
             table = LOGISTIC.signal(ones @ w, Y)[:, None] * ones
         g = LOGISTIC.signal(ones[rows] @ w, Y[rows])[:, None] * ones[rows]
         average = table.mean(axis=0) if kind != "sgd" else 0.0
         change = (g - table[rows]).mean(axis=0) if kind != "sgd" else g.mean(axis=0)
-        touched = np.append(np.any(X[rows] != 0, axis=0), True) if sparse else True
-        pull = np.append(penalty.gradient(w[:-1]), 0.0)
-        w = w - eta * (change + touched * reach * (average + pull))
+        w = w - eta * (change + average + np.append(penalty.gradient(w[:-1]), 0.0))
         if kind == "saga":
             table[rows] = g
     return w
@@ -64,14 +59,28 @@ def test_a_rule_is_its_reference(kind, sparse, penalty):
     rng = np.random.default_rng(1)
     batches = [rng.choice(N, size=6, replace=False) for _ in range(60)]
     mine = block(sparse, penalty)
-    rule = Rule(kind, mine, 6)
+    rule = Rule(kind, mine)
     for t, rows in enumerate(batches):
         if kind == "svrg" and t % 10 == 0:
             full_pass(rule, LOGISTIC.signal(mine.scores(np.arange(N)), Y))
         rule.step(rows, LOGISTIC.signal(mine.scores(rows), Y[rows]), 0.3)
-    w = reference(kind, penalty, sparse, batches, 0.3)
+    w = reference(kind, penalty, batches, 0.3)
+    # Terms that wait at a CSR column are exact under L2; under the other penalty its bend is a little out of date.
+    tolerance = 1e-3 if sparse and isinstance(penalty, NonConvex) else 1e-12
+    np.testing.assert_allclose(mine.theta[:, 0], w[:-1], atol=tolerance)
+    np.testing.assert_allclose(mine.intercept, w[-1:], atol=tolerance)
+
+
+def test_terms_that_fade_are_settled_in_time():
+    """A step of which little is left of any weight, again and again: no digits are lost."""
+    penalty = L2(2.9)
+    batches = [np.array([t % N]) for t in range(2000)]
+    mine = block(True, penalty)
+    rule = Rule("saga", mine)
+    for rows in batches:
+        rule.step(rows, LOGISTIC.signal(mine.scores(rows), Y[rows]), 0.33)
+    w = reference("saga", penalty, batches, 0.33)
     np.testing.assert_allclose(mine.theta[:, 0], w[:-1], atol=1e-12)
-    np.testing.assert_allclose(mine.intercept, w[-1:], atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["svrg", "saga"])
@@ -84,7 +93,7 @@ def test_variance_reduction_reaches_the_optimum_with_a_constant_step(kind, spars
 
     best = minimize(objective, np.zeros(D + 1), jac=True, method="BFGS", options={"gtol": 1e-12})
     mine = block(sparse, L2(0.05))
-    rule = Rule(kind, mine, 6)
+    rule = Rule(kind, mine)
     for epoch in range(60):
         if kind == "svrg":
             full_pass(rule, LOGISTIC.signal(mine.scores(np.arange(N)), Y))
@@ -100,7 +109,7 @@ def test_sagas_average_is_the_average_of_its_memory():
     labels = RNG.integers(0, 3, size=N)
     softmax = loss("softmax")
     mine = block(True, L2(0.01), outputs=3)
-    rule = Rule("saga", mine, 5)
+    rule = Rule("saga", mine)
     rng = np.random.default_rng(2)
     for _ in range(50):
         rows = rng.choice(N, size=5, replace=False)
@@ -112,14 +121,14 @@ def test_sagas_average_is_the_average_of_its_memory():
 
 def test_only_signals_are_remembered():
     mine = block(True, L2(0.1))
-    assert Rule("saga", mine, 5).memory.shape == (N, 1)
-    assert Rule("sgd", mine, 5).memory.size == 0
+    assert Rule("saga", mine).memory.shape == (N, 1)
+    assert Rule("sgd", mine).memory.size == 0
 
 
 def test_a_block_that_is_not_linear_is_refused():
     with pytest.raises(
         OptionError, match="saga needs a block that is linear in its parameters, got object; use FedSGD"
     ):
-        Rule("saga", object(), 5)
+        Rule("saga", object())
     with pytest.raises(OptionError, match="estimator must be one of 'sgd', 'svrg', 'saga', got 'adam'"):
-        Rule("adam", block(True, L2(0.1)), 5)
+        Rule("adam", block(True, L2(0.1)))

@@ -7,6 +7,7 @@ those rows. Column indices of CSR blocks are unsigned: numba then needs no test 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -141,6 +142,64 @@ def csr_row_nonzeros(starts: Array, rows: Array) -> int:
 
 
 @_jit
+def overdue(w: float, a: float, r: int, t: int, strength: float, convex: bool, steps: Array) -> Any:
+    """A weight after the dense terms of steps r + 1 to t: w -= eta (a + penalty'(w)), where a did not change meanwhile.
+
+    `steps` has a row per step: what is left of a weight after all steps so far (decay), what a force of 1 made of it
+    (force), the sum of their lengths, and the length of this one. With the L2 penalty (`convex`) the result is exact.
+    With the other one the penalty's bend is held as it was for all steps but the last; a weight that stands still is
+    one under both.
+    """
+    if convex:
+        ratio = steps[t, 0] / steps[r, 0]
+        return w * ratio - a * (steps[t, 1] - steps[r, 1] * ratio)
+    if t - r > 1:
+        span = steps[t - 1, 2] - steps[r, 2]
+        h = 1.0 + w * w
+        bend = strength / (h * h)
+        faded = -math.expm1(-bend * span)
+        if faded > 0.0:
+            w -= faded * (w + a / bend)
+        else:
+            w -= span * a
+    h = 1.0 + w * w
+    return w - steps[t, 3] * (a + strength * w / (h * h))
+
+
+@_jit
+def csr_catch_up(
+    columns: Array,
+    starts: Array,
+    rows: Array,
+    average: Array,
+    last: Array,
+    now: int,
+    strength: float,
+    convex: bool,
+    steps: Array,
+    W: Array,
+) -> None:
+    """Bring the columns of these rows up to step `now`: what they are owed since they were last touched."""
+    for i in range(rows.shape[0]):
+        for p in range(starts[rows[i]], starts[rows[i] + 1]):
+            j = columns[p]
+            if last[j] < now:
+                for k in range(W.shape[1]):
+                    W[j, k] = overdue(W[j, k], average[j, k], last[j], now, strength, convex, steps)
+                last[j] = now
+
+
+@_jit
+def catch_up_all(average: Array, last: Array, now: int, strength: float, convex: bool, steps: Array, W: Array) -> None:
+    """Bring every column up to step `now`, and count steps from 0 again."""
+    for j in range(W.shape[0]):
+        if last[j] < now:
+            for k in range(W.shape[1]):
+                W[j, k] = overdue(W[j, k], average[j, k], last[j], now, strength, convex, steps)
+        last[j] = 0
+
+
+@_jit
 def csr_rule_step(
     data: Array,
     columns: Array,
@@ -150,36 +209,26 @@ def csr_rule_step(
     eta: float,
     average: Array,
     weight: float,
+    last: Array,
+    now: int,
     strength: float,
     convex: bool,
-    reach: Array,
-    stamp: Array,
-    now: int,
+    steps: Array,
     W: Array,
 ) -> None:
-    """One variance-reduced step on the columns of a batch, and on no others (Leblond et al. 2017, sparse SAGA).
+    """Step `now` on the columns of a batch: W -= eta (X_B^T change / b + average + penalty'(W)).
 
-    W -= eta (X_B^T change / b + reach (average + penalty'(W))), then average += weight X_B^T change. `reach` is the
-    inverse of the chance that a batch touches a column, so that on average the dense terms act on every coordinate.
+    Then average += weight X_B^T change. The dense terms of the other columns wait until those are touched.
     """
     b, c = change.shape
     for i in range(b):
         for p in range(starts[rows[i]], starts[rows[i] + 1]):
             j = columns[p]
-            if stamp[j] != now:
-                stamp[j] = now
+            if last[j] < now:
                 for k in range(c):
-                    w = W[j, k]
-                    pull = strength * w if convex else strength * w / ((1.0 + w * w) * (1.0 + w * w))
-                    W[j, k] = w - eta * reach[j] * (average[j, k] + pull)
+                    W[j, k] = overdue(W[j, k], average[j, k], last[j], now, strength, convex, steps)
+                last[j] = now
             for k in range(c):
                 g = data[p] * change[i, k]
                 W[j, k] -= eta / b * g
                 average[j, k] += weight * g
-
-
-@_jit
-def csr_column_counts(columns: Array, counts: Array) -> None:
-    """How often each column occurs."""
-    for p in range(columns.shape[0]):
-        counts[columns[p]] += 1

@@ -4,9 +4,10 @@ What is remembered is the signal of every row (n x c numbers), never a gradient 
 of row i is its signal times x_i. A rule belongs to one party: its memory is its own, so a signal that never arrived, or
 that was dropped because the party fell behind, costs progress and not correctness.
 
-The cost of a step follows the non-zeros of its batch. The dense terms, the average gradient and the penalty, act only
-on the columns of the batch, weighted by the inverse of the chance that a batch touches them (Leblond, Pedregosa,
-Lacoste-Julien: "ASAGA", 2017): unbiased, and nothing has to be caught up with later, whatever the penalty is.
+The cost of a step follows the non-zeros of its batch. The dense terms, the average gradient and the penalty, reach a
+column of a CSR block just in time, when it is next touched: `blocks.terms`. (To weight them by the inverse of the
+chance of being touched, as Leblond et al. do in "ASAGA", needs no memory of steps. But then n * l2 must be small: the
+column of one row in n would be pulled by n / b steps at once.)
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import DenseTerms
 from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.terms import DenseTerms
 from colonnade.errors import OptionError, one_of
 
 RULES = ("sgd", "svrg", "saga")
@@ -29,7 +30,7 @@ class Rule:
     saga: the same, and memory_B <- s, average <- average + X_B^T (s - memory_B) / n
     """
 
-    def __init__(self, kind: str, block: object, batch: int, rows: int | None = None) -> None:
+    def __init__(self, kind: str, block: object, rows: int | None = None) -> None:
         one_of("estimator", kind, RULES)
         if not isinstance(block, LinearBlock):
             raise OptionError(
@@ -46,8 +47,9 @@ class Rule:
             average=np.zeros_like(block.V),
             weight=1.0 / self.population if kind == "saga" else 0.0,
             penalty=block.penalty,
-            reach=block.columns.reach(batch),
+            last=np.zeros(block.columns.terms_owed(), dtype=np.uint32),
         )
+        block.terms = self._terms
 
     @property
     def average(self) -> FloatArray:
@@ -61,6 +63,7 @@ class Rule:
     def take_over(self, memory: FloatArray, average: FloatArray, ones: FloatArray) -> None:
         """Remember these signals, with the average of their gradients and its part for the intercept."""
         if self.kind != "sgd":
+            self.block.settle()  # what waits is owed the old average
             self.memory, self._terms.average, self._average_ones = memory, average, ones
 
     def settle(self) -> None:
@@ -70,15 +73,27 @@ class Rule:
             anew.add(np.arange(self.block.rows), self.memory)
             anew.finish()
 
-    def step(self, rows: Rows, signal: FloatArray, eta: float) -> None:
+    @property
+    def exhausted(self) -> bool:
+        """Whether `begin` will touch every column, which no running step may see."""
+        return self._terms.exhausted
+
+    def begin(self, eta: float) -> int:
+        """The number of a new step of this length. Steps that run at once each take theirs before they start."""
+        if self.exhausted:
+            self.block.settle()
+        return self._terms.advance(eta)
+
+    def step(self, rows: Rows, signal: FloatArray, eta: float, turn: int | None = None) -> None:
         """One step on a batch."""
         block = self.block
+        turn = self.begin(eta) if turn is None else turn
         change = signal.reshape(len(rows), block.outputs)
         if self.kind != "sgd":
             change = change - self.memory[rows]
         if self.kind == "saga":
             self.memory[rows] += change
-        block.columns.rule_step(rows, change, eta, self._terms, block.V)
+        block.columns.rule_step(rows, change, eta, self._terms, turn, block.V)
         if block.intercept is not None:
             block.intercept -= eta * block.intercept_pace * (change.mean(axis=0) + self._average_ones)
             self._average_ones += self._terms.weight * change.sum(axis=0)

@@ -42,7 +42,7 @@ class AFSGD(VFB2):
         mine = session.train.held.get(session.net.me)
         # A party without labels never steps: it needs no memory of signals.
         kind, rows = ("sgd", None) if mine is None else (self.estimator, len(mine))
-        await self.run(session, OwnLabels(session), Rule(kind, session.block, session.batch, rows))
+        await self.run(session, OwnLabels(session), Rule(kind, session.block, rows))
 
 
 class OwnLabels(Backward):

@@ -54,7 +54,7 @@ class FDML(VFB2):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await self.run(session, OwnModel(session), Rule("sgd", session.block, session.batch))
+        await self.run(session, OwnModel(session), Rule("sgd", session.block))
 
 
 class OwnModel(Backward):

@@ -60,14 +60,9 @@ class VFB2(Training):
             )
 
     def boldness(self, loss: Loss) -> float:
-        """Variance-reduced steps bear less: their noise shrinks by itself, so nothing is gained by a longer start.
-
-        And stale ones less again: several of them add up before the first is seen.
-        """
-        if not self.asynchronous:
-            return loss.boldness if self.estimator == "sgd" else min(loss.boldness, 2.0)
-        most = min(loss.boldness, 4.0 if self.estimator == "sgd" else 2.0)
-        return most / (1.0 + (self.max_staleness - 1) / 3.0)
+        """Stale steps must be shorter: several of them add up before the first is seen."""
+        most = min(loss.boldness, 2.0)
+        return most / (1.0 + (self.max_staleness - 1) / 3.0) if self.asynchronous else most
 
     @property
     def growth(self) -> float:
@@ -79,7 +74,7 @@ class VFB2(Training):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await self.run(session, Backward(session), Rule(self.estimator, session.block, session.batch))
+        await self.run(session, Backward(session), Rule(self.estimator, session.block))
 
     async def run(self, session: Session, backward: Backward, rule: Rule) -> None:
         """Epoch after epoch, with what the label holders send backward."""
@@ -158,12 +153,13 @@ class Updates(SideBySide):
             if self.threads == 1:
                 self.rule.step(rows, signal, eta * weight)
             else:
-                running.append(self.net.spawn(self.net.in_thread(self.rule.step, rows, signal, eta * weight)))
-                if len(running) == self.threads:
+                while running and (len(running) == self.threads or self.rule.exhausted):
                     await running.popleft()
+                step = (rows, signal, eta * weight, self.rule.begin(eta * weight))
+                running.append(self.net.spawn(self.net.in_thread(self.rule.step, *step)))
             self.session.flow.staleness.append(self.version - read_at)
             self.version += 1
-        for step in running:
-            await step
+        for last in running:
+            await last
         if self.threads > 1:
             self.rule.settle()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
-from colonnade.penalties import L2, Penalty
+from colonnade.blocks.terms import DenseTerms
 
 # Numbers that are worked on at a time where all of them are: no second copy of a long array is made.
 _CHUNK = 1 << 16
@@ -19,33 +18,6 @@ def _sum_of_squares(values: Any) -> float:
     return sum(
         float(np.square(values[at : at + _CHUNK], dtype=np.float64).sum()) for at in range(0, len(values), _CHUNK)
     )
-
-
-@dataclass
-class DenseTerms:
-    """What acts on all coordinates in a variance-reduced step; see `rules.Rule`."""
-
-    average: FloatArray  # of the remembered gradients
-    weight: float  # with which a batch's change enters the average
-    penalty: Penalty
-    reach: Any  # 1 / the chance that a batch touches a column
-    stamps: list[Stamps] = field(default_factory=list)  # not in use; steps that run at once have one each
-
-
-class Stamps:
-    """Which step was the last to touch each column, as one thread counts steps."""
-
-    def __init__(self, columns: int) -> None:
-        self.last = np.zeros(columns, dtype=np.uint32)
-        self._now = 0
-
-    def next(self) -> Any:
-        """The number of a new step; after four billion the count begins anew."""
-        self._now += 1
-        if self._now == 1 << 32:
-            self.last[:] = 0
-            self._now = 1
-        return np.uint32(self._now)
 
 
 class Columns(Protocol):
@@ -58,9 +30,13 @@ class Columns(Protocol):
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None: ...  # noqa: D102
     def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
     def mean_square(self) -> float: ...  # noqa: D102
-    def reach(self, batch: int) -> Any: ...  # noqa: D102
+    def terms_owed(self) -> int: ...  # noqa: D102
+    def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
+    def settle(self, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
 
-    def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
+    def rule_step(  # noqa: D102
+        self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, turn: int, W: FloatArray
+    ) -> None: ...
 
 
 class DenseColumns:
@@ -84,11 +60,19 @@ class DenseColumns:
         """Empty `source` into `target`."""
         _kernels.dense_move(self._X, rows, source, factor, target)
 
-    def reach(self, batch: int) -> Any:
-        """Every batch touches every column."""
-        return np.ones(self.shape[1])
+    def terms_owed(self) -> int:
+        """Every step touches every column: no column ever waits for its dense terms."""
+        return 0
 
-    def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None:
+    def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None:
+        """Nothing waits."""
+
+    def settle(self, terms: DenseTerms, W: FloatArray) -> None:
+        """Nothing waits."""
+
+    def rule_step(
+        self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, turn: int, W: FloatArray
+    ) -> None:
         """See `rules.Rule`: every column is touched, so the dense terms are simply added."""
         W -= eta * (terms.average + terms.penalty.gradient(W))
         self.backward(rows, change, -eta / len(rows), W)
@@ -131,17 +115,6 @@ class SparseColumns:
         """Empty `source` into `target`."""
         _kernels.csr_move(*self._parts, rows, source, factor, target)
 
-    def reach(self, batch: int) -> Any:
-        """1 / the chance that a batch of distinct rows touches a column; 1 for a column that never occurs."""
-        counts = np.zeros(self.shape[1], dtype=np.int32)
-        _kernels.csr_column_counts(self._parts[1], counts)
-        reach = np.empty(self.shape[1], dtype=np.float32)
-        for at in range(0, len(counts), _CHUNK):
-            count = counts[at : at + _CHUNK]
-            missed = (1.0 - count / self.shape[0]) ** batch
-            reach[at : at + _CHUNK] = 1.0 / np.where(count > 0, 1.0 - missed, 1.0)
-        return reach
-
     def occurring(self) -> Rows | None:
         """The columns that have a number in any row, if most have none; else None, as nothing would be gained."""
         seen = np.zeros(self.shape[1], dtype=bool)
@@ -159,14 +132,27 @@ class SparseColumns:
         renumbered = np.maximum(found, 0).astype(np.uint32)
         return SparseColumns(data, renumbered, starts, (self.shape[0], max(1, len(kept))))
 
-    def rule_step(self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, W: FloatArray) -> None:
+    def terms_owed(self) -> int:
+        """Every column may wait for its dense terms."""
+        return self.shape[1]
+
+    def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None:
+        """Bring the columns of these rows up to date."""
+        _, columns, starts = self._parts
+        _kernels.csr_catch_up(columns, starts, rows, terms.average, *terms.parts(), W)
+
+    def settle(self, terms: DenseTerms, W: FloatArray) -> None:
+        """Bring all columns up to date, at a cost that follows their number."""
+        _kernels.catch_up_all(terms.average, *terms.parts(), W)
+        terms.now = 0
+
+    def rule_step(
+        self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, turn: int, W: FloatArray
+    ) -> None:
         """See `rules.Rule`: only the batch's columns are touched."""
-        t = terms
-        stamps = t.stamps.pop() if t.stamps else Stamps(self.shape[1])
-        kind = (t.penalty.strength, isinstance(t.penalty, L2))
-        last, now = stamps.last, stamps.next()
-        _kernels.csr_rule_step(*self._parts, rows, change, eta, t.average, t.weight, *kind, t.reach, last, now, W)
-        t.stamps.append(stamps)
+        data, columns, starts = self._parts
+        average, weight, waiting = terms.average, terms.weight, terms.parts(turn)
+        _kernels.csr_rule_step(data, columns, starts, rows, change, eta, average, weight, *waiting, W)
 
     def nonzeros(self, rows: Rows) -> int:
         """Non-zeros in these rows."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
+from colonnade.blocks.terms import DenseTerms
 from colonnade.penalties import L2, Penalty
 
 _PIECE = 1 << 14
@@ -36,12 +37,19 @@ class LinearBlock:
         self.scale = 1.0
         self.intercept = np.zeros(outputs) if intercept else None
         self.intercept_pace = 1.0
+        self.terms: DenseTerms | None = None  # of a rule that steps on this block: they may wait at some columns
         # U: what the local steps on the open batch add; zero between batches.
         self._scratch: FloatArray | None = None
+
+    def settle(self) -> None:
+        """Bring all columns up to date."""
+        if self.terms is not None:
+            self.columns.settle(self.terms, self.V)
 
     @property
     def theta(self) -> FloatArray:
         """The parameters of the columns, shape (d, outputs)."""
+        self.settle()
         return self.scale * self.V
 
     def touched(self, rows: Rows) -> int:
@@ -64,6 +72,11 @@ class LinearBlock:
 
     def scores(self, rows: Rows, of: Columns | None = None) -> FloatArray:
         """Contributions of any rows, of the training columns or of others."""
+        if self.terms is not None:
+            if of is None:
+                self.columns.catch_up(rows, self.terms, self.V)
+            else:
+                self.settle()
         z = (of or self.columns).forward(rows, self.V)
         z *= self.scale
         if self.intercept is not None:
@@ -72,6 +85,7 @@ class LinearBlock:
 
     def penalty_value(self) -> float:
         """The intercept carries no penalty."""
+        self.settle()
         # A piece at a time: no second copy of a long vector, and the pieces stay in the processor's cache.
         pieces = range(0, len(self.V), _PIECE)
         return sum(self.penalty.value(self.scale * self.V[at : at + _PIECE]) for at in pieces)
@@ -110,6 +124,7 @@ class LinearBlock:
 
     def state(self, into: Any = None) -> Any:
         """(theta, intercept or None); in the memory of an earlier state that is not needed any more."""
+        self.settle()
         theta = np.empty_like(self.V) if into is None else into[0]
         np.multiply(self.V, self.scale, out=theta)
         return theta, None if self.intercept is None else self.intercept.copy()
@@ -117,6 +132,7 @@ class LinearBlock:
     def restore(self, state: Any) -> None:
         """Take (theta, intercept or None) back."""
         theta, intercept = state
+        self.settle()
         self.V[:], self.scale = theta, 1.0
         self.intercept = None if intercept is None else intercept.copy()
 
