@@ -114,8 +114,9 @@ class SideBySide(ABC):
         self.heard += 1
         self.session.count_round(self.epoch)
         self.take(given, self.read_at.pop(turn))
-        self.room.ring()
+        # The update first: where both take as long, the next contribution is made with it.
         self.work.ring()
+        self.room.ring()
 
     @abstractmethod
     def take(self, given: Given | None, read_at: int) -> None:
