@@ -41,7 +41,8 @@ bench: $(VENV)/.dev  ## timings against the stated opponents, into benchmarks/RE
 	$(BIN)/python benchmarks/run.py
 
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
-	$(BIN)/colonnade reproduce fedbcd-rounds --data "$(DATA)"
+	for name in fedbcd-rounds vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence afsgd-fdml; do \
+	  $(BIN)/colonnade reproduce $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

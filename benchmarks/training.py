@@ -235,9 +235,9 @@ def sparse_epoch(quick: bool) -> Rows:
 
 
 def straggler(quick: bool) -> Rows:
-    """UCICreditCard, four parties in processes, one sleeps twice as long as its updates should take: time to 1e-3."""
+    """UCICreditCard, four parties in processes, the updates of one really take three times as long: time to 1e-3."""
     part = trial("UCICreditCard", quick)
-    precision = 1e-1 if quick else 1e-3
+    precision = 1e-1 if quick else 1e-3  # SGD with a constant step ends in its noise before that: 5e-3
     optimum = minimise(part.X, part.y, "logistic", l2=STRENGTH, intercept=True).value
     parties = part.parties(4, 4, 0)
     # Sleeping is coarse, so a regular update sleeps too: 2 ms a batch, and the straggler 6 ms.
@@ -248,13 +248,12 @@ def straggler(quick: bool) -> Rows:
     for kind in ("sgd", "svrg", "saga"):
         seconds = {}
         for asynchronous in (False, True):
-            algorithm = cn.AFSGD(
-                kind, asynchronous=asynchronous, batch=64, step=0.25, schedule="constant", epochs=2 if quick else 12,
-                tol=None, max_staleness=2,
-            )  # fmt: skip
+            step, epochs = 0.1 if kind == "sgd" else 0.5, 2 if quick else 6
+            options = {"step": step, "schedule": "constant", "epochs": epochs, "tol": None, "evaluate_every": 100}
+            algorithm = cn.AFSGD(kind, asynchronous=asynchronous, batch=64, max_staleness=1, **options)
             model = cn.LogisticRegression(l2=STRENGTH, algorithm=algorithm, sum="pairwise", verbose=0)
             model.fit(*parties, on=cn.Processes(slowed=slowed))
-            goal = 3e-3 if kind == "sgd" and not quick else precision
+            goal = 5e-3 if kind == "sgd" and not quick else precision
             seconds[asynchronous] = reached(model.history_, optimum, goal)
         ratio = seconds[False] / seconds[True]
         rows.append((f"AFSGD {kind}: in step", f"{seconds[False]:.2f} s", ""))

@@ -61,8 +61,8 @@ def clock_said() -> str:
     return (
         f"Virtual clock: a message takes {LATENCY * 1e6:.0f} µs, and {BANDWIDTH / 1e9:g} GB/s; a contribution to a "
         f"batch and the update on it take one of {AMONG} regular parties {work * 1e6:.0f} µs each, on average: the "
-        f"seconds per number are chosen for that, for each data set, and are the same for both twins. Asynchronous runs "
-        f"have {UNDER_WAY} batch under way (max_staleness={UNDER_WAY})."
+        f"seconds per number are chosen for that, for each data set, and are the same for both twins. "
+        f"Asynchronous runs have {UNDER_WAY} batch under way (max_staleness={UNDER_WAY})."
     )
 
 
