@@ -183,6 +183,8 @@ def csr_catch_up(
     for i in range(rows.shape[0]):
         for p in range(starts[rows[i]], starts[rows[i] + 1]):
             j = columns[p]
+            # Written out here and below: a function for it would count references to every array at every number, which
+            # takes five times as long as the work.
             if last[j] < now:
                 for k in range(W.shape[1]):
                     W[j, k] = overdue(W[j, k], average[j, k], last[j], now, strength, convex, steps)
