@@ -52,6 +52,19 @@ class FDML(VFB2):
         """A step that falls by itself starts longer: after a hundred rounds only a tenth of it is left."""
         return super().boldness(loss) * (_FALLING if self.schedule in ("sqrt", "sqrt-parties") else 1.0)
 
+    async def prepare(self, session: Session) -> None:
+        """Agree on the shares a_l = d_l / d, on which the step size depends."""
+        block, net = cast("PredictionBlock", session.block), session.net
+        # Only the sum is told: with masks and three or more parties, nobody's number of columns is.
+        mine = float(block.columns.shape[1])
+        total = await session.sum.total_wide("columns", np.array([mine]), session.leader)
+        if total is None:
+            d = float(await net.recv(session.leader, "all columns"))
+        else:
+            d = float(total[0])
+            await session.tell("all columns", d)
+        block.share = mine / d
+
     async def train(self, session: Session) -> None:
         """Run this party's side."""
         await self.run(session, OwnModel(session), Rule("sgd", session.block))
@@ -72,20 +85,3 @@ class OwnModel(Backward):
     def _through(self, given: Given) -> Given:
         block = cast("PredictionBlock", self.session.block)
         return given._replace(signal=block.local_signal(given.rows, given.signal))
-
-
-class FDMLSession(Session):
-    """A session whose parties agree on their shares a_l = d_l / d before they agree on a step size."""
-
-    async def _agree_on_step(self) -> float:
-        block = cast("PredictionBlock", self.block)
-        # Only the sum is told: with masks and three or more parties, nobody's number of columns is.
-        mine = float(block.columns.shape[1])
-        total = await self.sum.total_wide("columns", np.array([mine]), self.leader)
-        if total is None:
-            d = float(await self.net.recv(self.leader, "all columns"))
-        else:
-            d = float(total[0])
-            await self.tell("all columns", d)
-        block.share = mine / d
-        return await super()._agree_on_step()

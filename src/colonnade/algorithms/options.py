@@ -68,6 +68,9 @@ class Training:
             raise OptionError(f"batch must be at most the {rows} rows, got {self.batch}; lower it")
         return self.batch
 
+    async def prepare(self, session: Any) -> None:
+        """What the parties must agree on before they agree on a step size."""
+
     def boldness(self, loss: Loss) -> float:
         """How much longer than 1 / curvature the first "auto" step is."""
         return loss.boldness

@@ -8,7 +8,6 @@ import numpy as np
 
 from colonnade import losses, penalties
 from colonnade.algorithms import FDML, from_value
-from colonnade.algorithms.fdml import FDMLSession
 from colonnade.algorithms.session import CHUNK, Job, Part, Session
 from colonnade.blocks.columns import Needed, columns_from_value
 from colonnade.blocks.linear import LinearBlock
@@ -24,12 +23,12 @@ async def train_linear(net: Net, job: Any, mine: Any) -> Any:
     whole = columns_from_value(X)
     needed = Needed(whole, every=algorithm[0] == FDML.name)  # whose weights go by the number of columns
     columns = needed.of(whole)
-    method, minimised, open_session = from_value(algorithm), losses.loss(loss), Session.open
+    method, minimised = from_value(algorithm), losses.loss(loss)
     linear = (columns, outputs, penalties.penalty(*penalty))
     if isinstance(method, FDML):
         # Every party's model is whole: with an intercept of its own, if there is any.
         block: LinearBlock = PredictionBlock(*linear, intercept_owner != "")
-        minimised, open_session = MIXTURES[loss], FDMLSession.open
+        minimised = MIXTURES[loss]
     else:
         block = LinearBlock(*linear, intercept_owner == net.me)
     if block.intercept is not None and y is not None:
@@ -39,7 +38,7 @@ async def train_linear(net: Net, job: Any, mine: Any) -> Any:
     if validation is not None:
         other = needed.of(columns_from_value(validation[0]))
         held_out = Part(other, other.shape[0], *validation[1:])
-    session = await open_session(net, Job(minimised, holders, sum_name, topology), block, method, train, held_out)
+    session = await Session.open(net, Job(minimised, holders, sum_name, topology), block, method, train, held_out)
     await method.train(session)
     theta, *rest = session.finish()
     return (needed.spread(theta), *rest)

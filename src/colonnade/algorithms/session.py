@@ -99,6 +99,7 @@ class Session:
         for part in (train, validation):
             if part is not None:
                 await session._share_out(part)
+        await options.prepare(session)
         session.eta0 = await session._agree_on_step()
         return session
 
