@@ -173,6 +173,10 @@ def test_evaluations_within_an_epoch_and_an_end_by_the_clock():
         ended = len(short.history_)
         assert short.history_ == often.history_[:ended]
         assert short.history_[-2]["time"] < half <= short.history_[-1]["time"] + 1e-9
+        goal = often.history_[6]["loss"] + 1e-9
+        good = fit("saga", parties, epochs=2, evaluate_every=7, asynchronous=asynchronous, goal=goal)
+        first = next(i for i, record in enumerate(often.history_) if record["loss"] <= goal)
+        assert good.history_ == often.history_[: first + 1]
 
 
 def test_columns_that_never_occur_change_nothing():
@@ -237,6 +241,7 @@ def test_the_papers_step_sizes_and_alone_in_a_process():
         (lambda: cn.VFB2(threads=0), "threads must be >= 1, got 0"),
         (lambda: cn.VFB2(threads=2, asynchronous=False), "threads must be 1 with asynchronous=False, got 2"),
         (lambda: cn.VFB2(seconds=0), "seconds must be > 0, got 0"),
+        (lambda: cn.VFB2(goal=float("nan")), "goal must be a finite number, got nan"),
         (lambda: cn.VFB2(batch=0), "batch must be >= 1, got 0"),
     ],
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import sqrt
-from numbers import Integral
+from math import isfinite, sqrt
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from colonnade.errors import OptionError, at_least, one_of
@@ -26,7 +26,8 @@ class Training:
     batch: rows per round, at most; None is 64, or all where there are fewer. epochs: passes over the rows, at most.
     tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
     there) by less than `tol` times its value; tol=None never stops early.
-    seconds: stop at the first evaluation after so long, by the clock of the runtime (virtual under `Simulation`).
+    goal: stop at the first evaluation with an objective this low. seconds: stop at the first evaluation after so long,
+    by the clock of the runtime (virtual under `Simulation`).
     evaluate_every: rounds between evaluations; None is once per epoch. seed: of the order of rows.
     """
 
@@ -36,6 +37,7 @@ class Training:
     epochs: int = 50
     tol: float | None = 1e-5
     patience: int = 5
+    goal: float | None = None
     seconds: float | None = None
     evaluate_every: int | None = None
     seed: int = 0
@@ -55,6 +57,8 @@ class Training:
             whole_number("batch", self.batch, 1)
         if self.tol is not None:
             at_least("tol", self.tol, 0)
+        if self.goal is not None and not (isinstance(self.goal, Real) and isfinite(self.goal)):
+            raise OptionError(f"goal must be a finite number, got {self.goal!r}")
         if self.seconds is not None:
             at_least("seconds", self.seconds, 0, strict=True)
         if self.evaluate_every is not None:

@@ -277,8 +277,10 @@ class Session:
         searching = self.options.schedule == "adaptive" and not self._moved and self._records < _LONGEST_SEARCH
         self._bad = 0 if improved or searching else self._bad + 1
         self._lowest = min(lowest, watched)
-        out_of_time = self.options.seconds is not None and self.net.elapsed() >= self.options.seconds
-        return watched < lowest, improved, out_of_time or (tol is not None and self._bad >= self.options.patience)
+        done = tol is not None and self._bad >= self.options.patience
+        done = done or (self.options.goal is not None and objective <= self.options.goal)
+        done = done or (self.options.seconds is not None and self.net.elapsed() >= self.options.seconds)
+        return watched < lowest, improved, done
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were kept, else the last ones."""

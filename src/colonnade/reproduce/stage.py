@@ -118,6 +118,7 @@ class Stage:
             batch=self.data.batch,
             epochs=self.epochs * longer,
             tol=None,
+            goal=self.optima[run.penalty].value + min(run.goals) / self.factor if run.goals else None,
             seed=self.seed,
         )
         model = _MODELS[self.data.loss](
