@@ -1,12 +1,26 @@
-"""The benchmarks' short form: that every measure works. What it measures decides nothing here."""
+"""The benchmarks: how they measure, and that every measure works. What is measured decides nothing here."""
 
 from __future__ import annotations
 
+import importlib.util
+import math
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def training():
+    spec = importlib.util.spec_from_file_location("benchmarks_training", ROOT / "benchmarks" / "training.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_every_measure_works_and_quick_results_are_not_kept():
@@ -17,3 +31,48 @@ def test_every_measure_works_and_quick_results_are_not_kept():
     for part in ("hops/s", "rounds/s", "ns", "ratio"):
         assert part in done.stdout
     assert (ROOT / "benchmarks" / "RESULTS.md").read_text() == kept
+
+
+@pytest.mark.parametrize(("needed", "most"), [(1, 100), (10, 100), (11, 100), (20, 20), (602, 2000), (39, 39), (3, 5)])
+def test_the_fewest_epochs_are_found(training, needed, most):
+    assert training.fewest_epochs(lambda epochs: (epochs / 10, 1.0 / epochs), 1.0 / needed, most) == (
+        needed / 10,
+        needed,
+    )
+
+
+@pytest.mark.parametrize("gap", [1.0, math.nan])
+def test_epochs_that_are_too_few_are_infinite_seconds(training, gap):
+    tried = []
+    assert training.fewest_epochs(lambda epochs: (tried.append(epochs), gap), 0.5, 35) == (math.inf, 35)
+    assert tried == [10, 20, 35]
+
+
+def test_scikit_learn_is_given_no_epoch_too_many(training):
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = (X @ rng.normal(size=4) + rng.normal(size=300) > 0).astype(int)
+    lowest = training.minimise(X, y, "logistic", l2=training.STRENGTH, intercept=True).value
+    _, epochs = training.sklearn_saga(X, y, lowest, 1e-5, 500)
+    assert training.sklearn_saga(X, y, lowest, 1e-5, 500)[1] == epochs  # to the epoch, every time
+    assert training.sklearn_saga(X, y, lowest, 1e-5, epochs)[0] < math.inf
+    assert training.sklearn_saga(X, y, lowest, 1e-5, epochs - 1)[0] == math.inf
+
+
+def test_scattered_columns_are_more_with_the_same_numbers(training):
+    X = sp.random(400, 30, density=0.5, format="csr", random_state=0)
+    wider = training.scattered(X, 10)
+    assert wider.shape == (400, 300)
+    assert wider.has_sorted_indices
+    assert np.array_equal(wider.data, X.data)
+    assert np.array_equal(wider.indices // 10, X.indices)
+    assert len(np.unique(wider.indices)) == 300  # 6,000 numbers: every one of them occurs
+
+
+def test_seconds_to_the_optimum_are_those_of_the_reproductions(training):
+    history = [
+        {"rounds": 0, "metric": 0.5, "loss": 2.0 + gap, "time": at, "epoch": at} for at, gap in ((3, 1), (5, 1e-2))
+    ]
+    assert training.seconds_to(history, 2.0, 0.1) == pytest.approx(4.0)
+    assert training.seconds_to(history, 2.0, 1e-3) == math.inf

@@ -16,11 +16,20 @@ from colonnade.algorithms import AFSGD, VFB2
 from colonnade.cli.main import main
 from colonnade.errors import DataError
 from colonnade.party import Party
-from colonnade.reproduce import REPRODUCTIONS, fedbcd_rounds, report, twins
+from colonnade.reproduce import (
+    REPRODUCTIONS,
+    afsgd_convergence,
+    afsgd_fdml,
+    afsgd_speedup,
+    fedbcd_rounds,
+    report,
+    twins,
+)
+from colonnade.reproduce.arrivals import Arrival, marks_said, ratio, reached, speedup
 from colonnade.reproduce.fedbcd_rounds import ROWS, Setting, measure
 from colonnade.reproduce.imitations import imitate
 from colonnade.reproduce.physionet import Task
-from colonnade.reproduce.report import Curve, ratio_text, reached, rounds_text, rounds_to, share_text
+from colonnade.reproduce.report import Curve, rounds_text, rounds_to, share_text
 from colonnade.reproduce.stage import SLOWER, THIRD, Run, Stage, clock
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -112,13 +121,66 @@ def test_reached_is_log_linear_between_two_evaluations():
     assert reached([3.0, 10.0], [1e-3, 1e-4], 1e-2) == 3.0
     assert reached([0.0, 1.0, 2.0, 3.0], [1.0, 1e-3, 1.0, 1e-9], 1e-2) < 1.0  # the first time, noise or not
     assert reached([0.0, 1.0, 2.0], [1.0, math.nan, 1e-9], 1e-2) == 2.0
-    assert 0.0 < reached([0.0, 1.0], [1.0, -1e-12], 1e-2) < 1.0  # below the optimum, by rounding
     assert reached([], [], 1e-2) == math.inf
 
 
-def test_ratios_as_text():
-    assert ratio_text(5.0, 2.0) == "2.50"
-    assert ratio_text(math.inf, 2.0) == ratio_text(2.0, math.inf) == "-"
+@pytest.mark.parametrize("gap", [-1e-12, 0.0, -0.0, 1e-300, 1e-12])
+def test_a_gap_at_or_below_the_optimum_is_its_rounding(gap):
+    assert reached([0.0, 1.0], [1.0, gap], 1e-3) == pytest.approx(0.25)  # 1e-12 is four times as far, in logarithms
+    assert reached([0.0, 1.0], [1.0, gap], 1e-12) == pytest.approx(1.0)
+    if gap < 1e-12:
+        assert reached([0.0, 1.0], [1.0, gap], 1e-13) == pytest.approx(1.0)  # finer than what can be seen
+
+
+def test_a_target_without_a_logarithm_is_reached_on_a_straight_line_in_the_gap():
+    assert reached([0.0, 10.0], [1.0, -1.0], 0.0) == pytest.approx(5.0)
+    assert reached([0.0, 10.0, 20.0], [1.0, -0.1, -0.3], -0.2) == pytest.approx(15.0)
+    assert reached([0.0, 10.0], [0.0, -0.5], -0.5) == pytest.approx(10.0)
+    assert reached([4.0, 10.0], [-1.0, -2.0], -0.5) == 4.0
+    assert reached([0.0, 10.0], [1.0, -0.1], -0.2) == math.inf
+
+
+def test_a_target_that_is_not_known_is_never_reached():
+    assert reached([0.0, 1.0], [1.0, 1e-3], math.nan) == math.inf
+
+
+THERE = Arrival(5.0, 2.5)
+
+
+def test_arrivals_say_when_or_how_they_failed():
+    falls = Curve([0, 1, 2], [0.5] * 3, [1.0, 1e-2, 1e-4], [0.0, 10.0, 20.0], [0, 1, 2])
+    assert Arrival.of(falls, 1e-3) == Arrival(pytest.approx(15.0), pytest.approx(1.5))
+    assert (Arrival.of(falls, 1e-3).text, Arrival.of(falls, 1e-3).epochs_text) == ("15", "1.5")
+    assert (Arrival.of(falls, 0.1).text, Arrival.of(falls, 0.1).epochs_text) == ("~5", "~0.5")
+    assert Arrival.of(falls, 1.0).text == "0"  # there at the start: nothing is guessed
+    for curve, failure in (
+        (falls, "not there"),
+        (replace(falls, loss=[1.0, 1e-2, 2.0]), "diverges"),
+        (replace(falls, loss=[1.0, 1e-2, math.nan]), "diverges"),
+        (Curve(), "diverges"),
+    ):
+        assert Arrival.of(curve, 1e-5) == Arrival(math.inf, math.inf, failure)
+        assert Arrival.of(curve, 1e-5).text == "-"
+
+
+def test_speed_ups_say_who_failed():
+    late, lost = Arrival(math.inf, math.inf, "not there"), Arrival(math.inf, math.inf, "diverges")
+    assert speedup(THERE, Arrival(2.0, 1.0)) == "2.50"
+    assert speedup(THERE, Arrival(2.0, 0.9)) == "~2.50"
+    assert speedup(late, THERE) == "sync not there"
+    assert speedup(THERE, lost) == "async diverges"
+    assert speedup(THERE, lost, ("one party", "")) == "diverges"
+    assert speedup(late, lost) == "neither"
+    assert speedup(THERE, Arrival(0.0, 0.0)) == "-"
+    assert ratio(THERE, Arrival(2.0, 1.0)) == 2.5
+    assert math.isnan(ratio(THERE, lost))
+
+
+def test_every_mark_is_explained_below_its_table_and_no_other():
+    assert marks_said([("E2006-tfidf", "saga", "-", "2.50")]) == []
+    assert [said[:5] for said in marks_said([("url", "~2.50"), ("news20", "1.60*")])] == ['"~": ', '"*": ']
+    (said,) = marks_said([("url", "async diverges")])
+    assert said.startswith('"diverges"')
 
 
 def _curve(seconds):
@@ -144,8 +206,43 @@ def test_twins_climb_to_their_best_step_and_share_one():
     curves = twins.tuned({"x": stage}, [run], "test")
     pair = twins.compare(curves, run)
     # both arrive with 1 and with 1/2; the synchronous twin's best, 2, makes the other diverge
-    assert (pair.step, pair.times, pair.speedup) == (1.0, (8.0, 5.0), "1.60")
-    assert (pair.best_steps, pair.best_times, pair.best_speedup) == ((2.0, 0.5), (4.0, 3.0), "1.33")
+    assert (pair.step, [at.seconds for at in pair.twins], pair.speedup) == (1.0, [8.0, 5.0], "1.60*")
+    assert (pair.best_steps, [at.seconds for at in pair.best_twins], pair.best_speedup) == (
+        (2.0, 0.5),
+        [4.0, 3.0],
+        "1.33",
+    )
+    assert pair.lost == "diverges"
+    assert "saga 1 (with 2 the asynchronous twin fails: diverges)" in twins.common_steps_said({"saga": pair})
+    assert twins.lost_said({run: pair}) == [
+        "Synchronous bests with which the asynchronous twin fails: x saga 2 (diverges)."
+    ]
+
+
+def test_twins_that_agree_on_a_step_are_not_marked():
+    stage = FakeStage({0.5: 12.0, 1.0: 8.0, 2.0: 9.0}, {0.5: 3.0, 1.0: 5.0})
+    run = Run("x", "saga", True, 8, 3, (1e-4,))
+    pair = twins.compare(twins.tuned({"x": stage}, [run], "test"), run)
+    assert (pair.step, pair.speedup, pair.lost, twins.lost_said({run: pair})) == (1.0, "1.60", "", [])
+
+
+def test_without_a_step_for_both_the_cell_says_who_fails():
+    stage = FakeStage({1.0: 8.0, 2.0: 4.0}, {0.25: 7.0, 0.5: 3.0})
+    run = Run("x", "saga", True, 8, 3, (1e-4,))
+    pair = twins.compare(twins.tuned({"x": stage}, [run], "test"), run)
+    assert (pair.step, pair.speedup, pair.lost, pair.best_speedup) == (2.0, "async diverges", "diverges", "1.33")
+
+
+def test_the_speed_ups_with_one_step_say_how_it_is_chosen():
+    stage = FakeStage({1.0: 8.0, 2.0: 4.0}, {0.5: 3.0, 1.0: 5.0})
+    run = Run("url", "saga", True, 8, 8, (1e-4,))
+    pairs = {run: twins.compare(twins.tuned({"url": stage}, [run], "test"), run)}
+    table = afsgd_speedup.beside(pairs, best=False)
+    assert table.rows == [["url", "2.05", "1.60*"]]
+    assert table.words[0] == twins.COMMON_STEP_SAID
+    assert "url saga 2 (diverges)" in table.words[1]
+    assert table.words[2].startswith('"*"')
+    assert twins.COMMON_STEP_SAID not in afsgd_speedup.beside(pairs, best=True).words
 
 
 def test_where_long_steps_diverge_shorter_ones_are_tried():
@@ -171,7 +268,24 @@ def test_a_goal_that_nobody_reaches_gives_no_ratio():
     stage = FakeStage({}, {1.0: 1.0})
     run = Run("x", "sgd", True, 8, 3, (1e-5, 1e-6))
     pair = twins.compare(twins.tuned({"x": stage}, [run], "test"), run)
-    assert (pair.precision, pair.speedup, pair.best_speedup) == (1e-6, "-", "-")
+    assert (pair.precision, pair.speedup, pair.best_speedup, pair.lost) == (1e-6, "neither", "neither", "")
+
+
+def test_what_is_run_for_one_goal_may_reach_a_finer_one():
+    """The other's best step may be the first with which a twin is at the finest goal: then its twin is run too."""
+
+    class Two(FakeStage):
+        def measure(self, run, longer=1):
+            seconds, gap = self.times[run.asynchronous].get(run.step, (1.0, 1.0))
+            return Curve([0, 1], [0.5, 0.5], [1.0, gap], [0.0, seconds], [0, 1])
+
+    still = {1.0: (8.0, 1e-3), 2.0: (9.0, 1e-3), 0.5: (9.0, 1e-3), 0.125: (30.0, 1e-4)}
+    moving = {1.0: (9.0, 1e-3), 2.0: (9.5, 1e-3), 0.5: (8.0, 1e-3), 0.25: (7.0, 1e-3), 0.125: (6.0, 1e-4)}
+    run = Run("x", "sgd", True, 8, 3, (1e-4, 1e-3))
+    curves = twins.tuned({"x": Two(still, moving)}, [run], "test")
+    assert twins.missing(curves, [run]) == []
+    pair = twins.compare(curves, run)
+    assert (pair.precision, pair.step, pair.speedup) == (1e-4, 0.125, "5.00")
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +314,22 @@ def test_the_clock_gives_a_batch_the_time_of_twenty_messages(stage):
     on = clock(stage.data, 8, THIRD)
     assert on.seconds_per_nonzero * stage.data.nonzeros * stage.data.batch / 8 == pytest.approx(20 * on.latency)
     assert on.speeds == {"party8": 1 / 3}
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_figures_curves_go_on_to_the_finest_gap_of_its_table(quick):
+    runs = afsgd_convergence.figure_runs({"url": None, "news20": None}, twins.ESTIMATORS, quick=quick)
+    assert len(runs) == 6
+    for run in runs:
+        assert min(run.goals) == run.goals[0] == min(afsgd_convergence.SHOWN)  # the finest first
+        assert set(twins.goals(run.estimator, quick=quick)) <= set(run.goals)
+
+
+def test_with_one_worker_fdml_is_afsgd():
+    """The same model, rows and schedule: whatever differs with more workers is the algorithm."""
+    data = imitate("rcv1.multiclass", 0.02)
+    one, other = (afsgd_fdml.measure(data, afsgd_fdml.Job(data.name, name, 1, 0), 3) for name in afsgd_fdml.ALGORITHMS)
+    assert one == other
 
 
 def test_ridge_is_the_papers_objective():
@@ -279,6 +409,16 @@ def test_a_short_form_runs_and_says_its_seed(name, tmp_path, capsys):
     said, text, tables = _short_form(name, DATA, tmp_path / "out", capsys)
     assert "Seed 2." in text or "Seeds 2" in text
     assert "skipped" not in said
+    if name == "afsgd-convergence":
+        runs = {}
+        for row in tables["curves"]:
+            if int(row["parties"]) == afsgd_convergence.PARTIES:
+                at = (row["data"], row["estimator"], row["asynchronous"], row["straggler"], row["step"])
+                runs.setdefault(at, []).append((int(row["epoch"]), float(row["sub-optimality"])))
+        for (epoch, gap), *_ in (reversed(points) for points in runs.values()):
+            assert epoch >= afsgd_convergence.QUICK.epochs or gap <= min(afsgd_convergence.SHOWN)
+    if name in ("afsgd-convergence", "afsgd-speedup", "vfb2-convergence", "vfb2-scaling"):
+        assert "the one with which the synchronous twin is there first" in " ".join(text.split())
     if name == "afsgd-speedup":
         assert [row["SAGA, paper"] for row in tables["one-step"]] == ["1.79", "1.95", "2.38"]
     if name == "vfb2-accuracy":

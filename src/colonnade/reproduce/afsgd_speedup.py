@@ -15,11 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.algorithms import AFSGD
+from colonnade.reproduce.arrivals import marks_said, ratio
 from colonnade.reproduce.datasets import DataSet
 from colonnade.reproduce.report import Line, Panel, Table, make_folder, plot, show
 from colonnade.reproduce.sources import data_table, load_all
 from colonnade.reproduce.stage import UPDATES_AT_A_THIRD, Run, clock_said, open_stages
-from colonnade.reproduce.twins import ESTIMATORS, Pair, compare, epochs_said, goals, number_text, tuned, write_curves
+from colonnade.reproduce.twins import (
+    COMMON_STEP_SAID,
+    ESTIMATORS,
+    Pair,
+    compare,
+    epochs_said,
+    goals,
+    lost_said,
+    tuned,
+    write_curves,
+)
 
 NAME = "afsgd-speedup"
 PARTIES = 8
@@ -86,7 +97,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         *said,
         *settings_said(size.epochs),
     ]
-    tables = [data_table(sets), *(_beside(pairs, best=best) for best in (True, False)), _details(pairs)]
+    tables = [data_table(sets), *(beside(pairs, best=best) for best in (True, False)), _details(pairs)]
     picture = plot([_panel(pairs, kind) for kind in size.estimators], out / f"{NAME}.png")
     write_curves(out / f"{NAME}-curves.csv", curves)
     foot = [picture, f"Tables and curves are in {out}. {time.monotonic() - began:.0f} s."]
@@ -98,7 +109,7 @@ def _paper(run_: Run) -> float:
     return math.nan if cells is None else cells[ESTIMATORS.index(run_.estimator)]
 
 
-def _beside(pairs: Pairs, *, best: bool) -> Table:
+def beside(pairs: Pairs, *, best: bool) -> Table:
     """The paper's table and ours."""
     kinds = dict.fromkeys(at.estimator for at in pairs)
     rows: dict[str, list[str]] = {}
@@ -108,26 +119,29 @@ def _beside(pairs: Pairs, *, best: bool) -> Table:
         rows.setdefault(at.data, [at.data]).extend(cells)
     header = ("data", *(f"{kind.upper()}, {who}" for kind in kinds for who in ("paper", "here")))
     title = "Speed-up, each twin with its best step" if best else "Speed-up, one step for both twins"
-    return Table("best-steps" if best else "one-step", title, header, list(rows.values()))
+    words = [*([] if best else [COMMON_STEP_SAID, *lost_said(pairs)]), *marks_said(rows.values())]
+    return Table("best-steps" if best else "one-step", title, header, list(rows.values()), words)
 
 
 def _details(pairs: Pairs) -> Table:
     """Where the speed-ups come from."""
-    rows = [
-        (
-            at.data,
-            at.estimator,
-            f"{pair.precision:g}",
-            f"{pair.step:g}",
-            *(
-                " / ".join(map(number_text, both))
-                for both in (pair.epochs, pair.times, pair.best_steps, pair.best_times)
-            ),
+    rows = []
+    for at, pair in pairs.items():
+        cells = (
+            [one.epochs_text for one in pair.twins],
+            [one.text for one in pair.twins],
+            [f"{step:g}" for step in pair.best_steps],
+            [one.text for one in pair.best_twins],
         )
-        for at, pair in pairs.items()
-    ]
+        start = (at.data, at.estimator, f"{pair.precision:g}", f"{pair.step:g}")
+        rows.append((*start, *(" / ".join(both) for both in cells)))
     header = ("data", "estimator", "gap", "step", "epochs", "seconds", "best steps", "seconds with them")
-    words = ["Epochs and virtual seconds to the gap with one step for both twins, then with the best step of each."]
+    words = [
+        'Epochs and virtual seconds to the gap with one step for both twins, then with the best step of each; "-": not '
+        "reached.",
+        COMMON_STEP_SAID,
+        *marks_said(rows),
+    ]
     return Table("details", "Synchronous / asynchronous", header, rows, words)
 
 
@@ -136,7 +150,7 @@ def _panel(pairs: Pairs, kind: str) -> Panel:
     places = list(range(1, len(mine) + 1))
     lines: list[Line] = [
         ("paper", places, [_paper(at) for at in mine]),
-        ("here, best steps", places, [slow / fast for slow, fast in (pair.best_times for pair in mine.values())]),
-        ("here, one step", places, [slow / fast for slow, fast in (pair.times for pair in mine.values())]),
+        ("here, best steps", places, [ratio(*pair.best_twins) for pair in mine.values()]),
+        ("here, one step", places, [ratio(*pair.twins) for pair in mine.values()]),
     ]
     return Panel(kind.upper(), "speed-up", lines, ("as fast", 1.0), across="data set, in the order of the table")

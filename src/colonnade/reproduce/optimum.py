@@ -92,8 +92,8 @@ def minimise(X: Any, y: Array, loss_name: str, *, l2: float, penalty_name: str =
 def unit_step(X: Any, optimum: Optimum, batch: int, *, l2: float) -> float:
     """1 / the curvature of a batch's objective at the optimum: what steps are counted in.
 
-    The largest eigenvalue over all rows, what a batch of b rows adds to it, and the penalty, which acts n / b times as
-    strongly on a column that a single batch of the epoch touches.
+    The largest eigenvalue over all rows, what a batch of b rows adds to it, and the penalty: it acts on every column
+    alike, on those that a batch does not touch later and to the same effect (`blocks.terms`).
     """
     from scipy.sparse.linalg import svds
 
@@ -103,4 +103,4 @@ def unit_step(X: Any, optimum: Optimum, batch: int, *, l2: float) -> float:
     start = np.ones(min(table.shape))  # a random one would make the step, and with it the run, another every time
     largest = float(svds(table, k=1, v0=start, return_singular_vectors=False)[0]) ** 2 / rows
     length = float(table.multiply(table).sum() if sparse else np.square(table).sum()) / rows
-    return float(1.0 / (largest + length / batch + l2 * (rows / batch if sparse else 1.0)))
+    return float(1.0 / (largest + length / batch + l2))

@@ -51,24 +51,6 @@ def rounds_to(curve: Curve, target: float) -> float:
     return next((float(r) for r, value in zip(curve.rounds, curve.metric, strict=True) if value >= target), math.inf)
 
 
-def reached(x: Sequence[float], gaps: Sequence[float], precision: float) -> float:
-    """Where a gap was first at the precision: on a straight line in log(gap) between the two points around it."""
-    for index, gap in enumerate(gaps):
-        if gap > precision or math.isnan(gap):
-            continue
-        if index == 0 or not math.isfinite(gaps[index - 1]):
-            return x[index]
-        before, after = math.log(gaps[index - 1]), math.log(max(gap, 1e-300))
-        part = (before - math.log(precision)) / (before - after)
-        return x[index - 1] + part * (x[index] - x[index - 1])
-    return math.inf
-
-
-def ratio_text(slow: float, fast: float) -> str:
-    """How many times as fast, where both are known."""
-    return f"{slow / fast:.2f}" if math.isfinite(slow) and math.isfinite(fast) and fast > 0 else "-"
-
-
 def make_folder(out: Path) -> None:
     """The folder that tables and plots go to."""
     try:
@@ -133,7 +115,8 @@ def _drawn(table: Table) -> Any:
 
     drawn = RichTable(title=Text(table.title), title_justify="left", box=box.SIMPLE_HEAD)
     for index, name in enumerate(table.header):
-        drawn.add_column(Text(name), justify="right" if index else "left", no_wrap=not index)
+        # folded where the screen is narrow: a number that is cut would be another one
+        drawn.add_column(Text(name), justify="right" if index else "left", no_wrap=not index, overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(cell) for cell in row))
     return drawn

@@ -1,9 +1,9 @@
 """An asynchronous algorithm beside its synchronous twin, under a virtual clock, until a precision is reached.
 
 Both papers run twins with tuned, constant steps. Here each twin climbs a ladder of steps, factors of two around the
-inverse of the curvature, for its own best. VFB² gives both twins one step: the better one of the two bests for the
-synchronous twin, among those with which both arrive. An asynchronous epoch takes less time than a synchronous one, so
-a run that is still on its way after its epochs gets three times as many.
+inverse of the curvature, for its own best. VFB² gives both twins one step: of those with which both arrive, the one
+with which the synchronous twin is first. An asynchronous epoch takes less time than a synchronous one, so a run that is
+still on its way after its epochs gets three times as many.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from colonnade.reproduce.report import Curve, Line, Panel, ratio_text, reached, work_off, write_csv
+from colonnade.reproduce.arrivals import SMALLEST_GAP, Arrival, speedup, time_to
+from colonnade.reproduce.report import Curve, Line, Panel, work_off, write_csv
 from colonnade.reproduce.stage import Run, Stage
 
 ESTIMATORS = ("sgd", "svrg", "saga")
@@ -69,11 +70,6 @@ def _rank(run: Run, curve: Curve) -> tuple[float, ...]:
     return (*times, min((gap for gap in curve.loss[1:] if not math.isnan(gap)), default=math.inf))
 
 
-def time_to(curve: Curve, precision: float) -> float:
-    """Virtual seconds until the sub-optimality was first at the precision; infinite if it never was."""
-    return reached(curve.times, curve.loss, precision)
-
-
 Curves = Mapping[Run, Curve]
 
 
@@ -83,10 +79,10 @@ def best(curves: Curves, run: Run, precision: float) -> Run:
 
 
 def common(curves: Curves, run: Run, precision: float) -> Run:
-    """The run with the step for both twins: of those with which both arrive, the synchronous twin's best."""
+    """The run with the step for both twins: the synchronous twin's best of those with which both arrive, if any do."""
     still = replace(run, asynchronous=False)
     both = [at for at in _ladder(curves, still) if at.twin in curves]
-    arriving = [at for at in both if math.isfinite(time_to(curves[at.twin], precision))]
+    arriving = [at for at in both if all(math.isfinite(time_to(curves[one], precision)) for one in (at, at.twin))]
     chosen = best({at: curves[at] for at in arriving or both}, still, precision)
     return replace(chosen, asynchronous=run.asynchronous)
 
@@ -117,7 +113,9 @@ def tuned(stages: Mapping[str, Stage], runs: Sequence[Run], title: str) -> dict[
     twins = [at for run in runs for at in (run, run.twin)]
     climbs = work_off(twins, lambda run: climb(stages[run.data], run), f"{title}: steps")
     curves = {at: curve for climb in climbs.values() for at, curve in climb.items()}
-    return curves | measured(stages, missing(curves, runs), title)
+    while wanted := missing(curves, runs):  # what is found may be better than what it was run for
+        curves |= measured(stages, wanted, title)
+    return curves
 
 
 def measured(stages: Mapping[str, Stage], runs: Sequence[Run], title: str) -> dict[Run, Curve]:
@@ -136,57 +134,79 @@ def _ladder(curves: Curves, run: Run) -> list[Run]:
 
 @dataclass(frozen=True)
 class Pair:
-    """Twins at a precision: with one step for both, and with the best step of each. Times are virtual seconds."""
+    """Twins at a precision, the synchronous one first: with one step for both, and with the best step of each."""
 
-    step: float
     precision: float
-    times: tuple[float, float]  # synchronous, asynchronous
-    epochs: tuple[float, float]
-    best_times: tuple[float, float]
+    step: float
+    twins: tuple[Arrival, Arrival]
     best_steps: tuple[float, float]
+    best_twins: tuple[Arrival, Arrival]
+    lost: str  # how the asynchronous twin fails with a step with which the synchronous one is best; "" if it does not
 
     @property
     def speedup(self) -> str:
-        """Of the asynchronous twin, with one step for both."""
-        return ratio_text(*self.times)
+        """Of the asynchronous twin, with one step for both; marked where that is not the synchronous twin's best."""
+        return speedup(*self.twins) + ("*" if self.lost and self.step != self.best_steps[0] else "")
 
     @property
     def best_speedup(self) -> str:
         """Of the asynchronous twin, each with its best step."""
-        return ratio_text(*self.best_times)
+        return speedup(*self.best_twins)
 
 
 def compare(curves: Curves, run: Run) -> Pair:
     """What the runs say about a run and its twin."""
     precision = precision_for(curves, run)
     chosen = common(curves, run, precision)
-    twins = [replace(chosen, asynchronous=kind) for kind in (False, True)]
-    own = [best(curves, replace(run, asynchronous=kind), precision) for kind in (False, True)]
-    times = [time_to(curves[at], precision) for at in (*twins, *own)]
-    epochs = [reached(curves[at].epochs, curves[at].loss, precision) for at in twins]
+    still, moving = (best(curves, replace(run, asynchronous=kind), precision) for kind in (False, True))
+
+    def arrival(at: Run) -> Arrival:
+        return Arrival.of(curves[at], precision)
+
     return Pair(
-        chosen.step,
         precision,
-        (times[0], times[1]),
-        (epochs[0], epochs[1]),
-        (times[2], times[3]),
-        (own[0].step, own[1].step),
+        chosen.step,
+        (arrival(replace(chosen, asynchronous=False)), arrival(replace(chosen, asynchronous=True))),
+        (still.step, moving.step),
+        (arrival(still), arrival(moving)),
+        arrival(still.twin).failure if not arrival(still).failure else "",
     )
 
 
+COMMON_STEP_SAID = (
+    "One step for both twins: of the steps with which both reach the gap, the one with which the synchronous twin is "
+    "there first; the synchronous twin's best where there is none."
+)
+
+
+def lost_said(pairs: Mapping[Run, Pair]) -> list[str]:
+    """Which asynchronous twins fail with the best step of the synchronous one."""
+    lost = [f"{at.data} {at.estimator} {pair.best_steps[0]:g} ({pair.lost})" for at, pair in pairs.items() if pair.lost]
+    return [f"Synchronous bests with which the asynchronous twin fails: {', '.join(lost)}."] if lost else []
+
+
+def common_steps_said(pairs: Mapping[str, Pair]) -> str:
+    """The steps of all runs with one step, by estimator, and what the choice depended on."""
+    steps = []
+    for kind, pair in pairs.items():
+        lost = f" (with {pair.best_steps[0]:g} the asynchronous twin fails: {pair.lost})" if pair.lost else ""
+        steps.append(f"{kind} {pair.step:g}{lost}")
+    return f"{COMMON_STEP_SAID} In units of 1 / curvature: {', '.join(steps)}."
+
+
 def epochs_said(epochs: int) -> str:
-    """How long runs are."""
-    return f"{epochs} epochs, {LONGER * epochs} where a run was not at its goal and still on its way"
-
-
-def number_text(value: float, digits: int = 3) -> str:
-    """A time or a number of epochs; "-" if the precision was not reached."""
-    return f"{value:.{digits}g}" if math.isfinite(value) else "-"
+    """How long runs are, and how often they are looked at."""
+    return (
+        f"{epochs} epochs, {LONGER * epochs} where a run was not at its goal and still on its way; evaluated after "
+        f"every epoch, and on a straight line in log(gap) between"
+    )
 
 
 def gap_panel(title: str, lines: Sequence[tuple[str, Curve]], *, over: str = "times") -> Panel:
     """Sub-optimality over virtual time or epochs; lines come in pairs, asynchronous and synchronous."""
-    drawn: list[Line] = [(name, getattr(curve, over), [max(gap, 1e-12) for gap in curve.loss]) for name, curve in lines]
+    drawn: list[Line] = [
+        (name, getattr(curve, over), [max(gap, SMALLEST_GAP) for gap in curve.loss]) for name, curve in lines
+    ]
     across = "virtual seconds" if over == "times" else "epochs"
     return Panel(title, "objective - optimum", drawn, logarithmic=True, across=across, pairs=True)
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from colonnade.algorithms import VFB2
-from colonnade.reproduce.report import Panel, Table, make_folder, plot, ratio_text, show
+from colonnade.reproduce.arrivals import Arrival, marks_said, speedup
+from colonnade.reproduce.report import Panel, Table, make_folder, plot, show
 from colonnade.reproduce.sources import data_table, load_all
 from colonnade.reproduce.stage import SLOWER, THIRD, Run, clock_said, open_stages
 from colonnade.reproduce.twins import (
+    COMMON_STEP_SAID,
     ESTIMATORS,
     Curves,
     Pair,
@@ -27,9 +29,8 @@ from colonnade.reproduce.twins import (
     epochs_said,
     gap_panel,
     goals,
+    lost_said,
     measured,
-    number_text,
-    time_to,
     tuned,
     write_curves,
 )
@@ -89,7 +90,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         *said,
         f"{PARTIES} parties, {ACTIVE} with labels, no intercept, lambda 1e-4, {epochs_said(size.epochs)}.",
         clock_said(),
-        'The step is in units of 1 / curvature and the same for both twins. "best steps": each twin with its own.',
+        f"{COMMON_STEP_SAID} It is chosen for problem (13) and a party {SLOWER}, in units of 1 / curvature.",
+        '"best steps": the ratio in problem (13) where each twin has its own best one.',
     ]
     pictures = [plot(_panels(penalty, curves, pairs), out / f"{NAME}-{penalty}.png", len(sets)) for penalty in PROBLEMS]
     write_curves(out / f"{NAME}-curves.csv", curves)
@@ -108,27 +110,19 @@ def _table(
     rows = []
     for at, pair in pairs.items():
         target = targets[at][penalty]
-        times = [
-            time_to(curves[_at(at, pair, penalty, straggler, kind)], target)
+        still, moving, still_third, moving_third = (
+            Arrival.of(curves[_at(at, pair, penalty, straggler, kind)], target)
             for straggler in (SLOWER, THIRD)
             for kind in (False, True)
-        ]
-        rows.append(
-            (
-                at.data,
-                at.estimator,
-                f"{target:.2g}",
-                f"{pair.step:g}",
-                number_text(times[0]),
-                number_text(times[1]),
-                ratio_text(times[0], times[1]),
-                pair.best_speedup if penalty == "l2" else "-",
-                ratio_text(times[2], times[3]),
-            )
         )
+        # the pair's own comparison marks where the step is not the synchronous twin's best
+        ratios = (pair.speedup, pair.best_speedup) if penalty == "l2" else (speedup(still, moving), "-")
+        start = (at.data, at.estimator, f"{target:.2g}", f"{pair.step:g}")
+        rows.append((*start, still.text, moving.text, *ratios, speedup(still_third, moving_third)))
     header = ("data", "estimator", "gap", "step", "sync, s", "async, s", "ratio", "best steps", "ratio, a third")
     title = f"Virtual seconds to the gap, {PROBLEMS[penalty]}: one party {SLOWER}; then the ratio with one at {THIRD}"
-    return Table(penalty, title, header, rows)
+    words = [*(lost_said(pairs) if penalty == "l2" else []), *marks_said(rows)]
+    return Table(penalty, title, header, rows, words)
 
 
 def _panels(penalty: str, curves: Curves, pairs: Mapping[Run, Pair]) -> list[Panel]:

@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 from colonnade.algorithms import VFB2
-from colonnade.reproduce.report import Line, Panel, Table, make_folder, plot, ratio_text, show
+from colonnade.reproduce.arrivals import Arrival, marks_said, ratio, speedup
+from colonnade.reproduce.report import Line, Panel, Table, make_folder, plot, show
 from colonnade.reproduce.sources import data_table, load_all
 from colonnade.reproduce.stage import REGULAR, SLOWER, Run, clock_said, open_stages
 from colonnade.reproduce.twins import (
     ESTIMATORS,
     Curves,
+    common_steps_said,
     compare,
     epochs_said,
     measured,
-    number_text,
-    time_to,
     tuned,
     write_curves,
 )
@@ -40,8 +40,8 @@ DATA = "webspam"
 PROBLEMS = {"l2": "(13)", "nonconvex": "(14)"}
 ACTIVE = 2
 
-# {(estimator, straggler, asynchronous): {parties: virtual seconds}}
-Times: TypeAlias = dict[tuple[str, str, bool], dict[int, float]]
+# {(estimator, straggler, asynchronous): {parties: when it was there}}
+Times: TypeAlias = dict[tuple[str, str, bool], dict[int, Arrival]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     base = Run(DATA, "", True, size.parties[-1], ACTIVE, (size.precision,))
     first = [replace(base, estimator=kind) for kind in size.estimators]
     curves = tuned(stages, first, NAME)
-    steps = {at.estimator: compare(curves, at).step for at in first}
+    pairs = {at.estimator: compare(curves, at) for at in first}
+    steps = {kind: pair.step for kind, pair in pairs.items()}
     # The target of problem (14) is only known afterwards.
     bases = {"l2": base, "nonconvex": replace(base, penalty="nonconvex", goals=())}
     wanted = {penalty: all_runs(size.parties, steps, bases[penalty], SLOWER) for penalty in PROBLEMS}
@@ -91,9 +92,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         f"Problem (13): the time to a sub-optimality of {size.precision:g}. Problem (14) has no minimum near: the time "
         f"to the objective that one party has after {half} epochs.",
         "A single party contributes and updates by turns, in both twins; asynchronous parties do both at once.",
-        "One step for all runs of an estimator, in units of 1 / curvature: "
-        + ", ".join(f"{kind} {step:g}" for kind, step in steps.items())
-        + ".",
+        f"All runs of an estimator have the step of problem (13) with {base.parties} parties, none of them slower. "
+        + common_steps_said(pairs),
     ]
     picture = plot(panels, out / f"{NAME}.png", 2)
     write_curves(out / f"{NAME}-curves.csv", curves)
@@ -119,11 +119,11 @@ def all_runs(parties: Sequence[int], steps: Mapping[str, float], base: Run, stra
 def times_of(runs: Sequence[Run], curves: Curves, precisions: Mapping[str, float]) -> Times:
     """Time to the estimator's precision by number of parties, for every estimator, straggler and twin."""
     times: Times = {}
-    alone = {at.estimator: time_to(curves[at], precisions[at.estimator]) for at in runs if at.parties == 1}
+    alone = {at.estimator: Arrival.of(curves[at], precisions[at.estimator]) for at in runs if at.parties == 1}
     for at in runs:
         if at.parties > 1:
             mine = times.setdefault((at.estimator, at.straggler, at.asynchronous), {1: alone[at.estimator]})
-            mine[at.parties] = time_to(curves[at], precisions[at.estimator])
+            mine[at.parties] = Arrival.of(curves[at], precisions[at.estimator])
     return times
 
 
@@ -135,11 +135,11 @@ def speedups(times: Times, name: str, what: str) -> Table:
     """One party's time over that of q parties."""
     rows = []
     for (kind, straggler, asynchronous), mine in times.items():
-        ratios = [ratio_text(mine[1], seconds) for seconds in mine.values()]
-        rows.append((kind, straggler, _twin(asynchronous), number_text(mine[1]), *ratios))
+        ratios = [speedup(mine[1], at, ("one party", "")) for at in mine.values()]
+        rows.append((kind, straggler, _twin(asynchronous), mine[1].text, *ratios))
     numbers = next(iter(times.values()))
     header = ("estimator", "straggler", "twin", "one party, s", *(f"q = {number}" for number in numbers))
-    return Table(name, f"{what}: speed-up of q parties over one", header, rows)
+    return Table(name, f"{what}: speed-up of q parties over one", header, rows, marks_said(rows))
 
 
 def speedup_panels(times: Times, what: str) -> list[Panel]:
@@ -148,7 +148,7 @@ def speedup_panels(times: Times, what: str) -> list[Panel]:
     numbers = list(next(iter(times.values())))
     for straggler in dict.fromkeys(who for _, who, _ in times):
         lines: list[Line] = [
-            (f"{kind.upper()}, {_twin(asynchronous)}", list(mine), [mine[1] / seconds for seconds in mine.values()])
+            (f"{kind.upper()}, {_twin(asynchronous)}", list(mine), [ratio(mine[1], at) for at in mine.values()])
             for (kind, who, asynchronous), mine in times.items()
             if who == straggler
         ]
