@@ -209,7 +209,7 @@ ETAS = np.array([0.3, 0.1, 0.7, 0.2])
 
 def waiting(case, convex):
     """Columns that are 0 to 4 steps behind: (how far, what the kernels take for it)."""
-    terms = DenseTerms(case.G.copy(), 0.05, L2(0.2) if convex else NonConvex(0.2), np.zeros(len(case.W), np.uint32))
+    terms = DenseTerms(case.G.copy(), L2(0.2) if convex else NonConvex(0.2), np.zeros(len(case.W), np.uint32))
     for eta in ETAS:
         terms.advance(eta)
     behind = np.arange(len(case.W)) % 5
@@ -252,7 +252,7 @@ def test_rule_step(convex, case):
 
 
 def test_the_held_bend_is_the_limit_of_small_steps():
-    terms = DenseTerms(np.zeros((1, 1)), 0.0, NonConvex(0.2), np.zeros(1, np.uint32))
+    terms = DenseTerms(np.zeros((1, 1)), NonConvex(0.2), np.zeros(1, np.uint32))
     terms.advance(0.7)
     terms.advance(0.0)
     w, bend = 0.9, 0.2 / (1 + 0.9**2) ** 2
@@ -263,7 +263,7 @@ def test_the_held_bend_is_the_limit_of_small_steps():
 
 @pytest.mark.parametrize("convex", [True, False])
 def test_a_weight_that_stands_still_does_so_however_late_it_is_looked_at(convex):
-    terms = DenseTerms(np.zeros((1, 1)), 0.0, L2(0.2) if convex else NonConvex(0.2), np.zeros(1, np.uint32))
+    terms = DenseTerms(np.zeros((1, 1)), L2(0.2) if convex else NonConvex(0.2), np.zeros(1, np.uint32))
     for eta in np.linspace(0.1, 3.0, 50):
         terms.advance(eta)
     w = 0.4

@@ -184,10 +184,11 @@ def csr_catch_up(
         for p in range(starts[rows[i]], starts[rows[i] + 1]):
             j = columns[p]
             # Written out here and below: a function for it would count references to every array at every number, which
-            # takes five times as long as the work.
-            if last[j] < now:
+            # takes five times as long as the work. And `last` is read once: a step in another thread may raise it.
+            r = last[j]
+            if r < now:
                 for k in range(W.shape[1]):
-                    W[j, k] = overdue(W[j, k], average[j, k], last[j], now, strength, convex, steps)
+                    W[j, k] = overdue(W[j, k], average[j, k], r, now, strength, convex, steps)
                 last[j] = now
 
 
@@ -226,9 +227,10 @@ def csr_rule_step(
     for i in range(b):
         for p in range(starts[rows[i]], starts[rows[i] + 1]):
             j = columns[p]
-            if last[j] < now:
+            r = last[j]
+            if r < now:
                 for k in range(c):
-                    W[j, k] = overdue(W[j, k], average[j, k], last[j], now, strength, convex, steps)
+                    W[j, k] = overdue(W[j, k], average[j, k], r, now, strength, convex, steps)
                 last[j] = now
             for k in range(c):
                 g = data[p] * change[i, k]

@@ -78,8 +78,8 @@ class History:
             record["messages"] = record.get("messages", 0) + messages
             record["bytes"] = record.get("bytes", 0) + size
         elif kind == "flow":
-            index, mean, late, longest, dropped = rest
-            flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped}
+            index, mean, late, longest, dropped, used = rest
+            flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped, "used": used}
             self._at(index).setdefault("staleness", {})[party] = flow
         if kind in ("record", "progress"):
             self._draw(rest[1] if kind == "record" else rest[0], rest[2] if kind == "record" else rest[1])

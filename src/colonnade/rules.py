@@ -26,7 +26,7 @@ class Rule:
     """One party's update rule.
 
     sgd:  theta -= eta (X_B^T s / b + penalty')
-    svrg: theta -= eta (X_B^T (s - memory_B) / b + average + penalty'), memory and average from the last full pass
+    svrg: theta -= eta (X_B^T (s - memory_B) / b + average + penalty'), memory and average from the last snapshot
     saga: the same, and memory_B <- s, average <- average + X_B^T (s - memory_B) / n
     """
 
@@ -43,9 +43,9 @@ class Rule:
         self.population = rows or n  # rows that batches are drawn from, where a party has labels for a part only
         self.memory = np.zeros((n, c)) if kind != "sgd" else np.zeros((0, c))
         self._average_ones = np.zeros(c)  # the intercept's part of the average
+        self._weight = 1.0 / self.population if kind != "sgd" else 0.0  # of a row in the average
         self._terms = DenseTerms(
             average=np.zeros_like(block.V),
-            weight=1.0 / self.population if kind == "saga" else 0.0,
             penalty=block.penalty,
             last=np.zeros(block.columns.terms_owed(), dtype=np.uint32),
         )
@@ -56,22 +56,20 @@ class Rule:
         """The average of the remembered gradients, without the intercept's part."""
         return self._terms.average
 
-    def full_pass(self) -> FullPass:
-        """A new average from the signals of all rows at the same parameters: SVRG's snapshot."""
-        return FullPass(self)
+    def remember(self, rows: Rows, signal: FloatArray) -> None:
+        """Take these signals into memory and average and move nothing: a piece of SVRG's snapshot.
 
-    def take_over(self, memory: FloatArray, average: FloatArray, ones: FloatArray) -> None:
-        """Remember these signals, with the average of their gradients and its part for the intercept."""
-        if self.kind != "sgd":
-            self.block.settle()  # what waits is owed the old average
-            self.memory, self._terms.average, self._average_ones = memory, average, ones
+        Memory and average fit each other after every piece, so a snapshot may take its time, or stay unfinished.
+        """
+        self._apply(rows, signal, 0.0, self._terms.now, self._weight)
 
     def settle(self) -> None:
         """Average what is remembered anew: additions that parallel steps took from each other would stay for ever."""
-        if self.kind == "saga":
-            anew = self.full_pass()
-            anew.add(np.arange(self.block.rows), self.memory)
-            anew.finish()
+        if self.kind != "sgd":
+            self.block.settle()  # what waits is owed the old average
+            self.average[:] = 0.0
+            self.block.columns.backward(np.arange(self.block.rows), self.memory, self._weight, self.average)
+            self._average_ones = self.memory.sum(axis=0) * self._weight
 
     @property
     def exhausted(self) -> bool:
@@ -84,36 +82,21 @@ class Rule:
             self.block.settle()
         return self._terms.advance(eta)
 
-    def step(self, rows: Rows, signal: FloatArray, eta: float, turn: int | None = None) -> None:
-        """One step on a batch."""
-        block = self.block
+    def step(
+        self, rows: Rows, signal: FloatArray, eta: float, turn: int | None = None, *, refresh: bool = False
+    ) -> None:
+        """One step on a batch. `refresh`: SVRG remembers these signals too, where they are newer than its snapshot."""
         turn = self.begin(eta) if turn is None else turn
+        self._apply(rows, signal, eta, turn, self._weight if refresh or self.kind == "saga" else 0.0)
+
+    def _apply(self, rows: Rows, signal: FloatArray, eta: float, turn: int, weight: float) -> None:
+        block = self.block
         change = signal.reshape(len(rows), block.outputs)
         if self.kind != "sgd":
             change = change - self.memory[rows]
-        if self.kind == "saga":
+        if weight:
             self.memory[rows] += change
-        block.columns.rule_step(rows, change, eta, self._terms, turn, block.V)
+        block.columns.rule_step(rows, change, eta, weight, self._terms, turn, block.V)
         if block.intercept is not None:
             block.intercept -= eta * block.intercept_pace * (change.mean(axis=0) + self._average_ones)
-            self._average_ones += self._terms.weight * change.sum(axis=0)
-
-
-class FullPass:
-    """A snapshot in the making, a few rows at a time. The rule goes on with what it remembers until `finish`."""
-
-    def __init__(self, rule: Rule) -> None:
-        self._rule = rule
-        self._memory, self._average = np.zeros_like(rule.memory), np.zeros_like(rule.average)
-        self._ones = np.zeros(rule.block.outputs)
-
-    def add(self, rows: Rows, signal: FloatArray) -> None:
-        """Some of the rows."""
-        n, signal = self._rule.population, signal.reshape(len(rows), -1)
-        self._memory[rows] = signal
-        self._rule.block.columns.backward(rows, signal, 1.0 / n, self._average)
-        self._ones += signal.sum(axis=0) / n
-
-    def finish(self) -> None:
-        """That was the last of them."""
-        self._rule.take_over(self._memory, self._average, self._ones)
+            self._average_ones += weight * change.sum(axis=0)

@@ -62,12 +62,14 @@ class Flow:
 
     staleness: list[int] = field(default_factory=list)  # own updates between reading and applying, for each signal
     dropped: int = 0
+    rows: int = 0  # of all batches whose signals came
+    used: int = 0  # those of them that were not left out
 
-    def take(self) -> tuple[float, float, int, int]:
-        """(mean, 95 %, largest staleness; signals dropped), and start anew."""
-        seen, dropped = np.array(self.staleness), self.dropped
-        self.staleness, self.dropped = [], 0
-        return float(seen.mean()), float(np.quantile(seen, 0.95)), int(seen.max()), dropped
+    def take(self) -> tuple[float, float, int, int, float]:
+        """(mean, 95 %, largest staleness; signals dropped; part of the others' rows that was used), and start anew."""
+        seen, dropped, used = np.array(self.staleness), self.dropped, self.used / max(1, self.rows)
+        self.staleness, self.dropped, self.rows, self.used = [], 0, 0, 0
+        return float(seen.mean()), float(np.quantile(seen, 0.95)), int(seen.max()), dropped, used
 
 
 @dataclass
@@ -88,6 +90,7 @@ class Session:
     _moved: bool = False  # whether any step has improved on the start
     _bad: int = 0
     _records: int = 0
+    _rounds: int = 0  # at the last evaluation
     _steps: int = 0
 
     @classmethod
@@ -243,16 +246,16 @@ class Session:
         else:
             best, improved, stop = self._judge(epoch, totals)
             await self.tell("verdict", (best, improved, stop))
-        adaptive = self.options.schedule == "adaptive"
+        adaptive, passed = self.options.schedule == "adaptive", self._passed()
         self._moved = self._moved or (improved and self._records > 0)
         if best and (adaptive or self.validation is not None):
             self._best = self.block.state(self._best)
         if adaptive and improved and self._moved:
-            self.eta0 *= self.options.growth
+            self.eta0 *= self.options.growth**passed
         if adaptive and not improved:
             # The step was too long: go back to the best parameters, if these are worse, and go on with a shorter one.
             # While no step has helped yet, find one that does quickly.
-            self.eta0 *= SHRINK if self._moved else SEARCH
+            self.eta0 *= SHRINK**passed if self._moved else SEARCH
             if not best:
                 self.block.restore(self._best)
         self.net.report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
@@ -260,6 +263,12 @@ class Session:
             self.net.report(("flow", self._records, *self.flow.take()))
         self._records += 1
         return not stop
+
+    def _passed(self) -> float:
+        """The part of a pass over the rows since the last evaluation: who looks often shall not judge more harshly."""
+        whole = sum(-(-len(rows) // self.batch) for rows in self.train.owned.values())
+        since, self._rounds = self.net.traffic.rounds - self._rounds, self.net.traffic.rounds
+        return min(1.0, since / whole)
 
     def _judge(self, epoch: int, totals: FloatArray) -> tuple[bool, bool, bool]:
         """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop."""

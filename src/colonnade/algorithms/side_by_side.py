@@ -22,6 +22,7 @@ class Given(NamedTuple):
     rows: Rows
     signal: FloatArray
     weight: float = 1.0
+    thinned: bool = False  # rows were left out, see `pace`
 
 
 class Backward:
@@ -69,7 +70,7 @@ class Bell:
 class SideBySide(ABC):
     """One pass over a sequence of batches at one party; what to do with the signals is up to its kinds."""
 
-    tag: ClassVar[str] = "scores for "
+    tag: ClassVar[str] = "scores"
 
     def __init__(self, backward: Backward, epoch: int, batches: Sequence[Batch], window: int) -> None:
         self.backward, self.epoch, self.batches, self.window = backward, epoch, batches, window
@@ -77,6 +78,9 @@ class SideBySide(ABC):
         self.heard = 0  # batches whose signal is here
         self.version = 0  # updates of this party's block so far
         self.read_at: dict[int, int] = {}
+        self.begun = [self.net.promise() for _ in batches]
+        # The order of batches is common, that of the sums for different holders is not: each has its own messages.
+        self.tags = {holder: f"{self.tag} for {k}" for k, holder in enumerate(self.session.job.holders, 1)}
         self.room, self.work = Bell(self.net), Bell(self.net)
 
     async def run(self) -> None:
@@ -96,10 +100,11 @@ class SideBySide(ABC):
             await self.net.work(block.touched(rows), "forward")
             self.read_at[turn] = self.version
             self.net.spawn(self.dominate(turn, holder, rows, block.scores(rows)))
+            self.begun[turn].set_result(None)
 
     async def dominate(self, turn: int, holder: str, rows: Rows, mine: FloatArray) -> None:
         """Algorithm 1 for one batch, and Algorithm 2 at its label holder."""
-        scores = await self.session.sum.total(self.tag + holder, mine, holder)
+        scores = await self.session.sum.total(self.tags[holder], mine, holder)
         if scores is not None:
             self.heard_of(turn, await self.backward.send(rows, scores))
 
@@ -107,6 +112,8 @@ class SideBySide(ABC):
         """Algorithm 3: what comes from one label holder is an update to do."""
         for turn, (owner, rows) in enumerate(self.batches):
             if owner == holder:
+                # Before this party's own contribution there is nothing to wait for, and no deadline shall run.
+                await self.begun[turn]
                 self.heard_of(turn, await self.backward.hear(holder, rows))
 
     def heard_of(self, turn: int, given: Given | None) -> None:

@@ -5,7 +5,8 @@ Algorithm 2 (an active party launches dominated updates), Algorithm 3 (every par
 with SGD, SVRG and SAGA as the update rule. Algorithm 1, the masked sum, is any of `colonnade.sums`.
 
 How the asynchrony is kept within bounds: `side_by_side` has at most `max_staleness` batches under way. A party that
-falls behind drops its oldest waiting signals, so its block is simply updated less often and nobody waits for it.
+falls behind takes fewer rows of each (`pace`), and drops the oldest waiting signals if that is not enough. So nobody
+waits for it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from colonnade.algorithms.options import Training, whole_number
+from colonnade.algorithms.pace import Pace
 from colonnade.algorithms.session import Batch, Session
 from colonnade.algorithms.side_by_side import Backward, Given, SideBySide
 from colonnade.algorithms.snapshot import Snapshot, SnapshotSideBySide
@@ -79,7 +82,7 @@ class VFB2(Training):
     async def run(self, session: Session, backward: Backward, rule: Rule) -> None:
         """Epoch after epoch, with what the label holders send backward."""
         side_by_side = self.asynchronous and session.others  # alone, there is nobody to wait for
-        snapshot = Snapshot(session, rule)
+        snapshot, pace = Snapshot(session, rule), Pace()
         go_on = await session.evaluate(0)
         for epoch in range(1, self.epochs + 1):
             if not go_on:
@@ -94,7 +97,7 @@ class VFB2(Training):
             for at in range(0, len(batches), stride):
                 part = batches[at : at + stride]
                 if side_by_side:
-                    await Updates(backward, rule, snapshot, epoch, part, self.max_staleness, self.threads).run()
+                    await Updates(backward, rule, snapshot, pace, epoch, part, self.max_staleness, self.threads).run()
                 else:
                     await in_step(backward, rule, epoch, part)
                 go_on = await session.evaluate(epoch)
@@ -120,43 +123,53 @@ class Updates(SideBySide):
         backward: Backward,
         rule: Rule,
         snapshot: Snapshot,
+        pace: Pace,
         epoch: int,
         batches: Sequence[Batch],
         window: int,
         threads: int,
     ) -> None:
         super().__init__(backward, epoch, batches, window)
-        self.rule, self.snapshot, self.threads = rule, snapshot, threads
+        self.rule, self.snapshot, self.pace, self.threads = rule, snapshot, pace, threads
         self.waiting: deque[tuple[Given, float, int]] = deque()  # with the step size, and the version that was read
 
     def take(self, given: Given | None, read_at: int) -> None:
         """A signal waits for its update; beyond the window the oldest one is dropped."""
-        eta = self.session.eta()
-        if given is not None:
-            self.waiting.append((given, eta, read_at))
-        if len(self.waiting) > self.window:
-            # Longer steps to make up for it were tried: they gain little, and on sparse text they cost a lot.
+        eta, flow = self.session.eta(), self.session.flow
+        if given is None:
+            return
+        if not self.waiting:
+            self.pace.in_time()
+        elif len(self.waiting) == self.window:
+            self.pace.too_fast()
             self.waiting.popleft()
-            self.session.flow.dropped += 1
+            flow.dropped += 1
+        part = self.pace.thin(given, self.session.train.rows)
+        flow.rows += len(given.rows)
+        flow.used += len(part.rows)
+        self.waiting.append((part, eta, read_at))
 
     async def update(self) -> None:
         """The updates one after another, or `threads` at a time."""
         running = deque[Awaitable[Any]]()
         while self.waiting or self.heard < len(self.batches):
-            if self.snapshot.waiting:  # of a slow party, which is still at the last one
+            if self.snapshot.waiting:  # the last of it, beside the first updates
                 await self.snapshot.add()
-            if not self.waiting:
+            elif not self.waiting:
                 await self.work.wait()
+            if not self.waiting:
                 continue
-            (rows, signal, weight), eta, read_at = self.waiting.popleft()
+            (rows, signal, weight, thinned), eta, read_at = self.waiting.popleft()
             await self.net.work(self.session.block.touched(rows), "backward")
+            # Who has no time for all rows has none for all of a snapshot either: there, these signals are newer.
+            step = partial(self.rule.step, rows, signal, eta * weight, refresh=thinned)
             if self.threads == 1:
-                self.rule.step(rows, signal, eta * weight)
+                step()
             else:
                 while running and (len(running) == self.threads or self.rule.exhausted):
                     await running.popleft()
-                step = (rows, signal, eta * weight, self.rule.begin(eta * weight))
-                running.append(self.net.spawn(self.net.in_thread(self.rule.step, *step)))
+                turn = self.rule.begin(eta * weight)
+                running.append(self.net.spawn(self.net.in_thread(step, turn)))
             self.session.flow.staleness.append(self.version - read_at)
             self.version += 1
         for last in running:

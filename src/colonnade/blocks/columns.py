@@ -29,13 +29,14 @@ class Columns(Protocol):
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None: ...  # noqa: D102
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None: ...  # noqa: D102
     def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
+    def only(self, kept: Rows) -> Columns: ...  # noqa: D102
     def mean_square(self) -> float: ...  # noqa: D102
     def terms_owed(self) -> int: ...  # noqa: D102
     def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
     def settle(self, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
 
     def rule_step(  # noqa: D102
-        self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, turn: int, W: FloatArray
+        self, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, turn: int, W: FloatArray
     ) -> None: ...
 
 
@@ -60,6 +61,10 @@ class DenseColumns:
         """Empty `source` into `target`."""
         _kernels.dense_move(self._X, rows, source, factor, target)
 
+    def only(self, kept: Rows) -> DenseColumns:
+        """These columns, counted anew; one of zeros where there are none."""
+        return DenseColumns(self._X[:, kept] if len(kept) else np.zeros((self.shape[0], 1)))
+
     def terms_owed(self) -> int:
         """Every step touches every column: no column ever waits for its dense terms."""
         return 0
@@ -71,13 +76,14 @@ class DenseColumns:
         """Nothing waits."""
 
     def rule_step(
-        self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, turn: int, W: FloatArray
+        self, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, turn: int, W: FloatArray
     ) -> None:
         """See `rules.Rule`: every column is touched, so the dense terms are simply added."""
-        W -= eta * (terms.average + terms.penalty.gradient(W))
-        self.backward(rows, change, -eta / len(rows), W)
-        if terms.weight:
-            self.backward(rows, change, terms.weight, terms.average)
+        if eta:
+            W -= eta * (terms.average + terms.penalty.gradient(W))
+            self.backward(rows, change, -eta / len(rows), W)
+        if weight:
+            self.backward(rows, change, weight, terms.average)
 
     def nonzeros(self, rows: Rows) -> int:
         """Numbers in these rows."""
@@ -147,12 +153,12 @@ class SparseColumns:
         terms.now = 0
 
     def rule_step(
-        self, rows: Rows, change: FloatArray, eta: float, terms: DenseTerms, turn: int, W: FloatArray
+        self, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, turn: int, W: FloatArray
     ) -> None:
         """See `rules.Rule`: only the batch's columns are touched."""
         data, columns, starts = self._parts
-        average, weight, waiting = terms.average, terms.weight, terms.parts(turn)
-        _kernels.csr_rule_step(data, columns, starts, rows, change, eta, average, weight, *waiting, W)
+        waiting = terms.parts(turn)
+        _kernels.csr_rule_step(data, columns, starts, rows, change, eta, terms.average, weight, *waiting, W)
 
     def nonzeros(self, rows: Rows) -> int:
         """Non-zeros in these rows."""
@@ -172,7 +178,7 @@ class Needed:
 
     def of(self, columns: Columns) -> Columns:
         """These columns without the others."""
-        return columns if self._kept is None or not isinstance(columns, SparseColumns) else columns.only(self._kept)
+        return columns if self._kept is None else columns.only(self._kept)
 
     def spread(self, theta: FloatArray) -> FloatArray:
         """Parameters of all columns from those of the needed ones."""

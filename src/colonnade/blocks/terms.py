@@ -24,7 +24,6 @@ class DenseTerms:
     """What acts on all coordinates, and for which steps it has not acted yet; see `rules.Rule`."""
 
     average: FloatArray  # of the remembered gradients
-    weight: float  # with which a batch's change enters the average
     penalty: Penalty
     last: npt.NDArray[np.uint32]  # the last step whose terms each column has had; empty where none waits
     now: int = 0  # steps since all columns were up to date

@@ -254,15 +254,16 @@ class Endpoint:
                     if waited >= _PROBE_AT:
                         wait.probed = now
                         self._probes += 1
-                        self._emit(frm, PROBE, 0, "probe", (self.me, str(self._probes)))
+                        # To all that it waits for: a younger wait may be for the one who is silent.
+                        for name in dict.fromkeys((frm, *(awaited for _, awaited, _ in self._waits()))):
+                            self._emit(name, PROBE, 0, "probe", (self.me, str(self._probes)))
                 elif waited >= _GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
                     self._give_up(frm, tag, wait.probed)
                     return
 
-    def _waits(self) -> list[tuple[str, str]]:
-        """(party, step) of everything this party waits for, the longest wait first."""
-        waits = [(ws[0].since, key) for key, ws in self._waiting.items() if ws and not ws[0].patient]
-        return [key for _, key in sorted(waits)]
+    def _waits(self) -> list[tuple[float, str, str]]:
+        """(since, party, step) of everything this party waits for, the longest wait first."""
+        return sorted((ws[0].since, *key) for key, ws in self._waiting.items() if ws and not ws[0].patient)
 
     def _answer_probe(self, origin: str, number: str) -> None:
         """Say to the one who asks what this party waits for, and pass the question on to those it waits for, once."""
@@ -270,15 +271,16 @@ class Endpoint:
             return
         self._answered[origin].add(number)
         waits = self._waits()
-        self._emit(origin, ALIVE, 0, "alive", (self.step, *(text for wait in waits for text in wait)))
-        for name in dict.fromkeys(name for name, _ in waits if name != origin):
+        self._emit(origin, ALIVE, 0, "alive", (self.step, *(text for _, *wait in waits for text in wait)))
+        for name in dict.fromkeys(name for _, name, _ in waits if name != origin):
             self._emit(name, PROBE, 0, "probe", (origin, number))
 
     def _give_up(self, frm: str, tag: str, probed: float) -> None:
         # Only what was answered since this wait's own probe counts: an older answer tells nothing about now.
         alive = {name: waits for name, (when, *waits) in self._alive.items() if when >= probed}
         culprit, step = frm, tag
-        chain, seen = deque([(frm, tag)]), {self.me}
+        chain = deque([(frm, tag), *((name, at) for since, name, at in self._waits() if since <= probed)])
+        seen = {self.me}
         while chain:
             name, at = chain.popleft()
             if name in seen:

@@ -20,6 +20,7 @@ from colonnade.runtimes.net import Observer, Promise
 from colonnade.runtimes.wire import Value, decode, encode, encoded_size
 
 T = TypeVar("T")
+_MOST_THREADS = 256  # as many as a program asks for at once are made, and no more
 _HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag
 _FRAME = struct.Struct("<QBQB")  # the same after the length of all that follows
 
@@ -138,7 +139,7 @@ class SocketNet(Endpoint):
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """See `Net.in_thread`."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(thread_name_prefix=self.me)
+            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix=self.me)
         return await self._loop.run_in_executor(self._threads, function, *args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -19,7 +19,7 @@ from itertools import combinations
 from typing import Any
 
 from colonnade import errors
-from colonnade.errors import ColonnadeError, OptionError, PartyFailed, RunFailed, at_least
+from colonnade.errors import ColonnadeError, OptionError, PartyFailed, PartySilent, RunFailed, at_least
 from colonnade.runtimes import bulk
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties, per_lane
@@ -213,8 +213,15 @@ def _started(programs: Programs, options: Processes) -> Iterator[_Family]:
             entry = (program.__module__, program.__qualname__)
             slowed = tuple(per_lane(options.slowed.get(child.name, 0.0)).items())
             job = (child.name, names, links[child.name], *entry, args, options.deadline, slowed)
+            child.control.settimeout(START_LIMIT)
             try:
                 bulk.send(child.control, job)
             except (BrokenPipeError, ConnectionResetError):
                 family.died(child, 0.0)
+            except TimeoutError:
+                text = (
+                    f"party {child.name!r} was silent for {START_LIMIT:g} s at step 'start': it does not take its data"
+                )
+                settle({name: Outcome(None, PartySilent(text, child.name, "start")) for name in names})
+            child.control.settimeout(None)
         yield family
