@@ -76,14 +76,18 @@ def test_large_arguments_arrive_as_ordinary_arrays():
 
 @forks
 def test_a_run_survives_the_death_of_the_reaper():
-    outcomes = Processes().run({"a": (fork_programs.kill_the_parent, ("b",)), "b": (fork_programs.await_done, ("a",))})
+    outcomes = Processes().run(
+        {"a": (fork_programs.kill_the_parent, ("b", os.getpid())), "b": (fork_programs.await_done, ("a",))}
+    )
     assert all_gone([outcome.value for outcome in outcomes.values()])
 
 
 @forks
 def test_a_killed_party_is_named_without_a_reaper_too():
     with pytest.raises(PartyFailed, match="party 'b' died: its process ended before its program did"):
-        Processes().run({"a": (fork_programs.kill_the_parent, ("b",)), "b": (fork_programs.killed_after_done, ("a",))})
+        Processes().run(
+            {"a": (fork_programs.kill_the_parent, ("b", os.getpid())), "b": (fork_programs.killed_after_done, ("a",))}
+        )
 
 
 # -- a nursery that does not come far ----------------------------------------------------------------------------------

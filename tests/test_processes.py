@@ -13,9 +13,11 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from colonnade.errors import OptionError, PartyFailed, PartySilent, RunFailed
+from colonnade.runtimes import launch, processes
 from colonnade.runtimes.processes import Processes
 from contracts import programs
 
@@ -114,6 +116,23 @@ def test_a_stopped_party_is_silent_and_does_not_survive():
         assert type(told) is PartySilent
         assert (told.party, told.step) == ("b", "result")
     assert "was killed" in str(error.outcomes["b"].error)
+
+
+def test_a_party_that_does_not_take_its_data_is_named(monkeypatch):
+    def launch_and_stop(berths, parties):
+        launched = launch.launch(berths, parties)
+        for pid in launched._pids:
+            os.kill(pid, signal.SIGSTOP)
+        return launched
+
+    monkeypatch.setattr(processes, "launch", launch_and_stop)
+    monkeypatch.setattr(processes, "START_LIMIT", 1.0)
+    much = np.zeros(1 << 22)
+    with pytest.raises(
+        PartySilent, match="'a' was silent for 1 s at step 'start': it does not take its data"
+    ) as caught:
+        Processes().run({"a": (programs.return_now, (much,)), "b": (programs.return_now, (much,))})
+    assert caught.value.party == "a"
 
 
 def test_slow_starts_are_not_silence(tmp_path, monkeypatch):

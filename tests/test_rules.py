@@ -117,6 +117,29 @@ def test_sagas_average_is_the_average_of_its_memory():
     np.testing.assert_allclose(rule.average, X.T @ rule.memory / N, atol=1e-12)
 
 
+def test_svrgs_average_is_the_average_of_its_memory():
+    """Pieces of snapshots between steps, and steps that remember: after each of them the two fit each other."""
+    mine = block(True, L2(0.01))
+    rule = Rule("svrg", mine)
+    rng = np.random.default_rng(3)
+    for t in range(60):
+        rows = rng.choice(N, size=5, replace=False)
+        signal = LOGISTIC.signal(mine.scores(rows), Y[rows])
+        if t % 3 == 0:
+            before = mine.theta.copy(), mine.intercept.copy()
+            rule.remember(rows, signal)
+            np.testing.assert_array_equal(mine.theta, before[0])
+            np.testing.assert_array_equal(mine.intercept, before[1])
+            np.testing.assert_array_equal(rule.memory[rows, 0], signal)
+        else:
+            rule.step(rows, signal, 0.2, refresh=t % 3 == 1)
+        np.testing.assert_allclose(rule.average, X.T @ rule.memory / N, atol=1e-12)
+    spoilt = rule.average.copy()
+    rule.average[:] += 1.0
+    rule.settle()
+    np.testing.assert_allclose(rule.average, spoilt, atol=1e-12)
+
+
 def test_only_signals_are_remembered():
     mine = block(True, L2(0.1))
     assert Rule("saga", mine).memory.shape == (N, 1)

@@ -13,6 +13,7 @@ from colonnade.penalties import L2
 RNG = np.random.default_rng(0)
 N, D, STRENGTH = 240, 12, 0.02
 X = RNG.standard_normal((N, D))
+X[:, 3:][RNG.random((N, D - 3)) < 0.6] = 0.0  # so that columns of CSR blocks wait for their dense terms
 Y = np.where(X @ RNG.standard_normal(D) + RNG.logistic(size=N) > 0, 1, 0)
 
 
@@ -124,26 +125,95 @@ def test_parties_without_labels_learn():
 SLOW = cn.Simulation(speeds={"party4": {"forward": 1.0, "backward": 0.02}}, seconds_per_nonzero=1e-5, latency=1e-4)
 
 
-def test_a_party_that_falls_behind_drops_signals_and_nobody_waits():
+@pytest.mark.parametrize("estimator", ["sgd", "svrg", "saga"])
+def test_nobody_waits_for_a_party_that_falls_behind(estimator):
+    """It takes fewer rows of each batch and drops what is still too much; its memory is its own, so it ends close."""
     parties = cn.split(X, Y, into=4, active=2)
-    slow, even = (fit("saga", parties, on=on, epochs=10) for on in (SLOW, cn.Simulation()))
-    dropped = {name: sum(r["staleness"][name]["dropped"] for r in slow.history_[1:]) for name in slow.parties_}
-    assert dropped["party4"] > 0
-    assert {name for name in dropped if dropped[name]} == {"party4"}
-    assert not any(r["staleness"][name]["dropped"] for r in even.history_[1:] for name in even.parties_)
-    # its memory is its own: still SAGA, still close
+    slow, even = (fit(estimator, parties, on=on, epochs=10) for on in (SLOW, cn.Simulation()))
+    flow = [record["staleness"] for record in slow.history_[1:]]
+    assert sum(at["party4"]["dropped"] for at in flow) > 0
+    assert all(at["party4"]["used"] < 0.5 for at in flow[1:])
+    assert not any(at[name]["dropped"] for at in flow for name in ("party1", "party2", "party3"))
+    assert all(at[name]["used"] == 1.0 for at in flow for name in ("party1", "party2", "party3"))
+    regular = [at for record in even.history_[1:] for at in record["staleness"].values()]
+    assert not any(at["dropped"] for at in regular)
     assert objective(slow, parties) - objective(even, parties) < 0.02
-    twin = fit("saga", parties, on=SLOW, epochs=10, asynchronous=False)
+    twin = fit(estimator, parties, on=SLOW, epochs=10, asynchronous=False)
     assert twin.history_[-1]["time"] > 3 * slow.history_[-1]["time"]
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_straggler_reaches_the_optimum_too(sparse):
+    parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=4, active=2)
+    third = cn.Simulation(speeds={"party4": {"forward": 1.0, "backward": 1 / 3}}, seconds_per_nonzero=1e-5)
+    for estimator in ("svrg", "saga"):
+        assert objective(fit(estimator, parties, on=third, epochs=80), parties) - optimum() < 1e-6
+
+
 def test_staleness_is_bounded_and_reported():
+    """Where messages take long, as many batches as may be are under way, and no more."""
     parties = cn.split(X, Y, into=4, active=2)
-    for bound in (2, 8):
-        model = fit("saga", parties, on=SLOW, epochs=3, max_staleness=bound)
+    for on, bound in ((SLOW, 2), (SLOW, 8), (cn.Simulation(latency=0.1), 2), (cn.Simulation(latency=0.1), 6)):
+        model = fit("saga", parties, on=on, epochs=3, max_staleness=bound)
         seen = [r["staleness"][name] for r in model.history_[1:] for name in model.parties_]
         assert max(s["max"] for s in seen) <= 2 * bound
+        assert on is SLOW or max(s["max"] for s in seen) >= bound - 1
         assert all(s["mean"] <= s["p95"] <= s["max"] for s in seen)
+
+
+def test_who_looks_often_does_not_shrink_the_step_more_often():
+    parties = cn.split(X, Y, into=4, active=2)
+    for estimator in ("svrg", "saga"):
+        assert objective(fit(estimator, parties, epochs=60, evaluate_every=3), parties) - optimum() < 1e-6
+
+
+# -- deadlines and failures --------------------------------------------------------------------------------------------
+
+
+def test_a_long_pass_over_one_holders_rows_is_no_silence():
+    """SVRG's snapshot asks one holder after another: nobody waits for the last one while the first is at work."""
+    parties = cn.split(X, Y, into=3, active=3)
+    on = cn.Simulation(seconds_per_nonzero=0.1, deadline=60.0)  # a whole pass takes longer than the deadline
+    for asynchronous in (True, False):
+        model = fit("svrg", parties, on=on, epochs=2, asynchronous=asynchronous)
+        assert model.history_[-1]["time"] > 3 * on.deadline
+
+
+@pytest.mark.parametrize("on", [cn.Simulation(latency=1.0), cn.Processes(deadline=2.0, slowed={"c": 0.002})])
+def test_a_holder_of_few_rows_is_not_silent_while_others_are_at_work(on):
+    y = Y.astype(object)
+    first, second = y.copy(), y.copy()
+    first[-4:], second[:-4] = None, None
+    parties = [cn.Party("a", X[:, :4], first), cn.Party("b", X[:, 4:8], second), cn.Party("c", X[:, 8:])]
+    model = fit("saga", parties, on=on, epochs=2, batch=2)
+    assert model.history_[-1]["time"] > on.deadline
+
+
+@pytest.mark.parametrize("parties", [(4, 2), (5, 3)])
+@pytest.mark.parametrize("make", [cn.VFB2, cn.AFSGD])
+@pytest.mark.parametrize("estimator", ["svrg", "saga"])
+@pytest.mark.filterwarnings("ignore:.*hold no labels")
+def test_a_crash_names_the_party(make, estimator, parties):
+    """Whoever it is and whenever it is, though everybody waits for several others at once."""
+    cut = cn.split(X, Y, into=parties[0], active=parties[1])
+    for k, party in enumerate(cut):
+        for at in (0.004, 0.02, 0.031 + 0.007 * k):
+            on = cn.Simulation(faults=cn.Faults(crashes={party.name: at}), deadline=5)
+            algorithm = make(estimator, batch=8, epochs=30, tol=None, max_staleness=1 + k % 2)
+            with pytest.raises(PartySilent, match=f"party {party.name!r} was silent") as caught:
+                cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*cut, on=on)
+            for name, outcome in caught.value.outcomes.items():
+                assert name == party.name or outcome.error.party == party.name
+
+
+def test_long_names():
+    names = ["the-statistical-office-of-a-country-with-a-very-long-name-" + end for end in "abcd"]
+    parties = [cn.Party(name, X[:, 3 * k : 3 * k + 3], Y if k < 2 else None) for k, name in enumerate(names)]
+    for estimator in ("svrg", "saga"):
+        fit(estimator, parties, epochs=2)
+
+
+# -- where it runs -----------------------------------------------------------------------------------------------------
 
 
 def test_in_processes():
@@ -153,12 +223,13 @@ def test_in_processes():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_threads_within_a_party(sparse):
+@pytest.mark.parametrize("estimator", ["svrg", "saga"])
+def test_threads_within_a_party(sparse, estimator):
     """Parallel updates without locks lose a little now and then, and still end at the optimum."""
     parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=2, active=2)
-    model = fit("saga", parties, on=cn.Processes(), epochs=40, threads=3)
+    model = fit(estimator, parties, on=cn.Processes(), epochs=40, threads=3)
     assert objective(model, parties) - optimum() < 5e-3
-    with_clock = fit("saga", parties, epochs=20, threads=3)
+    with_clock = fit(estimator, parties, epochs=20, threads=3)
     assert objective(with_clock, parties) - optimum() < 5e-3
 
 
@@ -205,6 +276,27 @@ def test_columns_that_never_occur_change_nothing():
         assert one.history_[-1]["validation_loss"] == two.history_[-1]["validation_loss"]
 
 
+def test_validation_rows_may_be_dense_where_training_rows_are_sparse():
+    """Also where most training columns are empty, and are left out."""
+    wide = np.zeros((N, 5 * D))
+    wide[:, ::5] = X
+    train = cn.split(sp.csr_matrix(wide), Y, into=2)
+    dense, sparse = (
+        fit_with_validation(train, cn.split(kind(wide[:60]), Y[:60], into=2)) for kind in (np.asarray, sp.csr_matrix)
+    )
+    for one, two in zip(dense, sparse, strict=True):
+        assert one["validation_loss"] == pytest.approx(two["validation_loss"], rel=1e-12)
+    assert dense[-1]["validation_loss"] < dense[0]["validation_loss"]
+    empty = [cn.Party("party1", sp.csr_matrix(wide[:, :6]), Y), cn.Party("party2", sp.csr_matrix((N, 4)))]
+    held_out = [cn.Party("party1", wide[:60, :6], Y[:60]), cn.Party("party2", np.ones((60, 4)))]
+    assert np.isfinite(fit_with_validation(empty, held_out)[-1]["validation_loss"])
+
+
+def fit_with_validation(train, validation):
+    algorithm = cn.VFB2("saga", batch=8, epochs=4, tol=None)
+    return cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*train, validation=validation).history_
+
+
 def test_softmax_and_the_nonconvex_penalty():
     labels = np.digitize(X[:, 0] + X[:, 5], [-0.7, 0.7])
     parties = cn.split(X, labels, into=3, active=2)
@@ -212,12 +304,6 @@ def test_softmax_and_the_nonconvex_penalty():
         algorithm=cn.VFB2("saga", batch=8, epochs=20, tol=None), penalty="nonconvex", verbose=0
     )
     assert model.fit(*parties).score(*parties) > 0.9
-
-
-def test_a_crash_names_the_party():
-    on = cn.Simulation(faults=cn.Faults(crashes={"party3": 0.02}), deadline=5)
-    with pytest.raises(PartySilent, match="party 'party3' was silent"):
-        fit("saga", cn.split(X, Y, into=4, active=2), on=on)
 
 
 def test_the_papers_step_sizes_and_alone_in_a_process():
