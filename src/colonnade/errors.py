@@ -5,6 +5,9 @@
     │   ├── DataError               columns: shapes, NaN, infinity, ids
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
     │   └── OptionError             an option that is not one of the allowed ones
+    ├── PolicyRefused               a party's own policy does not allow it
+    ├── LedgerError                 a ledger that can't be read or believed
+    ├── CheckpointError             a state that can't be kept, or is not there any more
     ├── NotFittedError              a model is used before `fit`
     ├── RingOverflow                a value is too large for the fixed-point ring
     ├── ProtocolError               a message that no honest party sends
@@ -39,6 +42,18 @@ class LabelError(InputError):
 
 class OptionError(InputError):
     """An option has a value outside the allowed ones."""
+
+
+class PolicyRefused(ColonnadeError):
+    """A party's own policy does not allow what a job asks for, or a message that was about to leave."""
+
+
+class LedgerError(ColonnadeError):
+    """A ledger can't be read, or some of it is not as it was written."""
+
+
+class CheckpointError(ColonnadeError):
+    """A party's state can't be kept, or what was kept is not there any more."""
 
 
 class NotFittedError(ColonnadeError):

@@ -23,8 +23,8 @@ from colonnade.errors import (
     ProtocolError,
     RunFailed,
 )
-from colonnade.runtimes.net import Observer, Promise, Traffic
-from colonnade.runtimes.wire import Value
+from colonnade.runtimes.net import Door, Observer, Promise, Traffic
+from colonnade.runtimes.wire import Value, encoded_size
 
 # Kinds of frames. Only DATA carries what a program sends.
 DATA, ABORT, PROBE, ALIVE, BYE = range(5)
@@ -65,6 +65,7 @@ class Endpoint:
     ) -> None:
         self.me, self.names, self.deadline = me, names, deadline
         self.traffic = Traffic()
+        self.door: Door | None = None
         self.step = "start"
         self._observer, self._started = observer, started
         self._inbox: dict[tuple[str, str], deque[Any]] = {}
@@ -96,6 +97,9 @@ class Endpoint:
 
     def _emit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> None:
         # Everything that leaves a party passes here, control frames too.
+        if self.door is not None:
+            size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
+            self.door.open_for(to, tag, value, size, self.traffic.rounds, control=kind != DATA)
         self.traffic.out(tag, self._transmit(to, kind, seq, tag, value))
 
     async def send(self, to: str, tag: str, value: Value) -> None:
