@@ -20,7 +20,7 @@ from colonnade.runtimes import bulk
 from colonnade.runtimes.frames import pack_frame
 from colonnade.runtimes.link import SocketNet
 from colonnade.runtimes.net import Program
-from colonnade.runtimes.wire import Value, encode, encoded_size
+from colonnade.runtimes.wire import Value, encode
 
 
 def reader(line: socket.socket) -> Callable[[memoryview], None]:
@@ -107,17 +107,9 @@ async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
     net = SocketNet(me, names, deadline, lambda _party, seconds, value: tell("report", seconds, value), dict(slowed))
     await net.connect({name: socket.socket(fileno=fd) for name, fd in fds})
     try:
-        main = net.spawn(program(net, *args))
-        both: list[asyncio.Future[Any]] = [main, net.spawn_failed]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if net.spawn_failed.done():
-            net.spawn_failed.result()
-        value = main.result()
-        encoded_size(value)  # refuses what can't travel before anybody hears a goodbye
-        net.goodbye()
+        value = await net.carry_out(program, args)
         tell("done", value, net.traffic.as_value())
     except Exception as error:
-        net.fail(error)
         where = (getattr(error, "party", ""), getattr(error, "step", "") or net.step)
         known = type(error).__name__, type(error).__module__ == "colonnade.errors"
         texts = _sendable(str(error)), *where, _sendable(traceback.format_exc())
