@@ -4,13 +4,16 @@
     ├── InputError (ValueError)     what the user gave: data, labels, options; raised before any work starts
     │   ├── DataError               columns: shapes, NaN, infinity, ids
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
-    │   └── OptionError             an option that is not one of the allowed ones
+    │   ├── OptionError             an option that is not one of the allowed ones
+    │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
     ├── NotFittedError              a model is used before `fit`
     ├── RingOverflow                a value is too large for the fixed-point ring
     ├── ProtocolError               a message that no honest party sends
     │   ├── TruncatedMessage        shorter than it says
     │   ├── OversizedMessage        longer than allowed
     │   └── WrongShape              an array that does not fit the step
+    ├── HandshakeFailed             two parties that can't run together
+    │   └── JobMismatch             they hold different jobs
     └── RunFailed                   a run that ended early: names the party and the step
         ├── PartyFailed             that party raised an error or its process died
         └── PartySilent             that party said nothing before the deadline
@@ -41,6 +44,10 @@ class OptionError(InputError):
     """An option has a value outside the allowed ones."""
 
 
+class CertificateError(InputError):
+    """A certificate or a private key can't be used."""
+
+
 class NotFittedError(ColonnadeError):
     """A model is asked for something that only exists after `fit`."""
 
@@ -63,6 +70,14 @@ class OversizedMessage(ProtocolError):
 
 class WrongShape(ProtocolError):
     """An array arrived whose shape or type does not fit the step."""
+
+
+class HandshakeFailed(ColonnadeError):
+    """Two parties can't run together: another version, another name, a stream that is not what it says."""
+
+
+class JobMismatch(HandshakeFailed):
+    """Two parties hold different jobs."""
 
 
 class RunFailed(ColonnadeError):

@@ -14,13 +14,16 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.runtimes import bulk
 from colonnade.runtimes.frames import pack_frame
 from colonnade.runtimes.link import SocketNet
-from colonnade.runtimes.net import Program
+from colonnade.runtimes.net import Observer, Program
 from colonnade.runtimes.wire import Value, encode
+
+if TYPE_CHECKING:
+    from colonnade.runtimes.network_net import NetworkNet
 
 
 def reader(line: socket.socket) -> Callable[[memoryview], None]:
@@ -102,10 +105,20 @@ def _sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet:
+    me, names, (kind, *told), _, _, _, deadline, slowed = job
+    if kind == "network":
+        from colonnade.runtimes.network import opened
+
+        return opened(me, told, deadline, observer, dict(slowed))
+    net = SocketNet(me, names, deadline, observer, dict(slowed))
+    await net.connect({name: socket.socket(fileno=fd) for name, fd in told[0]})
+    return net
+
+
 async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
-    me, names, fds, _, _, args, deadline, slowed = job
-    net = SocketNet(me, names, deadline, lambda _party, seconds, value: tell("report", seconds, value), dict(slowed))
-    await net.connect({name: socket.socket(fileno=fd) for name, fd in fds})
+    args = job[5]
+    net = await _opened(job, lambda _party, seconds, value: tell("report", seconds, value))
     try:
         value = await net.carry_out(program, args)
         tell("done", value, net.traffic.as_value())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, Endpoint
+from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, STOPPED, Endpoint
 from colonnade.runtimes.lanes import PerLane, SlowLanes, per_lane
 from colonnade.runtimes.net import Observer, Program, Promise
 from colonnade.runtimes.wire import Value, encoded_size
@@ -27,11 +27,14 @@ class LoopNet(Endpoint):
         self._lanes = SlowLanes(slowed) if any(per_lane(slowed).values()) else None
         self._threads: ThreadPoolExecutor | None = None
         self.spawn_failed: asyncio.Future[None] = self._loop.create_future()
-        self._tick()
+        self._ticking = self._tick_later()
+
+    def _tick_later(self) -> asyncio.TimerHandle:
+        return self._loop.call_later(self.deadline / CHECKS_PER_DEADLINE, self._tick)
 
     def _tick(self) -> None:
         self.check_deadlines()
-        self._loop.call_later(self.deadline / CHECKS_PER_DEADLINE, self._tick)
+        self._ticking = self._tick_later()
 
     def promise(self) -> Promise:
         """See `Net.promise`."""
@@ -73,6 +76,9 @@ class LoopNet(Endpoint):
                 self.spawn_failed.result()
             value = main.result()
             encoded_size(value)  # refuses what can't travel before anybody hears a goodbye
+        except asyncio.CancelledError as error:
+            self.fail(error, STOPPED)
+            raise
         except BaseException as error:
             self.fail(error)
             raise
@@ -81,6 +87,7 @@ class LoopNet(Endpoint):
 
     async def end_tasks(self, also: Iterable[asyncio.Future[Any]] = ()) -> None:
         """End all that was spawned; wait for that, and for what else is named, at most for the deadline."""
+        self._ticking.cancel()
         for task in self._tasks:
             task.cancel()
         if ending := [*self._tasks, *also]:

@@ -104,10 +104,16 @@ class Reliable:
 
     # -- a new connection ---------------------------------------------------------------------------------------
 
+    def fits(self, has: int) -> bool:
+        """Whether a peer may have received so many bytes: not more than were sent, and all that it acknowledged."""
+        return self.acknowledged <= has <= self._reached
+
     def resume(self, has: int) -> None:
         """Go on over a new connection to a peer that has received so many bytes: repeat the rest."""
-        if has < self.acknowledged:
-            raise ProtocolError(f"{has} bytes received by a peer that had acknowledged {self.acknowledged}")
+        if not self.fits(has):
+            raise ProtocolError(
+                f"a peer has received {has} bytes, it had acknowledged {self.acknowledged} of {self._reached}"
+            )
         self.acknowledge(has)
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
