@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, PartyFai
 from colonnade.federation.certificates import Credentials, dns_name
 from colonnade.federation.handshake import Hello, Terms, printable, refusal
 from colonnade.runtimes import grpc_streams
-from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, check_size
+from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.grpc_streams import Listener, Stream, check_security
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message
@@ -25,8 +26,9 @@ Arguments = tuple[Value, ...] | Callable[[], tuple[Value, ...]]
 
 # How far a party is: it has a line to everybody; it has read its own data too; it has heard that all have.
 _JOINED, _READY, _STARTED = 1, 2, 3
-_BEHIND = {0: "did not join", 1: "did not get its data ready"}
+_BEHIND = {_JOINED: "did not join", _READY: "did not get its data ready"}
 UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"
+_HUNG_UP = "it hung up, or sent too long a message, before it had said who it is"
 # Seconds in which the same refusal is not written down again.
 _QUIET_FOR = 10.0
 
@@ -159,8 +161,8 @@ class NetworkNet(LoopNet):
     async def _reach(self, stage: int) -> None:
         """Wait until all others are as far as this party."""
         lines = self.lines.values()
-        if stage == _JOINED:
-            await self._until(lambda: all(line.up for line in lines), self._patience)
+        if stage == _JOINED and not await self._until(lambda: all(line.up for line in lines), self._patience):
+            raise self._late(next(line for line in lines if not line.up), stage)
         self.stage = stage
         for line in lines:
             line.speak()
@@ -169,11 +171,12 @@ class NetworkNet(LoopNet):
         if not await self._until(
             lambda: self.stage == _STARTED or all(line.up and line.stage >= stage for line in lines), self._patience
         ):
-            late = next(line for line in lines if not (line.up and line.stage >= stage))
-            reason = late.trouble if not late.up else "it still waits for another party"
-            raise PartySilent(
-                f"party {late.peer!r} {_BEHIND[stage - 1]} within {self._patience:g} s: {reason}", late.peer, self.step
-            )
+            raise self._late(next(line for line in lines if not (line.up and line.stage >= stage)), stage)
+
+    def _late(self, line: PeerLine, stage: int) -> PartySilent:
+        reason = "it is there, and not as far" if line.up else line.trouble
+        text = f"party {line.peer!r} {_BEHIND[stage]} within {self._patience:g} s: {reason}"
+        return PartySilent(text, line.peer, self.step)
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
         until = self._now() + seconds
@@ -192,31 +195,34 @@ class NetworkNet(LoopNet):
         """Hear a caller out; whoever is not what it should be is told why, written down, and nothing else happens."""
         try:
             line = await asyncio.wait_for(self._let_in(stream), grpc_streams.FIRST_WORD_WITHIN)
+        except JobMismatch as error:  # both sides know by now
+            self.refuse(stream.address, str(error))
+            if not self.started:
+                self.unfit(error)
+            return
         except (HandshakeFailed, NotNow) as error:
             self.refuse(stream.address, str(error))
-            if isinstance(error, JobMismatch) and not self.started:
-                self.unfit(error)
+            with suppress(Exception):  # it need not listen
+                await asyncio.wait_for(stream.write(refusal(str(error))), grpc_streams.FIRST_WORD_WITHIN)
             return
         except asyncio.TimeoutError:
             self.refuse(stream.address, "it did not say who it is")
             return
+        except asyncio.CancelledError:  # gRPC does so when the caller is gone
+            if not self._closing:
+                self.refuse(stream.address, _HUNG_UP)
+            raise
         except Exception as error:
-            self.refuse(stream.address, f"it was gone before it had said who it is ({grpc_streams.why(error)})")
+            self.refuse(stream.address, f"{_HUNG_UP} ({grpc_streams.why(error)})")
             return
         await line.carry(stream)
 
     async def _let_in(self, stream: Stream) -> PeerLine:
         message = await stream.read()
         if message is None:
-            raise NotNow("it hung up, or sent too long a message, before it had said who it is")
-        try:
-            line = self._caller(Hello.unpack(message), stream)
-            await line.accept(stream, message)
-        except JobMismatch:
-            raise  # both sides know by now
-        except (HandshakeFailed, NotNow) as error:
-            await stream.write(refusal(str(error)))
-            raise
+            raise NotNow(_HUNG_UP)
+        line = self._caller(Hello.unpack(message), stream)
+        await line.accept(stream, message)
         return line
 
     def _caller(self, hello: Hello, stream: Stream) -> PeerLine:
@@ -280,6 +286,13 @@ class NetworkNet(LoopNet):
             text = f"party {peer!r} {RESTARTED} step {step!r}{self._round()}"
             self.break_off(PartyFailed(text, peer, step), RESTARTED)
         self.stirred()
+
+    def fail(self, error: BaseException, what: str = "") -> None:
+        """See `Endpoint.fail`; a party that is stopped before the start may come again, and the others wait for it."""
+        if what == STOPPED and not self.started:
+            self.broken = PartyFailed(f"party {self.me!r} {STOPPED} step {self.step!r}", self.me, self.step)
+        else:
+            super().fail(error, what)
 
     def _fail_waits(self) -> None:
         super()._fail_waits()

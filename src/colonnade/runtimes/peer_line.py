@@ -19,7 +19,7 @@ from colonnade.runtimes.endpoint import ABORT, BYE, MALFORMED, MAX_MESSAGE
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.grpc_streams import FIRST_WORD_WITHIN, Dialled, Stream, why
 from colonnade.runtimes.link import unpack_message
-from colonnade.runtimes.reliable import ACKNOWLEDGE_EVERY, Reliable
+from colonnade.runtimes.reliable import Reliable
 
 if TYPE_CHECKING:
     from colonnade.runtimes.network_net import NetworkNet
@@ -67,8 +67,9 @@ class PeerLine:
     @property
     def settled(self) -> bool:
         """Whether nothing that this party said can still be missed by the peer."""
-        never_met = not self._known
-        return self.over or never_met or self.flow.settled or (self.ending and not self.up)
+        if not self.up and (self.ending or not self._net.started):
+            return True
+        return self.over or self.flow.settled
 
     def push(self, frame: bytes) -> None:
         """Send a frame, now or when the line is up again."""
@@ -100,7 +101,7 @@ class PeerLine:
     async def _keep_dialling(self, address: str) -> None:
         pause = _FIRST_PAUSE
         while not (self.over or self.ending):
-            began = self._loop.time()
+            before = self.flow.received, self.flow.acknowledged
             try:
                 async with Dialled(address, self.peer, self._net.credentials) as stream:
                     await asyncio.wait_for(self._greet(stream), FIRST_WORD_WITHIN)
@@ -112,7 +113,8 @@ class PeerLine:
                     return
             except Exception as error:  # whatever the library raises: there is no connection
                 self._note(f"{address}: {why(error)}")
-            pause = _FIRST_PAUSE if self._loop.time() - began > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
+            got_on = before != (self.flow.received, self.flow.acknowledged)
+            pause = _FIRST_PAUSE if got_on else min(2 * pause, _LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
     def _named(self, error: HandshakeFailed, address: str) -> HandshakeFailed:
@@ -161,6 +163,8 @@ class PeerLine:
         if relation == BEHIND:
             raise NotNow("it is still in a run with an earlier start of this party")
         if relation == RESTARTED:
+            if self._net.started and self.up:
+                raise NotNow("it is in this run already; was it started twice?")
             if self._net.started:
                 self._net.restarted(self.peer)
                 raise NotNow("it was restarted and lost its state")
@@ -262,7 +266,7 @@ class PeerLine:
             raise
 
     def _acknowledge_soon(self) -> None:
-        if self.ending or self.flow.unacknowledged >= ACKNOWLEDGE_EVERY:
+        if self.ending or self.flow.acknowledge_now:
             self.speak()
         elif self._acknowledging is None:
             self._acknowledging = self._loop.call_later(_ACKNOWLEDGE_WITHIN, self._acknowledge)

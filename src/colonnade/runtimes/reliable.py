@@ -21,8 +21,6 @@ PIECE = 1 << 19
 MAX_LINE_MESSAGE = PIECE + _HEAD.size
 # Bytes that may be on their way. Whoever wants to send more waits until some are acknowledged.
 WINDOW = 1 << 25
-# So many bytes are received without a word before they are acknowledged in a message of their own.
-ACKNOWLEDGE_EVERY = WINDOW // 8
 
 
 class Reliable:
@@ -54,6 +52,11 @@ class Reliable:
     def unacknowledged(self) -> int:
         """Bytes received that the peer does not yet know to have arrived."""
         return self.received - self._told
+
+    @property
+    def acknowledge_now(self) -> bool:
+        """Whether these are so many that the peer, whose window is as large as ours, may soon wait for it."""
+        return self.unacknowledged >= self._window // 8
 
     def push(self, data: bytes) -> None:
         """Take bytes to send; they are kept until the peer has them."""
