@@ -45,8 +45,7 @@ def test_simulation_and_processes_agree(data, into, sum_, kind):
     assert simulated.rounds_ == real.rounds_
 
 
-@pytest.mark.parametrize("into", [2, 3, 5])
-@pytest.mark.parametrize("algorithm", ["FedSGD", "FedBCD", "VFB2"])
+@pytest.mark.parametrize(("into", "algorithm"), [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2")])
 def test_the_network_agrees(data, into, algorithm):
     """Synchronous jobs over gRPC with mutual TLS."""
     X, y = data
