@@ -18,7 +18,8 @@ class LossyLine:
     """Passes bytes on to `target` ("host:port"); `address` is where to dial instead.
 
     delay: seconds that every byte travels. `cut` resets all connections and takes no new ones until `mend`; `freeze`
-    passes nothing on until `mend`, as if a cable were pulled out. `seen` keeps what was carried, if asked to.
+    passes nothing on until `mend`, as if a cable were pulled out; `orphan` lets only the callers notice. `seen` keeps
+    what was carried, if asked to.
     """
 
     def __init__(self, target: str, delay: float = 0.0, *, keep: bool = False) -> None:
@@ -26,7 +27,10 @@ class LossyLine:
         self._port, self.delay = int(port), delay
         self.connections = 0
         self.seen = bytearray() if keep else None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._callers: set[asyncio.StreamWriter] = set()
+        self._callees: set[asyncio.StreamWriter] = set()
+        self._orphans: set[asyncio.StreamWriter] = set()
+        self._ways: set[asyncio.Future[object]] = set()
         self._is_cut = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -49,6 +53,8 @@ class LossyLine:
         await self._stop.wait()
         server.close()
         self._reset()
+        for way in list(self._ways):
+            way.cancel()
         await asyncio.sleep(0.01)
 
     def _call(self, *functions) -> None:
@@ -71,10 +77,13 @@ class LossyLine:
     def mend(self) -> None:
         self._call(lambda: setattr(self, "_is_cut", False), self._flowing.set)
 
+    def orphan(self) -> None:
+        """Reset the callers alone: those who are called notice nothing, and wait for words that never come."""
+        self._call(lambda: self._orphans.update(self._callees), lambda: [self._abort(each) for each in self._callers])
+
     def _reset(self) -> None:
-        for writer in self._writers:
+        for writer in (*self._callers, *self._callees):
             self._abort(writer)
-        self._writers.clear()
 
     def _abort(self, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -93,11 +102,16 @@ class LossyLine:
         except OSError:
             self._abort(to_caller)
             return
-        writers = {to_caller, to_callee}
-        self._writers |= writers
-        await asyncio.gather(self._carry(from_caller, to_callee), self._carry(from_callee, to_caller))
-        self._writers -= writers
-        for writer in writers:
+        self._callers.add(to_caller)
+        self._callees.add(to_callee)
+        ways = asyncio.gather(self._carry(from_caller, to_callee), self._carry(from_callee, to_caller))
+        self._ways.add(ways)
+        with suppress(asyncio.CancelledError):
+            await ways
+        self._ways.discard(ways)
+        self._callers.discard(to_caller)
+        self._callees.discard(to_callee)
+        for writer in (to_caller, to_callee):
             writer.close()
 
     async def _carry(self, frm: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
@@ -117,7 +131,7 @@ class LossyLine:
                     await asyncio.sleep(early)
                 await self._flowing.wait()
                 if not data:
-                    if to.can_write_eof():
+                    if to not in self._orphans and to.can_write_eof():
                         to.write_eof()
                     return
                 if self.seen is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DataError, JobMismatch, OptionError, PartyFailed, PartySilent, RunFailed
-from colonnade.runtimes import peer_line
+from colonnade.runtimes import grpc_streams, peer_line
 from colonnade.runtimes.network import Network
 from colonnade.runtimes.network_net import Place
 from colonnade.runtimes.reliable import Reliable
@@ -124,12 +124,10 @@ def test_different_jobs_are_told_apart_by_both_before_anything_is_read(log):
     async def scenario():
         with Federation("a", "b", "c") as federation:
             options = {"arguments": lambda: read.append("data")}
-            found = await asyncio.gather(
-                federation.party("a", programs.return_now, **options),
-                federation.party("b", programs.return_now, **options, job={"algorithm": {"step": 0.2}}),
-                federation.party("c", programs.return_now, **options),
-                return_exceptions=True,
-            )
+            early = [asyncio.ensure_future(federation.party(name, programs.return_now, **options)) for name in "ac"]
+            await asyncio.sleep(0.5)  # a and c know each other by now
+            late = federation.party("b", programs.return_now, **options, job={"algorithm": {"step": 0.2}})
+            found = await asyncio.gather(early[0], late, early[1], return_exceptions=True)
         kinds = [type(error) for error in found]
         assert kinds[1] is JobMismatch
         assert kinds.count(JobMismatch) >= 2
@@ -220,7 +218,10 @@ def test_a_party_restarted_before_the_start_is_welcome(log):
 # -- breaks ------------------------------------------------------------------------------------------------------------
 
 
-def test_breaks_are_survived_and_nothing_is_lost_or_doubled(log):
+@pytest.mark.parametrize("kind", ["reset", "orphan"])
+def test_breaks_are_survived_and_nothing_is_lost_or_doubled(kind, log):
+    """Both sides notice, or only the one who dialled, whose next connection then takes the place of the last."""
+
     async def scenario():
         with Federation("a", "b") as federation:
             line = federation.relay("b")
@@ -230,7 +231,7 @@ def test_breaks_are_survived_and_nothing_is_lost_or_doubled(log):
             async def trouble():
                 for _ in range(8):
                     await asyncio.sleep(random.Random(_).uniform(0.05, 0.2))
-                    line.reset()
+                    getattr(line, kind)()
                 await asyncio.sleep(0.3)
                 stop.set()
 
@@ -242,7 +243,7 @@ def test_breaks_are_survived_and_nothing_is_lost_or_doubled(log):
     said = lines(log)
     assert said
     assert all("was down for" in line and line.endswith("and is up again") for line in said)
-    assert len({line.split()[3] for line in said}) == 2  # both sides
+    assert len({line.split()[3] for line in said}) == (2 if kind == "reset" else 1)  # the sides that noticed
 
 
 @pytest.mark.parametrize("kind", ["cut", "freeze"])
@@ -362,6 +363,38 @@ def test_a_line_that_stays_down_names_the_other_side():
         assert "was out of reach at step 'number' (as '" in str(values["c"])
 
     run(scenario)
+
+
+def test_a_dead_line_is_found_without_a_word_being_sent(monkeypatch, log):
+    """Keep-alive: nothing is said for long, and still the break is over when the first message is due."""
+    quick = {"grpc.keepalive_time_ms": 1000, "grpc.keepalive_timeout_ms": 500, "grpc.http2.ping_timeout_ms": 500}
+    options = {**dict(grpc_streams._OPTIONS), **quick}
+    assert len(options) == len(grpc_streams._OPTIONS)
+    monkeypatch.setattr(grpc_streams, "_OPTIONS", tuple(options.items()))
+
+    async def say_late(net, peer, silence):
+        await silence.wait()
+        await net.send(peer, "news", "late")
+        return net.lines[peer].up
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            line, silence = federation.relay("b"), asyncio.Event()
+
+            async def trouble():
+                await asyncio.sleep(0.3)
+                line.freeze()
+                await asyncio.sleep(2.5)
+                line.mend()
+                await asyncio.sleep(1.5)
+                silence.set()
+
+            work = {"a": (say_late, "b", silence), "b": (programs.wait_for, "a", "news")}
+            values, _ = await asyncio.gather(federation.all(work), trouble())
+            assert values == {"a": True, "b": "late"}
+
+    run(scenario)
+    assert "ping timeout" in " ".join(lines(log))
 
 
 # -- parties that go ---------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from colonnade.runtimes.reliable import MAX_LINE_MESSAGE
 INSECURE = "COLONNADE_INSECURE_FOR_TESTS"
 # Seconds after which a line without any traffic is probed, and after which one that does not answer is given up. The
 # probes are gRPC's own, answered by a thread of its library: a party that computes for long is not taken for dead.
-KEEP_ALIVE, KEEP_ALIVE_ANSWER = 5.0, 5.0
+KEEP_ALIVE, KEEP_ALIVE_ANSWER = 4.0, 4.0
 # Seconds that a caller has to say its first word, and that an attempt to dial may take.
 FIRST_WORD_WITHIN = 5.0
 _LINGER = 1.0  # seconds
@@ -38,6 +38,7 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", int(1000 * KEEP_ALIVE)),
     ("grpc.keepalive_timeout_ms", int(1000 * KEEP_ALIVE_ANSWER)),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.ping_timeout_ms", int(1000 * KEEP_ALIVE_ANSWER)),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),
