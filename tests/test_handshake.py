@@ -42,6 +42,7 @@ def pair(one=FIRST, other=SECOND, jobs=(JOB, JOB)):
 
 def meet(dialler, listener):
     listener.settle(dialler.answered(listener.answer(dialler.open())))
+    dialler.accepted(h.ACCEPTED)
     return dialler.conclude(), listener.conclude()
 
 
@@ -110,7 +111,10 @@ def test_a_job_is_no_place_for_data():
         # the last message of the first handshake was lost, and only one of the two knows the other
         (Standing(ONE, TWO), Standing(TWO), ("resumed", "new")),
         (Standing(ONE), Standing(TWO, ONE), ("new", "resumed")),
-        # one of them was started anew
+        # one of them was started anew, before a run has begun: nobody has anything to lose
+        (Standing(ONE, TWO, bound=False), Standing(THREE), ("restarted", "new")),
+        (Standing(THREE), Standing(TWO, ONE, bound=False), ("new", "restarted")),
+        # ... and in the middle of a run
         (Standing(THREE), Standing(TWO, ONE, 9), ("behind", "restarted")),
         (Standing(ONE, TWO, 7), Standing(THREE), ("restarted", "behind")),
     ],
@@ -250,13 +254,23 @@ def settle_after_hello(one, message):
     one.settle(message)
 
 
-def test_a_refusal_is_passed_on_in_one_clean_line():
+@pytest.mark.parametrize("hear", ["answered", "accepted"])
+def test_a_refusal_is_passed_on_in_one_clean_line(hear):
     dialler, _ = pair()
     dialler.open()
-    with pytest.raises(HandshakeFailed) as caught:
-        dialler.answered(h.refusal("no\nway\x1b[31m" + "!" * 1000))
-    assert str(caught.value).startswith("it refused: no?way?[31m!!!")
-    assert len(str(caught.value)) < 450
+    why = "no\nway\x1b[31m" + "!" * 1000
+    for for_good, kind, words in ((True, HandshakeFailed, "it refused"), (False, h.NotNow, "it said")):
+        with pytest.raises(kind) as caught:
+            getattr(dialler, hear)(h.refusal(why, for_good=for_good))
+        assert str(caught.value).startswith(f"{words}: no?way?[31m!!!")
+        assert len(str(caught.value)) < 450
+
+
+def test_a_last_word_that_is_none_is_malformed():
+    dialler, _ = pair()
+    for message in (encode(("accepted", 1)), encode(()), b"", b"?"):
+        with pytest.raises(HandshakeFailed, match="malformed"):
+            dialler.accepted(message)
 
 
 def test_a_listener_that_takes_different_jobs_for_the_same_is_refused():

@@ -4,6 +4,7 @@
     hello: version, names, job's digest, nonces  ->
                                                  <- welcome: its own hello, and a proof
     proof                                        ->
+                                                 <- accepted
 
 A proof is a digest of both hellos. Each of them holds a number that was drawn for this stream alone, so that nothing
 recorded from another stream fits; no clock is asked. Who a party is, its certificate says, which the one who moves the
@@ -33,6 +34,10 @@ _SHOWN = 60  # characters of a value that is named in a difference
 _ABSENT = "nothing"
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")  # any other key is quoted, as in TOML: a dot in it is no table
 _KINDS = (str, int, str, str, str, bytes, bytes, bytes, int, bytes)
+
+
+class NotNow(ConnectionError):
+    """A connection that is of no use, but a later one may be."""
 
 
 # -- what all agree on -------------------------------------------------------------------------------------------------
@@ -146,13 +151,23 @@ def _tuple(message: bytes) -> tuple[Any, ...]:
     return value
 
 
+def _not_refused(message: bytes) -> tuple[Any, ...]:
+    match value := _tuple(message):
+        case ("refused", str(why)):
+            raise HandshakeFailed(f"it refused: {printable(why)}")
+        case ("later", str(why)):
+            raise NotNow(f"it said: {printable(why)}")
+    return value
+
+
 @dataclass(frozen=True)
 class Standing:
     """What a party knows of an earlier stream to the same peer, if there was one."""
 
     session: bytes
-    known: bytes = b""
+    known: bytes = b""  # the session of the peer in it
     received: int = 0
+    bound: bool = True  # a run has begun in it; before that, the peer may as well have been started anew
 
 
 NEW, RESUMED, RESTARTED, BEHIND = "new", "resumed", "restarted", "behind"
@@ -161,20 +176,21 @@ NEW, RESUMED, RESTARTED, BEHIND = "new", "resumed", "restarted", "behind"
 class Handshake:
     """One side of one handshake.
 
-    The dialler calls `open`, `answered`, `conclude`; the listener `answer`, `settle`, `conclude`. Whatever does not fit
-    raises `HandshakeFailed`, in words about the peer ("its ..."); only `conclude` says that all is well.
+    The dialler calls `open`, `answered`, `accepted`, `conclude`; the listener `answer`, `settle`, `conclude`, and then
+    sends `ACCEPTED`. Whatever does not fit raises `HandshakeFailed`, in words about the peer ("its ..."), or `NotNow`;
+    only `conclude` says that all is well.
     """
 
     def __init__(self, me: str, peer: str, terms: Terms, standing: Standing) -> None:
         self.peer, self._terms, self._standing = peer, terms, standing
         fresh = secrets.token_bytes(NONCE)
+        known = standing.known if standing.bound else b""
         self.own = Hello(
-            *(__version__, PROTOCOL, me, peer, standing.session, fresh, standing.known, standing.received),
-            digest=terms.digest,
+            *(__version__, PROTOCOL, me, peer, standing.session, fresh, known, standing.received), digest=terms.digest
         )
         self.hello: Hello  # the peer's
         self._transcript = b""
-        self._differs: JobMismatch | None = None
+        self.differs: JobMismatch | None = None  # known after both have said what they hold
         self._proved = False
 
     def open(self) -> bytes:
@@ -192,9 +208,7 @@ class Handshake:
 
     def answered(self, message: bytes) -> bytes:
         """The dialler's last message, after the listener's answer."""
-        match _tuple(message):
-            case ("refused", str(why)):
-                raise HandshakeFailed(f"it refused: {printable(why)}")
+        match _not_refused(message):
             case ("welcome", bytes(theirs), bytes(proof)):
                 self._hear(Hello.unpack(theirs))
                 if not self._same_job():
@@ -208,6 +222,11 @@ class Handshake:
                 return encode(("differs", self._terms.entries))
         raise HandshakeFailed("its answer is malformed")
 
+    def accepted(self, message: bytes) -> None:
+        """The dialler hears the listener's last word. (Where the jobs differ there is none: both know enough.)"""
+        if _not_refused(message) != ("accepted",):
+            raise HandshakeFailed("its last message of the handshake is malformed")
+
     def settle(self, message: bytes) -> None:
         """The listener hears the dialler's last message."""
         match _tuple(message):
@@ -220,8 +239,8 @@ class Handshake:
 
     def conclude(self) -> str:
         """How the peer stands to this party: new, resumed, restarted since, or still in a run with an earlier start."""
-        if self._differs is not None:
-            raise self._differs
+        if self.differs is not None:
+            raise self.differs
         if not self._proved:
             raise HandshakeFailed("its proof is missing")
         mine, theirs = self._standing, self.hello
@@ -255,12 +274,15 @@ class Handshake:
         if not all(type(entry) is tuple and len(entry) == 2 and set(map(type, entry)) == {str} for entry in entries):
             raise HandshakeFailed("its job is malformed")
         key, here, there = difference(dict(self._terms.entries), dict(entries))
-        self._differs = JobMismatch(
+        self.differs = JobMismatch(
             f"the job of party {self.peer!r} differs in {printable(key, _SHOWN)!r}: {printable(here, _SHOWN)} here, "
             f"{printable(there, _SHOWN)} there; agree on one job and start again"
         )
 
 
-def refusal(why: str) -> bytes:
-    """What a listener says before it hangs up on a dialler."""
-    return encode(("refused", printable(why)))
+ACCEPTED = encode(("accepted",))
+
+
+def refusal(why: str, *, for_good: bool = True) -> bytes:
+    """What a listener says before it hangs up on a dialler, who may try again or not."""
+    return encode(("refused" if for_good else "later", printable(why)))

@@ -17,11 +17,12 @@ from colonnade.errors import at_least
 from colonnade.federation.certificates import Authority, Credentials
 from colonnade.runtimes.launch import START_LIMIT
 from colonnade.runtimes.net import Observer, Outcome, Program
+from colonnade.runtimes.place import Place
 from colonnade.runtimes.processes import Lines, Processes
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
-    from colonnade.runtimes.network_net import Arguments, NetworkNet, Place
+    from colonnade.runtimes.network_net import Arguments, NetworkNet
 
 GRACE = 10.0  # seconds that a line may be down
 PATIENCE = 600.0  # seconds to wait for the others before a run: they are started by people
@@ -92,15 +93,19 @@ def _reserve(reserved: ExitStack) -> str:
     A server that shares the port, as gRPC's do, is then the only one that is connected to.
     """
     holder = reserved.enter_context(socket.socket())
-    if hasattr(socket, "SO_REUSEPORT"):
+    shared = hasattr(socket, "SO_REUSEPORT")
+    if shared:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     holder.bind(("127.0.0.1", 0))
-    return f"127.0.0.1:{holder.getsockname()[1]}"
+    address = f"127.0.0.1:{holder.getsockname()[1]}"
+    if not shared:  # where ports can't be shared, nobody else may be so quick as to take it
+        holder.close()
+    return address
 
 
 def opened(me: str, told: Any, deadline: float, observer: Observer, slowed: Mapping[str, float]) -> NetworkNet:
     """The `Net` of a party that `Network` started, in its own process."""
-    from colonnade.runtimes.network_net import NetworkNet, Place
+    from colonnade.runtimes.network_net import NetworkNet
 
     addresses, listen, files, grace, run = told
     return NetworkNet(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, PartyFailed, PartySilent, RunFailed, at_least
 from colonnade.federation.certificates import Credentials, dns_name
-from colonnade.federation.handshake import Hello, Terms, printable, refusal
+from colonnade.federation.handshake import Hello, NotNow, Terms, printable, refusal
 from colonnade.runtimes import grpc_streams
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.grpc_streams import Listener, Stream, check_security
@@ -19,7 +17,9 @@ from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message
 from colonnade.runtimes.loop_net import LoopNet
 from colonnade.runtimes.net import Observer, Program, Promise
-from colonnade.runtimes.peer_line import LOG, NotNow, PeerLine
+from colonnade.runtimes.peer_line import PeerLine
+from colonnade.runtimes.place import Place
+from colonnade.runtimes.refusals import Refusals
 from colonnade.runtimes.wire import Value
 
 Arguments = tuple[Value, ...] | Callable[[], tuple[Value, ...]]
@@ -29,72 +29,6 @@ _JOINED, _READY, _STARTED = 1, 2, 3
 _BEHIND = {_JOINED: "did not join", _READY: "did not get its data ready"}
 UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"
 _HUNG_UP = "it hung up, or sent too long a message, before it had said who it is"
-# Seconds in which the same refusal is not written down again.
-_QUIET_FOR = 10.0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a party stands among the others.
-
-    addresses: "host:port" of every party that others can dial, None for one that only dials out.
-    listen: where this party waits for those who dial it, if that is not its address (behind a gateway: "0.0.0.0:7000").
-    """
-
-    me: str
-    addresses: Mapping[str, str | None]
-    listen: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.me not in self.addresses:
-            raise OptionError(f"{self.me!r} is no party of this run; parties: {tuple(self.addresses)}")
-        for name, address in self.addresses.items():
-            if address is not None:
-                _check_address(f"the address of party {name!r}", address)
-        if self.listen is not None:
-            _check_address("listen", self.listen)
-        for name in self.names:
-            if name != self.me and self.addresses[name] is None and self.addresses[self.me] is None:
-                raise OptionError(
-                    f"parties {self.me!r} and {name!r} both have no address, so neither can dial the other; give one "
-                    f"of them an address that the other can reach"
-                )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All parties, in their order."""
-        return tuple(self.addresses)
-
-    def dials(self, peer: str) -> bool:
-        """Whether this party dials that one: who has an address is dialled, and if both have, the later of the two."""
-        if self.addresses[peer] is None:
-            return False
-        return self.addresses[self.me] is None or self.names.index(self.me) < self.names.index(peer)
-
-
-def _check_address(what: str, address: str) -> None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise OptionError(f"{what} must be host:port, such as bank.example.org:7000, got {address!r}")
-
-
-@dataclass
-class Refusals:
-    """A line in the log for whoever was turned away, and not one for each of a hundred attempts."""
-
-    _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
-
-    def __call__(self, who: str, reason: str) -> None:
-        """Write it down, unless the same was written down a moment ago."""
-        now = time.monotonic()
-        last, count = self._seen.get(reason, (-_QUIET_FOR, 0))
-        if now - last < _QUIET_FOR:
-            self._seen[reason] = (last, count + 1)
-            return
-        if len(self._seen) > 100:
-            self._seen.clear()
-        self._seen[reason] = (now, 0)
-        LOG.warning("refused %s: %s%s", who, reason, f" ({count} more like it)" if count else "")
 
 
 class NetworkNet(LoopNet):
@@ -202,8 +136,9 @@ class NetworkNet(LoopNet):
             return
         except (HandshakeFailed, NotNow) as error:
             self.refuse(stream.address, str(error))
+            last_word = refusal(str(error), for_good=isinstance(error, HandshakeFailed))
             with suppress(Exception):  # it need not listen
-                await asyncio.wait_for(stream.write(refusal(str(error))), grpc_streams.FIRST_WORD_WITHIN)
+                await asyncio.wait_for(stream.write(last_word), grpc_streams.FIRST_WORD_WITHIN)
             return
         except asyncio.TimeoutError:
             self.refuse(stream.address, "it did not say who it is")

@@ -8,32 +8,25 @@ programs notice nothing. A line that stays down for longer than the grace is los
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from colonnade.errors import HandshakeFailed, JobMismatch, PartyFailed, ProtocolError
-from colonnade.federation.handshake import BEHIND, NONCE, RESTARTED, Handshake, Standing
+from colonnade.federation.handshake import ACCEPTED, BEHIND, NONCE, RESTARTED, Handshake, NotNow, Standing
 from colonnade.runtimes.endpoint import ABORT, BYE, MALFORMED, MAX_MESSAGE
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.grpc_streams import FIRST_WORD_WITHIN, Dialled, Stream, why
 from colonnade.runtimes.link import unpack_message
+from colonnade.runtimes.refusals import LOG
 from colonnade.runtimes.reliable import Reliable
 
 if TYPE_CHECKING:
     from colonnade.runtimes.network_net import NetworkNet
 
-LOG = logging.getLogger("colonnade.network")
-LOG.addHandler(logging.NullHandler())  # whoever runs a party decides where its log goes
-
 # Seconds between attempts to dial: short at first, for a short break, and then no burden on anybody.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _ACKNOWLEDGE_WITHIN = 0.2  # seconds, if no message of ours takes the acknowledgement along
-
-
-class NotNow(ConnectionError):
-    """A connection that is of no use, but another one may be."""
 
 
 class PeerLine:
@@ -131,11 +124,12 @@ class PeerLine:
         handshake = self._handshake()
         await stream.write(handshake.open())
         await stream.write(handshake.answered(await _heard(stream)))
-        try:
-            self._agree(handshake)
-        except JobMismatch:
+        if handshake.differs is not None:
             await stream.read()  # it hangs up when it has heard what is held here, and not before
-            raise
+            raise handshake.differs
+        last_word = await _heard(stream)
+        self._agree(handshake)  # first: that it was restarted is news, that it has no use for this line then is not
+        handshake.accepted(last_word)
 
     # -- the one who listens ------------------------------------------------------------------------------------
 
@@ -145,6 +139,7 @@ class PeerLine:
         await stream.write(handshake.answer(hello))
         handshake.settle(await _heard(stream))
         self._agree(handshake)
+        await stream.write(ACCEPTED)
 
     async def carry(self, stream: Stream) -> None:
         """Use an accepted stream until it ends."""
@@ -154,12 +149,14 @@ class PeerLine:
     # -- both ---------------------------------------------------------------------------------------------------
 
     def _handshake(self) -> Handshake:
-        standing = Standing(self._session, self._known, self.flow.received)
+        standing = Standing(self._session, self._known, self.flow.received, bound=self._net.started)
         return Handshake(self._net.me, self.peer, self._net.terms, standing)
 
     def _agree(self, handshake: Handshake) -> None:
         """Nothing of this line changes before the peer has proved that it speaks now, and to this party."""
         relation, hello = handshake.conclude(), handshake.hello
+        if self.over:
+            raise NotNow("its line was given up")
         if relation == BEHIND:
             raise NotNow("it is still in a run with an earlier start of this party")
         if relation == RESTARTED:
