@@ -40,10 +40,9 @@ def network_rounds(quick: bool) -> Rows:
     """Rounds per second between two processes over gRPC with mutual TLS, against the same over Unix sockets."""
     name, parties = _two_parties(quick)
     rows: Rows = []
-    for algorithm in (
-        cn.FedSGD(batch=256, epochs=3 if quick else 30, tol=None),
-        cn.FedBCD(batch=256, epochs=3 if quick else 30, tol=None, local_steps=5),
-    ):
+    shared = {"batch": 256, "epochs": 3 if quick else 30, "tol": None}
+    algorithms = (cn.FedSGD(**shared), cn.FedBCD(**shared, local_steps=5))
+    for algorithm in algorithms[: 1 if quick else 2]:
         found = {}
         for on in (Network(), cn.Processes()):
             model = cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*parties, on=on)
