@@ -4,7 +4,8 @@
     ├── InputError (ValueError)     what the user gave: data, labels, options; raised before any work starts
     │   ├── DataError               columns: shapes, NaN, infinity, ids
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
-    │   └── OptionError             an option that is not one of the allowed ones
+    │   ├── OptionError             an option that is not one of the allowed ones
+    │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
     ├── PolicyRefused               a party's own policy does not allow it
     ├── LedgerError                 a ledger that can't be read or believed
     ├── CheckpointError             a state that can't be kept, or is not there any more
@@ -14,6 +15,8 @@
     │   ├── TruncatedMessage        shorter than it says
     │   ├── OversizedMessage        longer than allowed
     │   └── WrongShape              an array that does not fit the step
+    ├── HandshakeFailed             two parties that can't run together
+    │   └── JobMismatch             they hold different jobs
     └── RunFailed                   a run that ended early: names the party and the step
         ├── PartyFailed             that party raised an error or its process died
         └── PartySilent             that party said nothing before the deadline
@@ -42,6 +45,10 @@ class LabelError(InputError):
 
 class OptionError(InputError):
     """An option has a value outside the allowed ones."""
+
+
+class CertificateError(InputError):
+    """A certificate or a private key can't be used."""
 
 
 class PolicyRefused(ColonnadeError):
@@ -78,6 +85,14 @@ class OversizedMessage(ProtocolError):
 
 class WrongShape(ProtocolError):
     """An array arrived whose shape or type does not fit the step."""
+
+
+class HandshakeFailed(ColonnadeError):
+    """Two parties can't run together: another version, another name, a stream that is not what it says."""
+
+
+class JobMismatch(HandshakeFailed):
+    """Two parties hold different jobs."""
 
 
 class RunFailed(ColonnadeError):

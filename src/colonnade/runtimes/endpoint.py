@@ -35,10 +35,11 @@ MAX_TAG = 63  # characters: at most 4 bytes each, so that the length fits into i
 
 # A wait is probed after this part of the deadline and given up after that one; checks come every twentieth,
 # so that a run ends *within* its deadline. Whoever was too busy to probe in time still waits that long for the answers.
-_PROBE_AT, _GIVE_UP_AT, _ANSWER_IN, CHECKS_PER_DEADLINE = 0.70, 0.90, 0.10, 20
+_PROBE_AT, GIVE_UP_AT, _ANSWER_IN, CHECKS_PER_DEADLINE = 0.70, 0.90, 0.10, 20
 
 # What a party did, as the others are told: never more than this and the names of a party and a step.
 SILENT, DIED, ENDED, MALFORMED = "was silent at", "died at", "ended its program before", "sent a malformed message at"
+STOPPED = "was stopped by its owner at"
 
 
 def check_size(size: int, tag: str) -> None:
@@ -210,12 +211,12 @@ class Endpoint:
         for name in self.others():
             self._emit(name, BYE, self._next_out[name], "goodbye", None)  # in its turn: it overtakes no message
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException, what: str = "") -> None:
         """This party's program raised: tell the others who failed and where, never what was in the data."""
         if isinstance(error, RunFailed) and self.broken is error:
             return  # heard from another party, or already told
         self.broken = PartyFailed(f"party {self.me!r} failed at step {self.step!r}", self.me, self.step)
-        self._tell(self.me, self.step, f"failed with {type(error).__name__} at", self.me)
+        self._tell(self.me, self.step, what or f"failed with {type(error).__name__} at", self.me)
 
     def break_off(self, error: RunFailed, what: str) -> None:
         """End every wait of this party with `error`, and tell the others."""
@@ -261,7 +262,7 @@ class Endpoint:
                         # To all that it waits for: a younger wait may be for the one who is silent.
                         for name in dict.fromkeys((frm, *(awaited for _, awaited, _ in self._waits()))):
                             self._emit(name, PROBE, 0, "probe", (self.me, str(self._probes)))
-                elif waited >= _GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
+                elif waited >= GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
                     self._give_up(frm, tag, wait.probed)
                     return
 
@@ -302,7 +303,7 @@ class Endpoint:
             note = ", though it is alive (it may be busy, or a message was lost)"
         self.break_off(
             PartySilent(
-                f"party {culprit!r} was silent for {_GIVE_UP_AT * self.deadline:g} s at step {step!r}"
+                f"party {culprit!r} was silent for {GIVE_UP_AT * self.deadline:g} s at step {step!r}"
                 f"{self._round()}{note}",
                 culprit,
                 step,
