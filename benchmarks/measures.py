@@ -45,7 +45,8 @@ def a9a() -> tuple[str, sp.csr_matrix, Any]:
             parts = z["data"].astype(np.float32), z["indices"].astype(np.int32), z["indptr"].astype(np.int32)
             return "a9a", sp.csr_matrix(parts, shape=shape), np.where(z["y"] > 0, 1, 0)
     X = sp.random(32561, 123, density=13.9 / 123, format="csr", dtype=np.float32, random_state=0)
-    return "a matrix of a9a's shape", X, (np.asarray(X.sum(axis=1)).ravel() > np.median(X.sum(axis=1))).astype(int)
+    sums = np.asarray(X.sum(axis=1)).ravel()
+    return "a matrix of a9a's shape", X, (sums > np.median(sums)).astype(int)
 
 
 def simulation_hops(quick: bool) -> Rows:
