@@ -44,7 +44,7 @@ from colonnade.sums.masks import KeyPair
 
 Rows = npt.NDArray[np.int64]
 
-_CHUNK = 8192  # ids: a third of a second of one core, so that no wait comes near a deadline
+_CHUNK = 2048  # ids: a tenth of a second of one core, so that no wait comes near a deadline
 _WORDS_CHUNK = 1 << 16  # rows of 128 bits
 _MULTIPLICATION = 20_000  # in `net.work`'s unit, a number touched by a kernel: 40 µs against 2 ns
 _MOST = 1 << 31  # ids of a party
