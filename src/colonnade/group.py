@@ -6,7 +6,7 @@ of its x: it and its negative are one here, as with X25519, and the point at inf
 - An id becomes a point by ElligatorSwift (BIP 324) from 64 bytes of a hash: SwiftEC's map, which may stand for a random
   oracle into the curve (Chavez-Saab, Rodríguez-Henríquez & Tibouchi, Asiacrypt 2022).
 - Multiplications are the library's own for Diffie-Hellman, `secp256k1_ellswift_xdh` and `secp256k1_ecdh`, whose time
-  does not depend on the secret. (With `secp256k1_ec_pubkey_tweak_mul` it would, and be a twelfth shorter.)
+  does not depend on the secret. (With `secp256k1_ec_pubkey_tweak_mul` it would, and be a tenth shorter.)
 - What arrives is checked to be a point of the curve, at the cost of the square root that finds its y.
 """
 
