@@ -3,6 +3,7 @@
     ColonnadeError
     ├── InputError (ValueError)     what the user gave: data, labels, options; raised before any work starts
     │   ├── DataError               columns: shapes, NaN, infinity, ids
+    │   │   └── TooFewInCommon      the parties' ids have too few, or none, in common
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
     │   ├── OptionError             an option that is not one of the allowed ones
     │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
@@ -37,6 +38,10 @@ class InputError(ColonnadeError, ValueError):
 
 class DataError(InputError):
     """A party's columns or ids can't be used."""
+
+
+class TooFewInCommon(DataError):
+    """The parties' ids have too few, or none, in common to go on with."""
 
 
 class LabelError(InputError):
