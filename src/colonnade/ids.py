@@ -21,7 +21,7 @@ from unicodedata import normalize
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import DataError
+from colonnade.errors import DataError, ProtocolError
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -79,6 +79,18 @@ def pack(ids: Array) -> Packed:
     raw = [text.encode() for text in _texts(ids)]
     ends = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)), dtype=np.int64)
     return np.frombuffer(b"".join(raw), np.uint8), ends
+
+
+def unpack(text: Array, ends: Array, party: str, step: str) -> list[str]:
+    """The inverse of `pack`, for what another party sent."""
+    sizes = np.diff(ends, prepend=0) if ends.ndim == 1 and ends.dtype == np.int64 else np.array([-1])
+    if text.ndim != 1 or text.dtype != np.uint8 or (sizes < 0).any() or int(sizes.sum()) != len(text):
+        raise ProtocolError(f"party {party!r} sent no ids at step {step!r}")
+    try:
+        whole = text.tobytes()
+        return [whole[end - size : end].decode() for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+    except UnicodeDecodeError:
+        raise ProtocolError(f"party {party!r} sent ids that are not UTF-8 at step {step!r}") from None
 
 
 def digests(packed: Packed, rows: slice) -> Bytes:
