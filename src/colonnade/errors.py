@@ -5,6 +5,7 @@
     │   ├── DataError               columns: shapes, NaN, infinity, ids
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
     │   └── OptionError             an option that is not one of the allowed ones
+    │       └── TomlError           a TOML file: names the file, the line and the key
     ├── NotFittedError              a model is used before `fit`
     ├── RingOverflow                a value is too large for the fixed-point ring
     ├── ProtocolError               a message that no honest party sends
@@ -39,6 +40,10 @@ class LabelError(InputError):
 
 class OptionError(InputError):
     """An option has a value outside the allowed ones."""
+
+
+class TomlError(OptionError):
+    """A TOML file can't be used; the sentence names the file, the line and the key."""
 
 
 class NotFittedError(ColonnadeError):

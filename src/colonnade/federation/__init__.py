@@ -1,0 +1,1 @@
+"""Between organisations: who is who, and what all of them agreed on."""
