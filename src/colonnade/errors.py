@@ -6,6 +6,7 @@
     │   │   └── TooFewInCommon      the parties' ids have too few, or none, in common
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
     │   ├── OptionError             an option that is not one of the allowed ones
+    │   │   └── TomlError           a TOML file: names the file, the line and the key
     │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
     ├── PolicyRefused               a party's own policy does not allow it
     ├── LedgerError                 a ledger that can't be read or believed
@@ -50,6 +51,10 @@ class LabelError(InputError):
 
 class OptionError(InputError):
     """An option has a value outside the allowed ones."""
+
+
+class TomlError(OptionError):
+    """A TOML file can't be used; the sentence names the file, the line and the key."""
 
 
 class CertificateError(InputError):

@@ -33,7 +33,9 @@ def checker(certificate: Path) -> Callable[[bytes, bytes], bool]:
     try:
         public = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
     except (OSError, ValueError) as error:
-        raise CertificateError(f"the certificate {certificate.name!r} can't be read ({error}); give a PEM file") from None
+        raise CertificateError(
+            f"the certificate {certificate.name!r} can't be read ({error}); give a PEM file"
+        ) from None
 
     def check(data: bytes, signature: bytes) -> bool:
         try:
