@@ -1,4 +1,4 @@
-"""The commands of an organisation: init, check, run, ledger, model."""
+"""The commands of an organisation: init, check, run, predict, serve, ledger, model."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def add_commands(commands: Any) -> None:
         command = commands.add_parser(name, help=text)
         _job_and_party(command)
     commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
+
+    predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
+    _job_and_party(predict)
+    predict.add_argument("--data", type=Path, help="a file like this party's own, without labels (its own data)")
+    predict.add_argument("--out", type=Path, required=True, help="where the scores go: .csv or .parquet")
+
+    serve = commands.add_parser("serve", help="answer a label holder that asks for scores")
+    _job_and_party(serve)
+    serve.add_argument("--asker", help="who may ask (the first label holder)")
+    serve.add_argument("--once", action="store_true", help="end after the first asker is done")
 
     ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
     ledger.add_argument("action", choices=("show", "verify"))
@@ -59,8 +69,16 @@ def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
 
 def run_command(options: argparse.Namespace) -> int:
     """Run one of them."""
-    command = {"init": _init, "check": _check, "run": _run, "ledger": _ledger, "model": _model}[options.command]
-    return command(options)
+    found = {
+        "init": _init,
+        "check": _check,
+        "run": _run,
+        "predict": _predict,
+        "serve": _serve,
+        "ledger": _ledger,
+        "model": _model,
+    }
+    return found[options.command](options)
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -95,8 +113,7 @@ def _run(options: argparse.Namespace) -> int:
     from colonnade.federation.run import run_job
 
     job, party = _read(options)
-    logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
-    logging.getLogger("grpc").setLevel(logging.ERROR)
+    _log()
     print(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}", flush=True)
     done = run_job(job, party, verbose=0 if options.quiet else 1, tell=lambda text: print(f"{party.name}: {text}"))
     trained, traffic = done.trained, done.outcome.traffic
@@ -117,6 +134,48 @@ def _run(options: argparse.Namespace) -> int:
     )
     print(f"{party.name}: its part of the model is {done.path}")
     return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from colonnade.federation.serving import predict, write
+
+    job, party = _read(options)
+    _log()
+    scores = predict(job, party, options.data)
+    write(scores, options.out)
+    unknown = int((~scores.known).sum())
+    note = f"; {unknown:,} of them are not known at every party and have no score" if unknown else ""
+    print(f"{party.name}: scored {len(scores.ids):,} people, in {options.out}{note}")
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from colonnade.errors import OptionError, PartySilent
+    from colonnade.federation.serving import serve_once
+
+    job, party = _read(options)
+    asker = options.asker or job.holders[0]
+    if asker not in job.holders or asker == party.name:
+        raise OptionError(
+            f"the asker must be another label holder, got {asker!r}; label holders: {', '.join(job.holders)}"
+        )
+    _log()
+    print(f"{party.name}: serving {asker}", flush=True)
+    while True:
+        try:
+            count = serve_once(job, party, asker)
+        except PartySilent as error:
+            if options.once or error.step != "joining":
+                raise
+            continue  # nobody asked for so long
+        print(f"{party.name}: answered about {count:,} people", flush=True)
+        if options.once:
+            return 0
+
+
+def _log() -> None:
+    logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
+    logging.getLogger("grpc").setLevel(logging.ERROR)
 
 
 def _ledger(options: argparse.Namespace) -> int:
