@@ -135,6 +135,8 @@ def test_labels_stay_what_they_are(read, cells, expected):
         ("a.csv", b'"id";"x"\n"1";"2,5"\n"2";"3"\n', 'decimal = ","'),
         ("a.csv", b"id~x\n1~2.5\n2~3\n", 'delimiter = "~"'),
         ("a.tsv", b"id\tx\n1\t2.5\n2\t3\n", ""),
+        ("A.CSV", b"id,x\n1,2.5\n2,3\n", ""),
+        ("A.TSV.GZ", gzip.compress(b"id\tx\n1\t2.5\n2\t3\n"), ""),
         ("a.csv.gz", gzip.compress(b"id,x\n1,2.5\n2,3\n"), ""),
         ("a.tsv.gz", gzip.compress(b"id\tx\n1\t2.5\n2\t3\n"), ""),
         ("a*[b]?.csv", b"id,x\n1,2.5\n2,3\n", ""),
@@ -148,6 +150,15 @@ def test_ways_to_write_csv(read, name, content, section):
     assert table.ids.tolist() == [1, 2]
     assert list(table.columns) == ["x"]
     assert table.columns["x"].values.tolist() == [2.5, 3.0]
+
+
+def test_a_file_that_is_a_link(read, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "real.csv").write_text(TABLE)
+    (tmp_path / "a.csv").symlink_to(tmp_path / "elsewhere" / "real.csv")
+    (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
+    for source in ("a.csv", "folder/real.csv", "elsewhere/../a.csv", "./a.csv"):
+        assert read(f'source = "{source}"').rows == 3
 
 
 def test_what_stands_for_a_missing_value(read):
