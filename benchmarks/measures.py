@@ -18,6 +18,8 @@ from colonnade import _kernels
 from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
+from alignment import alignment, alignment_of_a_million, group_operations
+from network import network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
 from training import sparse_epoch, straggler, time_to_the_optimum
 
@@ -44,7 +46,8 @@ def a9a() -> tuple[str, sp.csr_matrix, Any]:
             parts = z["data"].astype(np.float32), z["indices"].astype(np.int32), z["indptr"].astype(np.int32)
             return "a9a", sp.csr_matrix(parts, shape=shape), np.where(z["y"] > 0, 1, 0)
     X = sp.random(32561, 123, density=13.9 / 123, format="csr", dtype=np.float32, random_state=0)
-    return "a matrix of a9a's shape", X, (np.asarray(X.sum(axis=1)).ravel() > np.median(X.sum(axis=1))).astype(int)
+    sums = np.asarray(X.sum(axis=1)).ravel()
+    return "a matrix of a9a's shape", X, (sums > np.median(sums)).astype(int)
 
 
 def simulation_hops(quick: bool) -> Rows:
@@ -162,8 +165,14 @@ MEASURES = (
     simulation_hops,
     fedsgd_epoch,
     process_rounds,
+    network_rounds,
+    network_latency,
+    network_deaths,
     kernels,
     time_to_the_optimum,
     sparse_epoch,
     straggler,
+    group_operations,
+    alignment,
+    alignment_of_a_million,
 )

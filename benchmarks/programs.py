@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import numpy as np
@@ -31,5 +33,16 @@ async def spread(net: Net, rounds: int) -> None:
     for _ in range(rounds):
         for name in others:
             await net.send(name, "all", payload)
+        for name in others:
+            await net.recv(name, "all")
+
+
+async def all_to_all(net: Net, dies_at: int, rounds: int) -> None:
+    others = [name for name in net.names if name != net.me]
+    for at in range(rounds):
+        if at == dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        for name in others:
+            await net.send(name, "all", at)
         for name in others:
             await net.recv(name, "all")

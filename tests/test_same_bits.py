@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
+from colonnade.runtimes.network import Network
 from colonnade.sums import SUMS
 
 
@@ -38,6 +39,22 @@ def test_simulation_and_processes_agree(data, into, sum_, kind):
     parties = cn.split(sp.csr_matrix(X) if kind == "csr" else X, y, into=into, active=1 + (into == 8))
     simulated = fitted(parties, sum=sum_)
     real = fitted(parties, sum=sum_, on=cn.Processes())
+    assert bits(simulated) == bits(real)
+    assert [r["loss"] for r in simulated.history_] == [r["loss"] for r in real.history_]
+    assert {n: t.bytes for n, t in simulated.traffic_.items()} == {n: t.bytes for n, t in real.traffic_.items()}
+    assert simulated.rounds_ == real.rounds_
+
+
+@pytest.mark.parametrize(("into", "algorithm"), [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2")])
+def test_the_network_agrees(data, into, algorithm):
+    """Synchronous jobs over gRPC with mutual TLS."""
+    X, y = data
+    options = {"VFB2": {"estimator": "saga", "asynchronous": False}, "FedBCD": {"local_steps": 3}}.get(algorithm, {})
+    chosen = getattr(cn, algorithm)(batch=16, epochs=2, tol=None, **options)
+    parties = cn.split(X, y, into=into, active=1 + (into == 5))
+    simulated, real = (
+        cn.LogisticRegression(algorithm=chosen, verbose=0).fit(*parties, on=on) for on in (None, Network())
+    )
     assert bits(simulated) == bits(real)
     assert [r["loss"] for r in simulated.history_] == [r["loss"] for r in real.history_]
     assert {n: t.bytes for n, t in simulated.traffic_.items()} == {n: t.bytes for n, t in real.traffic_.items()}

@@ -3,15 +3,22 @@
     ColonnadeError
     ├── InputError (ValueError)     what the user gave: data, labels, options; raised before any work starts
     │   ├── DataError               columns: shapes, NaN, infinity, ids
+    │   │   └── TooFewInCommon      the parties' ids have too few, or none, in common
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
-    │   └── OptionError             an option that is not one of the allowed ones
-    │       └── TomlError           a TOML file: names the file, the line and the key
+    │   ├── OptionError             an option that is not one of the allowed ones
+    │   │   └── TomlError           a TOML file: names the file, the line and the key
+    │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
+    ├── PolicyRefused               a party's own policy does not allow it
+    ├── LedgerError                 a ledger that can't be read or believed
+    ├── CheckpointError             a state that can't be kept, or is not there any more
     ├── NotFittedError              a model is used before `fit`
     ├── RingOverflow                a value is too large for the fixed-point ring
     ├── ProtocolError               a message that no honest party sends
     │   ├── TruncatedMessage        shorter than it says
     │   ├── OversizedMessage        longer than allowed
     │   └── WrongShape              an array that does not fit the step
+    ├── HandshakeFailed             two parties that can't run together
+    │   └── JobMismatch             they hold different jobs
     └── RunFailed                   a run that ended early: names the party and the step
         ├── PartyFailed             that party raised an error or its process died
         └── PartySilent             that party said nothing before the deadline
@@ -34,6 +41,10 @@ class DataError(InputError):
     """A party's columns or ids can't be used."""
 
 
+class TooFewInCommon(DataError):
+    """The parties' ids have too few, or none, in common to go on with."""
+
+
 class LabelError(InputError):
     """A party's labels can't be used."""
 
@@ -44,6 +55,22 @@ class OptionError(InputError):
 
 class TomlError(OptionError):
     """A TOML file can't be used; the sentence names the file, the line and the key."""
+
+
+class CertificateError(InputError):
+    """A certificate or a private key can't be used."""
+
+
+class PolicyRefused(ColonnadeError):
+    """A party's own policy does not allow what a job asks for, or a message that was about to leave."""
+
+
+class LedgerError(ColonnadeError):
+    """A ledger can't be read, or some of it is not as it was written."""
+
+
+class CheckpointError(ColonnadeError):
+    """A party's state can't be kept, or what was kept is not there any more."""
 
 
 class NotFittedError(ColonnadeError):
@@ -68,6 +95,14 @@ class OversizedMessage(ProtocolError):
 
 class WrongShape(ProtocolError):
     """An array arrived whose shape or type does not fit the step."""
+
+
+class HandshakeFailed(ColonnadeError):
+    """Two parties can't run together: another version, another name, a stream that is not what it says."""
+
+
+class JobMismatch(HandshakeFailed):
+    """Two parties hold different jobs."""
 
 
 class RunFailed(ColonnadeError):

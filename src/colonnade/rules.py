@@ -12,6 +12,8 @@ column of one row in n would be pulled by n / b steps at once.)
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
@@ -100,3 +102,11 @@ class Rule:
         if block.intercept is not None:
             block.intercept -= eta * block.intercept_pace * (change.mean(axis=0) + self._average_ones)
             self._average_ones += weight * change.sum(axis=0)
+
+    def freeze(self) -> Any:
+        """See `algorithms.kept.Frozen`."""
+        return (self.memory, self.average, self._average_ones)
+
+    def thaw(self, state: Any) -> None:
+        """The inverse of `freeze`; the block's own state is not part of it."""
+        self.memory[:], self.average[:], self._average_ones[:] = state

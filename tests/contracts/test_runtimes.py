@@ -21,13 +21,14 @@ from colonnade.errors import (
     RunFailed,
 )
 from colonnade.runtimes.net import Traffic
+from colonnade.runtimes.network import Network
 from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.wire import encode, encoded_size
 from contracts import programs
 from contracts.programs import SECRET, every_value
 
-RUNTIMES = {"simulation": Simulation, "processes": Processes}
+RUNTIMES = {"simulation": Simulation, "processes": Processes, "network": Network}
 
 
 @pytest.fixture(params=RUNTIMES)
@@ -116,8 +117,8 @@ def test_same_results_and_traffic_everywhere(count):
     names = [f"p{i}" for i in range(count)]
     vectors = np.arange(count * 5.0).reshape(count, 5)
     parties = {name: (programs.tree_sum, (vector,)) for name, vector in zip(names, vectors, strict=True)}
-    virtual, real = Simulation().run(parties), Processes().run(parties)
-    for outcomes in (virtual, real):
+    virtual, *real = (runtime().run(parties) for runtime in RUNTIMES.values())
+    for outcomes in (virtual, *real):
         assert list(outcomes) == names
         for name in names:
             np.testing.assert_array_equal(outcomes[name].value, vectors.sum(axis=0))
@@ -164,12 +165,13 @@ def test_a_random_script_runs_the_same_everywhere():
         value = rng.standard_normal(rng.integers(0, 2000)) if rng.random() < 0.5 else int(rng.integers(1000))
         script.append((str(sender), str(receiver), f"step {rng.integers(4)}", value))
     parties = dict.fromkeys(names, (programs.follow, (tuple(script),)))
-    virtual, real = Simulation().run(parties), Processes().run(parties)
+    virtual, *real = (runtime().run(parties) for runtime in RUNTIMES.values())
     for name in names:
         assert same(virtual[name].value, tuple(value for _, to, _, value in script if to == name))
-        assert same(real[name].value, virtual[name].value)
-        assert real[name].traffic == virtual[name].traffic
-        assert Traffic.from_value(real[name].traffic.as_value()) == virtual[name].traffic
+        for outcomes in real:
+            assert same(outcomes[name].value, virtual[name].value)
+            assert outcomes[name].traffic == virtual[name].traffic
+            assert Traffic.from_value(outcomes[name].traffic.as_value()) == virtual[name].traffic
 
 
 def test_what_a_party_said_before_it_ended_still_arrives(runtime):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from colonnade.errors import OptionError, PartyFailed
+from colonnade.runtimes.network import Network
 from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from contracts import programs, time_programs
 from contracts.programs import SECRET
 
-RUNTIMES = {"simulation": Simulation, "processes": Processes}
+RUNTIMES = {"simulation": Simulation, "processes": Processes, "network": Network}
 
 
 @pytest.fixture(params=RUNTIMES)
@@ -20,8 +21,8 @@ def runtime(request):
 
 def straggler(runtime, seconds):
     """A runtime in which 'slow' takes so many seconds per non-zero, in each lane or in both."""
-    if runtime is Processes:
-        return Processes(slowed={"slow": seconds})
+    if runtime is not Simulation:
+        return runtime(slowed={"slow": seconds})
     lanes = seconds if isinstance(seconds, dict) else dict.fromkeys(("forward", "backward"), seconds)
     return Simulation(seconds_per_nonzero=1.0, speeds={"slow": {lane: 1.0 / each for lane, each in lanes.items()}})
 

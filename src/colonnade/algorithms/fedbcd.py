@@ -58,23 +58,23 @@ class FedBCD(Training):
 
 async def _descend(session: Session, options: Training, local_steps: int, proximal: float, sequential: bool) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
-    go_on, sweep, rounds_done = await session.evaluate(0), 0, 0
     # "auto" is safe for one long step of Q eta: with a stale signal, that is what Q steps on a linear block amount to.
     if options.step == "auto":
         session.eta0 /= local_steps
-    for epoch in range(1, options.epochs + 1):
-        for holder, rows in session.batches(epoch):
-            round_ = _Round(session, holder, rows, epoch, session.eta())
-            await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
-            sweep += 1
-            if options.evaluate_every and sweep % options.evaluate_every == 0:
-                go_on, rounds_done = await session.evaluate(epoch), sweep
-                if not go_on:
-                    return
-        if rounds_done != sweep:
-            go_on, rounds_done = await session.evaluate(epoch), sweep
+    done, go_on = await session.begin()
+    for epoch in range(done + 1, options.epochs + 1):
         if not go_on:
             return
+        batches = list(session.batches(epoch))
+        for turn, (holder, rows) in enumerate(batches, 1):
+            round_ = _Round(session, holder, rows, epoch, session.eta())
+            await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
+            sweep = (epoch - 1) * len(batches) + turn
+            if turn == len(batches) or (options.evaluate_every and sweep % options.evaluate_every == 0):
+                go_on = await session.evaluate(epoch)
+                if not go_on:
+                    break
+        session.keep(epoch, go_on)
 
 
 class _Round:

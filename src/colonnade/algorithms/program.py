@@ -8,7 +8,9 @@ import numpy as np
 
 from colonnade import losses, penalties
 from colonnade.algorithms import FDML, from_value
-from colonnade.algorithms.session import CHUNK, Job, Part, Session
+from colonnade.algorithms.kept import Keeper
+from colonnade.algorithms.parts import Job, Part
+from colonnade.algorithms.session import CHUNK, Session
 from colonnade.blocks.columns import Needed, columns_from_value
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
@@ -16,8 +18,11 @@ from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
 
-async def train_linear(net: Net, job: Any, mine: Any) -> Any:
-    """Train a linear model, or with FDML one per party; returns this party's parameters and nothing else."""
+async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
+    """Train a linear model, or with FDML one per party; returns this party's parameters and nothing else.
+
+    keeper: where this party keeps its state, if the run shall be able to go on after a break; then all have one.
+    """
     loss, outputs, penalty, holders, sum_name, topology, algorithm, intercept_owner = job
     X, y, labelled, validation = mine
     whole = columns_from_value(X)
@@ -38,7 +43,8 @@ async def train_linear(net: Net, job: Any, mine: Any) -> Any:
     if validation is not None:
         other = needed.of(columns_from_value(validation[0]))
         held_out = Part(other, other.shape[0], *validation[1:])
-    session = await Session.open(net, Job(minimised, holders, sum_name, topology), block, method, train, held_out)
+    agreed = Job(minimised, holders, sum_name, topology)
+    session = await Session.open(net, agreed, block, method, train, held_out, keeper)
     await method.train(session)
     theta, *rest = session.finish()
     return (needed.spread(theta), *rest)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from colonnade import metrics
+from colonnade.algorithms.kept import Frozen, Keeper, common_version
 from colonnade.algorithms.options import SEARCH, SHRINK, Training
+from colonnade.algorithms.parts import Batch, Flow, Job, Part
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.errors import LabelError
-from colonnade.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum, open_sum
@@ -29,47 +29,6 @@ CHUNK = 1 << 16
 _LONGEST_SEARCH = 20
 # Rounds between two signs of life to the progress bar.
 _PROGRESS_EVERY = 25
-
-
-Batch: TypeAlias = tuple[str, Rows]  # the label holder that computes its signal, and its rows
-
-
-@dataclass(frozen=True)
-class Job:
-    """What all parties agree on before they start."""
-
-    loss: Loss
-    holders: tuple[str, ...]  # parties with labels; the first of them decides when to stop
-    sum: str
-    topology: str
-
-
-@dataclass
-class Part:
-    """A party's rows of the training or of the validation data."""
-
-    columns: Any  # what the block takes; None is the training data, which the block holds itself
-    rows: int
-    y: npt.NDArray[Any] | None
-    labelled: npt.NDArray[np.bool_] | None
-    owned: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder computes the signal
-    held: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder has a label
-
-
-@dataclass
-class Flow:
-    """What asynchrony did to one party since the last evaluation."""
-
-    staleness: list[int] = field(default_factory=list)  # own updates between reading and applying, for each signal
-    dropped: int = 0
-    rows: int = 0  # of all batches whose signals came
-    used: int = 0  # those of them that were not left out
-
-    def take(self) -> tuple[float, float, int, int, float]:
-        """(mean, 95 %, largest staleness; signals dropped; part of the others' rows that was used), and start anew."""
-        seen, dropped, used = np.array(self.staleness), self.dropped, self.used / max(1, self.rows)
-        self.staleness, self.dropped, self.rows, self.used = [], 0, 0, 0
-        return float(seen.mean()), float(np.quantile(seen, 0.95)), int(seen.max()), dropped, used
 
 
 @dataclass
@@ -83,6 +42,7 @@ class Session:
     train: Part
     validation: Part | None
     sum: SecureSum
+    keeper: Keeper | None = None
     eta0: float = 0.0
     flow: Flow = field(default_factory=Flow)
     _lowest: float = math.inf
@@ -95,10 +55,18 @@ class Session:
 
     @classmethod
     async def open(
-        cls, net: Net, job: Job, block: Block, options: Training, train: Part, validation: Part | None
+        cls,
+        net: Net,
+        job: Job,
+        block: Block,
+        options: Training,
+        train: Part,
+        validation: Part | None,
+        keeper: Keeper | None = None,
     ) -> Session:
         """Agree on keys, on who owns which row, and on the step size."""
-        session = cls(net, job, block, options, train, validation, await open_sum(job.sum, net, job.topology))
+        opened = await open_sum(job.sum, net, job.topology)
+        session = cls(net, job, block, options, train, validation, opened, keeper)
         for part in (train, validation):
             if part is not None:
                 await session._share_out(part)
@@ -263,6 +231,32 @@ class Session:
             self.net.report(("flow", self._records, *self.flow.take()))
         self._records += 1
         return not stop
+
+    # -- a run that was broken off ------------------------------------------------------------------------------
+
+    async def begin(self, *more: Frozen) -> tuple[int, bool]:
+        """(the epoch that is done, whether to go on): 0 after a first evaluation, or what all parties have kept."""
+        version = await common_version(self.net, self.keeper) if self.keeper is not None else 0
+        if self.keeper is None or not version:
+            return 0, await self.evaluate(0)
+        go_on, mine, block, others = self.keeper.load(version)
+        self.eta0, self._lowest, self._best, self._moved, self._bad, *counts = mine
+        self._records, self._rounds, self._steps, self.net.traffic.rounds = counts
+        self.block.thaw(block)
+        for one, state in zip(more, others, strict=True):
+            one.thaw(state)
+        return version, bool(go_on)
+
+    def keep(self, epoch: int, go_on: bool, *more: Frozen) -> None:
+        """Keep all that the next epoch depends on, where the run is one that keeps."""
+        if self.keeper is None or (go_on and epoch % self.keeper.every):
+            return
+        counts = (self._records, self._rounds, self._steps, self.net.traffic.rounds)
+        mine = (self.eta0, self._lowest, self._best, self._moved, self._bad, *counts)
+        others = tuple([one.freeze() for one in more])
+        self.keeper.save(epoch, (go_on, mine, self.block.freeze(), others))
+
+    # -- judgement ----------------------------------------------------------------------------------------------
 
     def _passed(self) -> float:
         """The part of a pass over the rows since the last evaluation: who looks often shall not judge more harshly."""

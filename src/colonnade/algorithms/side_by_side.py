@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from colonnade.algorithms.session import Batch, Session
+from colonnade.algorithms.parts import Batch
+from colonnade.algorithms.session import Session
 from colonnade.blocks import FloatArray, Rows
 from colonnade.runtimes.net import Net
 

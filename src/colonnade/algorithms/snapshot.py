@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.session import Batch, Session
+from colonnade.algorithms.parts import Batch
+from colonnade.algorithms.session import Session
 from colonnade.algorithms.side_by_side import Backward, Given, SideBySide
 from colonnade.rules import Rule
 

@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 
 from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.pace import Pace
-from colonnade.algorithms.session import Batch, Session
+from colonnade.algorithms.parts import Batch
+from colonnade.algorithms.session import Session
 from colonnade.algorithms.side_by_side import Backward, Given, SideBySide
 from colonnade.algorithms.snapshot import Snapshot, SnapshotSideBySide
 from colonnade.algorithms.snapshot import in_step as snapshot_in_step
@@ -83,8 +84,8 @@ class VFB2(Training):
         """Epoch after epoch, with what the label holders send backward."""
         side_by_side = self.asynchronous and session.others  # alone, there is nobody to wait for
         snapshot, pace = Snapshot(session, rule), Pace()
-        go_on = await session.evaluate(0)
-        for epoch in range(1, self.epochs + 1):
+        done, go_on = await session.begin(rule)
+        for epoch in range(done + 1, self.epochs + 1):
             if not go_on:
                 return
             batches = list(session.batches(epoch))
@@ -102,7 +103,8 @@ class VFB2(Training):
                     await in_step(backward, rule, epoch, part)
                 go_on = await session.evaluate(epoch)
                 if not go_on:
-                    return
+                    break
+            session.keep(epoch, go_on, rule)
 
 
 async def in_step(backward: Backward, rule: Rule, epoch: int, batches: Sequence[Batch]) -> None:

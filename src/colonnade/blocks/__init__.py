@@ -74,3 +74,11 @@ class Block(Protocol):
     def restore(self, state: Any) -> None:
         """Take parameters back from `state`."""
         ...
+
+    def freeze(self) -> Any:
+        """All of the parameters' state, exactly."""
+        ...
+
+    def thaw(self, state: Any) -> None:
+        """Be as it was."""
+        ...

@@ -136,6 +136,18 @@ class LinearBlock:
         self.V[:], self.scale = theta, 1.0
         self.intercept = None if intercept is None else intercept.copy()
 
+    def freeze(self) -> Any:
+        """See `algorithms.kept.Frozen`: as `state`, but to the bit."""
+        self.settle()
+        return (self.V, self.scale, self.intercept)
+
+    def thaw(self, state: Any) -> None:
+        """The inverse of `freeze`."""
+        self.settle()
+        V, self.scale, intercept = state
+        self.V[:] = V
+        self.intercept = None if intercept is None else intercept.copy()
+
 
 class _Steps:
     """What both kinds of local steps share: the batch, and the intercept, which is a column of ones."""

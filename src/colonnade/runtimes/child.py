@@ -14,13 +14,16 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from colonnade.runtimes import bulk
 from colonnade.runtimes.frames import pack_frame
 from colonnade.runtimes.link import SocketNet
-from colonnade.runtimes.net import Program
-from colonnade.runtimes.wire import Value, encode, encoded_size
+from colonnade.runtimes.net import Observer, Program
+from colonnade.runtimes.wire import Value, encode
+
+if TYPE_CHECKING:
+    from colonnade.runtimes.network_net import NetworkNet
 
 
 def reader(line: socket.socket) -> Callable[[memoryview], None]:
@@ -102,22 +105,24 @@ def _sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet:
+    me, names, (kind, *told), _, _, _, deadline, slowed = job
+    if kind == "network":
+        from colonnade.runtimes.network import opened
+
+        return opened(me, told, deadline, observer, dict(slowed))
+    net = SocketNet(me, names, deadline, observer, dict(slowed))
+    await net.connect({name: socket.socket(fileno=fd) for name, fd in told[0]})
+    return net
+
+
 async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
-    me, names, fds, _, _, args, deadline, slowed = job
-    net = SocketNet(me, names, deadline, lambda _party, seconds, value: tell("report", seconds, value), dict(slowed))
-    await net.connect({name: socket.socket(fileno=fd) for name, fd in fds})
+    args = job[5]
+    net = await _opened(job, lambda _party, seconds, value: tell("report", seconds, value))
     try:
-        main = net.spawn(program(net, *args))
-        both: list[asyncio.Future[Any]] = [main, net.spawn_failed]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if net.spawn_failed.done():
-            net.spawn_failed.result()
-        value = main.result()
-        encoded_size(value)  # refuses what can't travel before anybody hears a goodbye
-        net.goodbye()
+        value = await net.carry_out(program, args)
         tell("done", value, net.traffic.as_value())
     except Exception as error:
-        net.fail(error)
         where = (getattr(error, "party", ""), getattr(error, "step", "") or net.step)
         known = type(error).__name__, type(error).__module__ == "colonnade.errors"
         texts = _sendable(str(error)), *where, _sendable(traceback.format_exc())

@@ -23,8 +23,8 @@ from colonnade.errors import (
     ProtocolError,
     RunFailed,
 )
-from colonnade.runtimes.net import Observer, Promise, Traffic
-from colonnade.runtimes.wire import Value
+from colonnade.runtimes.net import Door, Observer, Promise, Traffic
+from colonnade.runtimes.wire import Value, encoded_size
 
 # Kinds of frames. Only DATA carries what a program sends.
 DATA, ABORT, PROBE, ALIVE, BYE = range(5)
@@ -35,10 +35,11 @@ MAX_TAG = 63  # characters: at most 4 bytes each, so that the length fits into i
 
 # A wait is probed after this part of the deadline and given up after that one; checks come every twentieth,
 # so that a run ends *within* its deadline. Whoever was too busy to probe in time still waits that long for the answers.
-_PROBE_AT, _GIVE_UP_AT, _ANSWER_IN, CHECKS_PER_DEADLINE = 0.70, 0.90, 0.10, 20
+_PROBE_AT, GIVE_UP_AT, _ANSWER_IN, CHECKS_PER_DEADLINE = 0.70, 0.90, 0.10, 20
 
 # What a party did, as the others are told: never more than this and the names of a party and a step.
 SILENT, DIED, ENDED, MALFORMED = "was silent at", "died at", "ended its program before", "sent a malformed message at"
+STOPPED = "was stopped by its owner at"
 
 
 def check_size(size: int, tag: str) -> None:
@@ -65,6 +66,7 @@ class Endpoint:
     ) -> None:
         self.me, self.names, self.deadline = me, names, deadline
         self.traffic = Traffic()
+        self.door: Door | None = None
         self.step = "start"
         self._observer, self._started = observer, started
         self._inbox: dict[tuple[str, str], deque[Any]] = {}
@@ -96,6 +98,9 @@ class Endpoint:
 
     def _emit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> None:
         # Everything that leaves a party passes here, control frames too.
+        if self.door is not None:
+            size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
+            self.door.open_for(to, tag, value, size, self.traffic.rounds, control=kind != DATA)
         self.traffic.out(tag, self._transmit(to, kind, seq, tag, value))
 
     async def send(self, to: str, tag: str, value: Value) -> None:
@@ -206,12 +211,12 @@ class Endpoint:
         for name in self.others():
             self._emit(name, BYE, self._next_out[name], "goodbye", None)  # in its turn: it overtakes no message
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException, what: str = "") -> None:
         """This party's program raised: tell the others who failed and where, never what was in the data."""
         if isinstance(error, RunFailed) and self.broken is error:
             return  # heard from another party, or already told
         self.broken = PartyFailed(f"party {self.me!r} failed at step {self.step!r}", self.me, self.step)
-        self._tell(self.me, self.step, f"failed with {type(error).__name__} at", self.me)
+        self._tell(self.me, self.step, what or f"failed with {type(error).__name__} at", self.me)
 
     def break_off(self, error: RunFailed, what: str) -> None:
         """End every wait of this party with `error`, and tell the others."""
@@ -257,7 +262,7 @@ class Endpoint:
                         # To all that it waits for: a younger wait may be for the one who is silent.
                         for name in dict.fromkeys((frm, *(awaited for _, awaited, _ in self._waits()))):
                             self._emit(name, PROBE, 0, "probe", (self.me, str(self._probes)))
-                elif waited >= _GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
+                elif waited >= GIVE_UP_AT and now - wait.probed >= _ANSWER_IN * self.deadline:
                     self._give_up(frm, tag, wait.probed)
                     return
 
@@ -298,7 +303,7 @@ class Endpoint:
             note = ", though it is alive (it may be busy, or a message was lost)"
         self.break_off(
             PartySilent(
-                f"party {culprit!r} was silent for {_GIVE_UP_AT * self.deadline:g} s at step {step!r}"
+                f"party {culprit!r} was silent for {GIVE_UP_AT * self.deadline:g} s at step {step!r}"
                 f"{self._round()}{note}",
                 culprit,
                 step,

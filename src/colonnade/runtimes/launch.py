@@ -37,12 +37,7 @@ class Berth:
 
     name: str
     control: int
-    links: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def fds(self) -> tuple[int, ...]:
-        """Of the lines to the other parties."""
-        return tuple(fd for _, fd in self.links)
+    fds: tuple[int, ...] = ()  # of the lines to the other parties
 
 
 class Launched(Protocol):

@@ -6,21 +6,19 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from colonnade.errors import PartyFailed, ProtocolError
-from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, MALFORMED, MAX_MESSAGE, Endpoint, check_size
+from colonnade.runtimes.endpoint import MALFORMED, MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import FrameReader
-from colonnade.runtimes.lanes import PerLane, SlowLanes, per_lane
-from colonnade.runtimes.net import Observer, Promise
+from colonnade.runtimes.lanes import PerLane
+from colonnade.runtimes.loop_net import LoopNet
+from colonnade.runtimes.net import Observer
 from colonnade.runtimes.wire import Value, decode, encode, encoded_size
 
-T = TypeVar("T")
-_MOST_THREADS = 256  # as many as a program asks for at once are made, and no more
 _HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag
 _FRAME = struct.Struct("<QBQB")  # the same after the length of all that follows
 
@@ -89,20 +87,14 @@ class Link(asyncio.Protocol):
                 self.data_received(data)
 
 
-class SocketNet(Endpoint):
+class SocketNet(LoopNet):
     """A party's `Net` in a process of its own."""
 
     def __init__(
         self, me: str, names: tuple[str, ...], deadline: float, observer: Observer, slowed: PerLane = 0.0
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        super().__init__(me, names, deadline, observer, self._loop.time())
+        super().__init__(me, names, deadline, observer, slowed)
         self.links: dict[str, Link] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._lanes = SlowLanes(slowed) if any(per_lane(slowed).values()) else None
-        self._threads: ThreadPoolExecutor | None = None
-        self.spawn_failed: asyncio.Future[None] = self._loop.create_future()
-        self._tick()
 
     async def connect(self, lines: Mapping[str, socket.socket]) -> None:
         """Take up the lines to the others."""
@@ -112,10 +104,6 @@ class SocketNet(Endpoint):
             *(self._loop.create_unix_connection(partial(self.links.__getitem__, n), sock=s) for n, s in lines.items())
         )
 
-    def _tick(self) -> None:
-        self.check_deadlines()
-        self._loop.call_later(self.deadline / CHECKS_PER_DEADLINE, self._tick)
-
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         frame = pack_message(kind, seq, tag, value)
         check_size(len(frame), tag)
@@ -124,45 +112,8 @@ class SocketNet(Endpoint):
             line.write(frame)
         return len(frame)
 
-    def promise(self) -> Promise:
-        """See `Net.promise`."""
-        return cast("Promise", self._loop.create_future())
-
-    def _now(self) -> float:
-        return self._loop.time()
-
-    async def work(self, nonzeros: float, lane: str = "forward") -> None:
-        """Real work takes its own time; a party that is slowed sleeps besides."""
-        if self._lanes is not None:
-            await self._lanes.work(nonzeros, lane)
-
-    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """See `Net.in_thread`."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix=self.me)
-        return await self._loop.run_in_executor(self._threads, function, *args)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """See `Net.spawn`; a failure of the spawned coroutine is a failure of the party."""
-        task = self._loop.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._spawned_ended)
-        return task
-
-    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self.spawn_failed.done():
-            self.spawn_failed.set_exception(error)
-
     async def close(self) -> None:
         """End what was spawned, let the last frames leave, and hang up."""
-        for task in self._tasks:
-            task.cancel()
         for link in self.links.values():
             link.transport.close()
-        if ending := [*self._tasks, *(link.closed for link in self.links.values())]:
-            await asyncio.wait(ending, timeout=self.deadline)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        if self.spawn_failed.done():
-            self.spawn_failed.exception()  # seen
+        await self.end_tasks([link.closed for link in self.links.values()])

@@ -51,6 +51,14 @@ class Traffic:
         return cls(messages, size, rounds, {step: (count, total) for step, count, total in steps})
 
 
+class Door(Protocol):
+    """Asked before anything leaves a party."""
+
+    def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
+        """Let a message of `size` bytes out, or raise; `control` frames hold names of parties and steps only."""
+        ...
+
+
 class Promise(Protocol):
     """An asyncio future, or its twin under the virtual clock."""
 

@@ -12,7 +12,7 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -26,7 +26,7 @@ from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties, per_la
 from colonnade.runtimes.launch import START_LIMIT, Berth, Launched, Programs, launch
 from colonnade.runtimes.net import Observer, Outcome, Program, Traffic
 from colonnade.runtimes.outcome import failed, settle
-from colonnade.runtimes.wire import decode, encoded_size
+from colonnade.runtimes.wire import Value, decode, encoded_size
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
 
@@ -54,7 +54,7 @@ class Processes:
             _check_importable(program)
             encoded_size(args)  # refuses what can't travel before anything is started
         try:
-            with _started(programs, self) as family:
+            with self._lines(tuple(programs)) as lines, _started(programs, lines, self) as family:
                 return settle(family.watch(observer, self.deadline))
         except OSError as error:
             if error.errno == errno.EMFILE:
@@ -63,6 +63,27 @@ class Processes:
                     f"(ulimit -n) or use Simulation"
                 ) from None
             raise
+
+    @contextmanager
+    def _lines(self, names: tuple[str, ...]) -> Iterator[Lines]:
+        """A socket pair for every two parties, closed here as soon as each process has its ends."""
+        links: dict[str, tuple[tuple[str, int], ...]] = dict.fromkeys(names, ())
+        with ExitStack() as theirs:
+            for one, other in combinations(names, 2):
+                left, right = map(theirs.enter_context, socket.socketpair())
+                links[one] += ((other, left.fileno()),)
+                links[other] += ((one, right.fileno()),)
+            fds = {name: tuple(fd for _, fd in links[name]) for name in names}
+            yield Lines(fds, {name: ("sockets", links[name]) for name in names}, theirs.close)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What the parties' lines are made of: file descriptors to hand over, and what to tell each party about them."""
+
+    fds: Mapping[str, tuple[int, ...]]
+    told: Mapping[str, Value]
+    handed_over: Callable[[], None] = lambda: None
 
 
 def _check_importable(program: Program) -> None:
@@ -186,23 +207,19 @@ class _Family:
 
 
 @contextmanager
-def _started(programs: Programs, options: Processes) -> Iterator[_Family]:
+def _started(programs: Programs, lines: Lines, options: Processes) -> Iterator[_Family]:
     names = tuple(programs)
     family = _Family()
-    links: dict[str, tuple[tuple[str, int], ...]] = dict.fromkeys(names, ())
     with ExitStack() as ours:
         ours.callback(family.end)
         with ExitStack() as theirs:  # closed here as soon as each process has its ends
-            for one, other in combinations(names, 2):
-                left, right = map(theirs.enter_context, socket.socketpair())
-                links[one] += ((other, left.fileno()),)
-                links[other] += ((one, right.fileno()),)
+            theirs.callback(lines.handed_over)
             berths = []
             for name in names:
                 mine, control = socket.socketpair()
                 ours.enter_context(mine)
                 theirs.enter_context(control)
-                berths.append(Berth(name, control.fileno(), links[name]))
+                berths.append(Berth(name, control.fileno(), lines.fds[name]))
                 family.children.append(_Child(name, mine))
             try:
                 family.processes = launch(berths, programs)
@@ -212,7 +229,7 @@ def _started(programs: Programs, options: Processes) -> Iterator[_Family]:
             program, args = programs[child.name]
             entry = (program.__module__, program.__qualname__)
             slowed = tuple(per_lane(options.slowed.get(child.name, 0.0)).items())
-            job = (child.name, names, links[child.name], *entry, args, options.deadline, slowed)
+            job = (child.name, names, lines.told[child.name], *entry, args, options.deadline, slowed)
             child.control.settimeout(START_LIMIT)
             try:
                 bulk.send(child.control, job)

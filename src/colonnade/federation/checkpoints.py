@@ -1,0 +1,105 @@
+"""One party's states on disk, so that a run can go on after a crash: see `algorithms.kept`.
+
+A file is written beside its place, brought to the disk, and then renamed: whatever happens, a version is there whole or
+not at all, and the ones before it stay. A file names the job it belongs to and ends with its own digest; what does not
+fit is not a version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import CheckpointError, ProtocolError
+from colonnade.runtimes.wire import Value, decode, encode
+
+FORMAT = 1
+_MAGIC = b"colonnade checkpoint\n"
+_NAME = re.compile(r"(\d+)\.kept")
+# Nobody is ahead of another by more than one version; one more, for a disk that loses a file.
+_KEPT = 3
+
+
+class Checkpoints:
+    """Where one party keeps its states of one job."""
+
+    def __init__(self, folder: Path, job: bytes, every: int = 1) -> None:
+        self.every = every
+        self._folder, self._job = folder, job
+
+    def _path(self, version: int) -> Path:
+        return self._folder / f"{version}.kept"
+
+    def versions(self) -> tuple[int, ...]:
+        """What is there, whole and of this job."""
+        with suppress(FileNotFoundError):
+            found = sorted(int(match[1]) for name in os.listdir(self._folder) if (match := _NAME.fullmatch(name)))
+            return tuple(version for version in found if self._read(version) is not None)
+        return ()
+
+    def load(self, version: int) -> Any:
+        """The state of a version."""
+        content = self._read(version)
+        if content is None:
+            raise CheckpointError(f"version {version} in {self._folder.name!r} is not there any more; start again")
+        try:
+            return decode(content)
+        except ProtocolError as error:
+            raise CheckpointError(f"version {version} in {self._folder.name!r} can't be read: {error}") from None
+
+    def _read(self, version: int) -> bytes | None:
+        head = self._head()
+        try:
+            content = self._path(version).read_bytes()
+        except OSError:
+            return None
+        body, digest = content[:-32], content[-32:]
+        whole = body.startswith(head) and hashlib.sha256(body).digest() == digest
+        return body[len(head) :] if whole else None
+
+    def _head(self) -> bytes:
+        return _MAGIC + bytes([FORMAT]) + hashlib.sha256(self._job).digest()
+
+    def save(self, version: int, state: Value) -> None:
+        """Add a version, and let go of the oldest ones."""
+        body = self._head() + bytes(encode(state))
+        partial = self._folder / f".{version}.partial"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with partial.open("wb") as file:
+                os.chmod(partial, 0o600)  # parameters and labels' signals: for the owner only
+                file.write(body)
+                file.write(hashlib.sha256(body).digest())
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self._path(version))
+            _sync(self._folder)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise CheckpointError(
+                f"version {version} can't be kept in {self._folder.name!r}: {error.strerror}; the versions before are "
+                f"as they were, so mend this and start the same job again"
+            ) from None
+        for old in self.versions()[:-_KEPT]:
+            self._path(old).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """The run is done, and its model is saved."""
+        with suppress(FileNotFoundError):
+            for path in self._folder.iterdir():
+                if _NAME.fullmatch(path.name) or path.name.endswith(".partial"):
+                    path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """A rename is on the disk only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,110 @@
+"""What a party allows to leave the building, whatever the job says: checked before a run, and at the door.
+
+The door is `runtimes.endpoint`: nothing leaves except through it. It asks here first, and then writes to the ledger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import PolicyRefused
+from colonnade.federation.ledger import Ledger
+from colonnade.runtimes.wire import Value
+
+# Every kind of message that a program of ours sends; docs/security.md says what each one holds.
+KINDS = (
+    "public key", "labelled rows", "curvature", "step size", "columns", "all columns", "scores", "snapshot", "total",
+    "signal", "evaluation", "objective", "verdict", "prediction", "kept versions", "masks", "alignment", "classes",
+    "rows", "scoring",
+)  # fmt: skip
+# Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
+_OF_A_BATCH = ("scores", "signal")
+_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?")
+
+
+def kind_of(step: str) -> str:
+    """The kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks."""
+    match = _NUMBERED.fullmatch(step)
+    if match is None or step.startswith("align"):
+        return "alignment" if step.startswith("align") else step
+    return "masks" if match[2] else match[1]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of one party; the defaults suit a party that knows nothing of the others.
+
+    kinds: messages that may leave. plain: whether scores may be added up without masks. min_features: columns that this
+    party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
+    peers: parties that may be sent anything; empty means those of the job.
+    """
+
+    kinds: tuple[str, ...] = KINDS
+    plain: bool = False
+    min_features: int = 2
+    min_batch: int = 8
+    max_rounds: int = 1_000_000
+    peers: tuple[str, ...] = ()
+
+    def check_job(self, me: str, parties: Sequence[str], sum_name: str, features: int, batch: int) -> None:
+        """Refuse before the run what the door would refuse during it."""
+        if strangers := [name for name in parties if name != me and self.peers and name not in self.peers]:
+            raise PolicyRefused(
+                f"the policy of {me!r} allows the peers {', '.join(map(repr, self.peers))}, the job has "
+                f"{strangers[0]!r} too; add it to peers, or leave the job"
+            )
+        if sum_name == "plain" and not self.plain:
+            raise PolicyRefused(
+                f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
+                f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
+            )
+        if features < self.min_features:
+            raise PolicyRefused(
+                f"{me!r} takes part with {features} columns, its policy asks for {self.min_features} at least; its "
+                f"scores would give its columns away: add columns, or lower min_features"
+            )
+        if batch < self.min_batch:
+            raise PolicyRefused(
+                f"batches have {batch} rows, the policy of {me!r} asks for {self.min_batch} at least; raise the job's "
+                f"batch, or lower min_batch"
+            )
+
+    def allow(self, me: str, to: str, step: str, value: Value, rounds: int) -> None:
+        """Refuse one message."""
+        kind = kind_of(step)
+        if kind not in self.kinds:
+            raise PolicyRefused(
+                f"the policy of {me!r} does not let messages of the kind {kind!r} out; allow it in kinds"
+            )
+        if self.peers and to not in self.peers:
+            raise PolicyRefused(f"the policy of {me!r} does not let anything out to {to!r}; add it to peers")
+        if rounds > self.max_rounds:
+            raise PolicyRefused(f"the policy of {me!r} ends a run after {self.max_rounds} rounds; raise max_rounds")
+        if kind in _OF_A_BATCH:
+            rows = _rows(value)
+            if rows is not None and 0 < rows < self.min_batch:
+                raise PolicyRefused(
+                    f"a message of the kind {kind!r} is about {rows} rows, the policy of {me!r} asks for "
+                    f"{self.min_batch} at least; raise the job's batch, or lower min_batch"
+                )
+
+
+def _rows(value: Any) -> int | None:
+    return int(value.shape[0]) if hasattr(value, "shape") and value.ndim else None
+
+
+class Door:
+    """Policy and ledger of a party, as its `Net` asks them."""
+
+    def __init__(self, me: str, policy: Policy, ledger: Ledger | None) -> None:
+        self._me, self._policy, self._ledger = me, policy, ledger
+
+    def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
+        """Let a message out, or raise. Control frames hold names of parties and steps only, and are always let out."""
+        if not control:
+            self._policy.allow(self._me, to, step, value, rounds)
+        if self._ledger is not None:
+            self._ledger.note(to, step, value, size)

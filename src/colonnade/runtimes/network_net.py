@@ -1,0 +1,281 @@
+"""A party's `Net` between organisations: a line to every other party, and one start for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, PartyFailed, PartySilent, RunFailed, at_least
+from colonnade.federation.certificates import Credentials, dns_name
+from colonnade.federation.handshake import Hello, NotNow, Terms, printable, refusal
+from colonnade.runtimes import grpc_streams
+from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
+from colonnade.runtimes.grpc_streams import Listener, Stream, check_security
+from colonnade.runtimes.lanes import PerLane
+from colonnade.runtimes.link import pack_message
+from colonnade.runtimes.loop_net import LoopNet
+from colonnade.runtimes.net import Observer, Program, Promise
+from colonnade.runtimes.peer_line import PeerLine
+from colonnade.runtimes.place import Place
+from colonnade.runtimes.refusals import Refusals
+from colonnade.runtimes.wire import Value
+
+Arguments = tuple[Value, ...] | Callable[[], tuple[Value, ...]]
+
+# How far a party is: it has a line to everybody; it has read its own data too; it has heard that all have.
+_JOINED, _READY, _STARTED = 1, 2, 3
+_BEHIND = {_JOINED: "did not join", _READY: "did not get its data ready"}
+UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"
+_HUNG_UP = "it hung up, or sent too long a message, before it had said who it is"
+
+
+class NetworkNet(LoopNet):
+    """A party's `Net` over gRPC."""
+
+    def __init__(
+        self,
+        place: Place,
+        deadline: float,
+        observer: Observer | None,
+        *,
+        job: Mapping[str, Any],
+        credentials: Credentials | None,
+        grace: float,
+        patience: float,
+        slowed: PerLane = 0.0,
+    ) -> None:
+        for name, seconds in (("deadline", deadline), ("grace", grace), ("patience", patience)):
+            at_least(name, seconds, 0, strict=True)
+        check_security(credentials)
+        super().__init__(place.me, place.names, deadline, observer, slowed)
+        self._place, self.grace, self._patience = place, grace, patience
+        self.terms, self.credentials = Terms.of(place.names, job), credentials
+        self.lines = {name: PeerLine(self, name) for name in self.others()}
+        self.refuse = Refusals()
+        self.stage, self.started, self._closing = 0, False, False
+        self._listener: Listener | None = None
+        self._unfit: HandshakeFailed | None = None
+        self._stir: asyncio.Future[None] | None = None
+        self._held_up: list[tuple[float, PeerLine, str, Promise]] = []  # since, line, step
+
+    # -- the start of a run -------------------------------------------------------------------------------------
+
+    async def carry_out(self, program: Program, args: Arguments) -> Any:
+        """Join the others, get the arguments, and run the program when all are ready.
+
+        Arguments that are a function are asked for after every handshake has succeeded, in a thread: that is where
+        private data may be read.
+        """
+
+        async def joined(_: object) -> Any:
+            await self._join()
+            ready = args if isinstance(args, tuple) else await self.in_thread(args)
+            await self._reach(_READY)
+            self.stage, self.started, self._started = _STARTED, True, self._now()
+            return await program(self, *ready)
+
+        return await super().carry_out(joined, ())
+
+    async def _join(self) -> None:
+        self.step = "joining"
+        listeners = [name for name in self.lines if not self._place.dials(name)]
+        if listeners:
+            address = self._place.listen or self._place.addresses[self.me]
+            if address is None:  # can't be: `Place` has seen to it
+                raise OptionError(f"party {self.me!r} has no address to listen on")
+            self._listener = Listener(address, self.credentials, self._welcome, self._turned_away)
+            await self._listener.start()
+        for name, line in self.lines.items():
+            if self._place.dials(name):
+                line.dial(str(self._place.addresses[name]))
+        await self._reach(_JOINED)
+
+    async def _reach(self, stage: int) -> None:
+        """Wait until all others are as far as this party."""
+        lines = self.lines.values()
+        if stage == _JOINED and not await self._until(lambda: all(line.up for line in lines), self._patience):
+            raise self._late(next(line for line in lines if not line.up), stage)
+        self.stage = stage
+        for line in lines:
+            line.speak()
+        # Whoever has started knows that all were ready. Then this party starts too, even if the run is already over:
+        # what its own program says about that comes before what others say.
+        if not await self._until(
+            lambda: self.stage == _STARTED or all(line.up and line.stage >= stage for line in lines), self._patience
+        ):
+            raise self._late(next(line for line in lines if not (line.up and line.stage >= stage)), stage)
+
+    def _late(self, line: PeerLine, stage: int) -> PartySilent:
+        reason = "it is there, and not as far" if line.up else line.trouble
+        text = f"party {line.peer!r} {_BEHIND[stage]} within {self._patience:g} s: {reason}"
+        return PartySilent(text, line.peer, self.step)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        until = self._now() + seconds
+        while not condition():
+            if self.broken is not None or self._unfit is not None:
+                raise self.broken or self._unfit  # type: ignore[misc]
+            if (left := until - self._now()) <= 0:
+                return False
+            self._stir = self._loop.create_future()
+            await asyncio.wait([self._stir], timeout=left)
+        return True
+
+    # -- who calls ----------------------------------------------------------------------------------------------
+
+    async def _welcome(self, stream: Stream) -> None:
+        """Hear a caller out; whoever is not what it should be is told why, written down, and nothing else happens."""
+        try:
+            line = await asyncio.wait_for(self._let_in(stream), grpc_streams.FIRST_WORD_WITHIN)
+        except JobMismatch as error:  # both sides know by now
+            self.refuse(stream.address, str(error))
+            if not self.started:
+                self.unfit(error)
+            return
+        except (HandshakeFailed, NotNow) as error:
+            self.refuse(stream.address, str(error))
+            last_word = refusal(str(error), for_good=isinstance(error, HandshakeFailed))
+            with suppress(Exception):  # it need not listen
+                await asyncio.wait_for(stream.write(last_word), grpc_streams.FIRST_WORD_WITHIN)
+            return
+        except TimeoutError:
+            self.refuse(stream.address, "it did not say who it is")
+            return
+        except asyncio.CancelledError:  # gRPC does so when the caller is gone
+            if not self._closing:
+                self.refuse(stream.address, _HUNG_UP)
+            raise
+        except Exception as error:
+            self.refuse(stream.address, f"{_HUNG_UP} ({grpc_streams.why(error)})")
+            return
+        await line.carry(stream)
+
+    async def _let_in(self, stream: Stream) -> PeerLine:
+        message = await stream.read()
+        if message is None:
+            raise NotNow(_HUNG_UP)
+        line = self._caller(Hello.unpack(message), stream)
+        await line.accept(stream, message)
+        return line
+
+    def _caller(self, hello: Hello, stream: Stream) -> PeerLine:
+        if stream.names is not None and dns_name(hello.me) not in stream.names:
+            shown = ", ".join(sorted(repr(printable(name, 60)) for name in stream.names)) or "nobody"
+            raise HandshakeFailed(
+                f"it says that it is {printable(hello.me, 40)!r}, and its certificate is made out to {shown}"
+            )
+        if hello.me not in self.lines:
+            raise HandshakeFailed(f"{printable(hello.me, 40)!r} is no party of this run")
+        if self._place.dials(hello.me):
+            raise HandshakeFailed(
+                f"party {hello.me!r} is to be dialled, and not to dial {self.me!r}; compare addresses"
+            )
+        return self.lines[hello.me]
+
+    def _turned_away(self) -> None:
+        self.refuse("a caller", "it did not get through TLS: no certificate, an expired one, or another authority's")
+
+    # -- what the lines tell ------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for a line to get on."""
+        return bool(self._held_up) or self._stir is not None
+
+    def stirred(self) -> None:
+        """Something about a line has changed: let those look who wait for it."""
+        stir, self._stir = self._stir, None
+        if stir is not None and not stir.done():
+            stir.set_result(None)
+        for held in [held for held in self._held_up if not held[1].flow.full or held[1].over]:
+            self._held_up.remove(held)
+            if not held[3].done():
+                held[3].set_result(None)
+
+    def heard_stage(self, stage: int) -> None:
+        """A party is a step further on its way to the start; if it has started, all others were ready."""
+        if stage == _STARTED and self.stage == _READY:
+            self.stage = _STARTED  # before this party passes on anything that it hears from there
+        self.stirred()
+
+    def unfit(self, error: HandshakeFailed) -> None:
+        """This party and another can't run together."""
+        self._unfit = self._unfit or error
+        self.stirred()
+
+    def unreachable(self, peer: str, reason: str) -> None:
+        """A line was down for longer than the grace."""
+        if peer not in self._gone and not self._closing:
+            step = self._step_awaited(peer)
+            text = f"party {peer!r} was out of reach for {self.grace:g} s at step {step!r}{self._round()}: {reason}"
+            self.break_off(PartyFailed(text, peer, step), UNREACHABLE)
+        self.stirred()
+
+    def restarted(self, peer: str) -> None:
+        """A party that took part in this run was started anew."""
+        self.lines[peer].over = True
+        if peer not in self._gone and not self._closing:
+            step = self._step_awaited(peer)
+            text = f"party {peer!r} {RESTARTED} step {step!r}{self._round()}"
+            self.break_off(PartyFailed(text, peer, step), RESTARTED)
+        self.stirred()
+
+    def fail(self, error: BaseException, what: str = "") -> None:
+        """See `Endpoint.fail`; a party that is stopped before the start may come again, and the others wait for it."""
+        if what == STOPPED and not self.started:
+            self.broken = PartyFailed(f"party {self.me!r} {STOPPED} step {self.step!r}", self.me, self.step)
+        else:
+            super().fail(error, what)
+
+    def _fail_waits(self) -> None:
+        super()._fail_waits()
+        held_up, self._held_up = self._held_up, []
+        for _, _, _, promise in held_up:
+            if not promise.done():
+                promise.set_exception(self.broken or RunFailed("the run was broken off"))
+        self.stirred()
+
+    # -- frames -------------------------------------------------------------------------------------------------
+
+    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
+        frame = pack_message(kind, seq, tag, value)
+        check_size(len(frame), tag)
+        self.lines[to].push(frame)
+        return len(frame)
+
+    async def send(self, to: str, tag: str, value: Value) -> None:
+        """See `Net.send`; waits while more is under way to that party than its line may keep."""
+        line = self.lines.get(to)
+        while line is not None and line.flow.full and not line.over and self.broken is None:
+            self.step = tag
+            promise = self.promise()
+            self._held_up.append((self._now(), line, tag, promise))
+            await promise
+        await super().send(to, tag, value)
+
+    def check_deadlines(self) -> None:
+        """See `Endpoint.check_deadlines`; a send that is held up is a wait too."""
+        super().check_deadlines()
+        for since, line, tag, _ in self._held_up:
+            if self._now() - since >= GIVE_UP_AT * self.deadline:
+                text = f"party {line.peer!r} took nothing for {GIVE_UP_AT * self.deadline:g} s at step {tag!r}"
+                self.break_off(PartySilent(f"{text}{self._round()}", line.peer, tag), SILENT)
+                return
+
+    # -- the end of a run ---------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End what was spawned, see that the others have heard this party's last words, and hang up."""
+        self._closing = True
+        await self.end_tasks()
+        until = self._now() + self.deadline
+        while not all(line.settled for line in self.lines.values()) and (left := until - self._now()) > 0:
+            self._stir = self._loop.create_future()
+            await asyncio.wait([self._stir], timeout=left)
+        dialling = [task for line in self.lines.values() if (task := line.hang_up()) is not None]
+        if self._listener is not None:
+            await self._listener.stop()
+        if dialling:
+            await asyncio.wait(dialling, timeout=self.deadline)

@@ -1,0 +1,53 @@
+"""Where a party stands among the others: who can be dialled, and who dials whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from colonnade.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a party stands among the others.
+
+    addresses: "host:port" of every party that others can dial, None for one that only dials out.
+    listen: where this party waits for those who dial it, if that is not its address (behind a gateway: "0.0.0.0:7000").
+    """
+
+    me: str
+    addresses: Mapping[str, str | None]
+    listen: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.me not in self.addresses:
+            raise OptionError(f"{self.me!r} is no party of this run; parties: {tuple(self.addresses)}")
+        for name, address in self.addresses.items():
+            if address is not None:
+                _check_address(f"the address of party {name!r}", address)
+        if self.listen is not None:
+            _check_address("listen", self.listen)
+        for name in self.names:
+            if name != self.me and self.addresses[name] is None and self.addresses[self.me] is None:
+                raise OptionError(
+                    f"parties {self.me!r} and {name!r} both have no address, so neither can dial the other; give one "
+                    f"of them an address that the other can reach"
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All parties, in their order."""
+        return tuple(self.addresses)
+
+    def dials(self, peer: str) -> bool:
+        """Whether this party dials that one: who has an address is dialled, and if both have, the later of the two."""
+        if self.addresses[peer] is None:
+            return False
+        return self.addresses[self.me] is None or self.names.index(self.me) < self.names.index(peer)
+
+
+def _check_address(what: str, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise OptionError(f"{what} must be host:port, such as bank.example.org:7000, got {address!r}")

@@ -1,0 +1,130 @@
+"""Federations for the tests of the network runtime: parties as tasks of one event loop, over real lines."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+
+from colonnade.federation.certificates import Authority
+from colonnade.runtimes.network import _reserve, run_party
+from colonnade.runtimes.place import Place
+
+AUTHORITY = Authority()
+PATIENCE = 60.0  # seconds: never decides unless something hangs
+
+
+class Federation:
+    """Addresses and certificates for some parties, and a way to run them all in this loop."""
+
+    def __init__(self, *names, dial_out_only=()):
+        self.names, self._stack = names, ExitStack()
+        self.listen = {name: _reserve(self._stack) for name in names}
+        self.addresses = {name: None if name in dial_out_only else at for name, at in self.listen.items()}
+        self.credentials = {name: AUTHORITY.issue(name) for name in names}
+        self.job = {"algorithm": {"step": 0.1}}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def through(self, line, name):
+        """Let the others dial a party through a line of the test."""
+        self.addresses[name] = self._stack.enter_context(line(self.listen[name])).address
+
+    def relay(self, name, **options):
+        """The same with a `LossyLine`, which is returned."""
+        from lossy_line import LossyLine
+
+        line = self._stack.enter_context(LossyLine(self.listen[name], **options))
+        self.addresses[name] = line.address
+        return line
+
+    def place(self, name):
+        listen = self.listen[name] if self.addresses[name] else None
+        return Place(name, self.addresses, listen)
+
+    async def party(self, name, program, *args, **options):
+        usual = {"job": self.job, "credentials": self.credentials[name], "deadline": PATIENCE, "patience": PATIENCE}
+        options = {**usual, **options}
+        arguments = options.pop("arguments", args)
+        return await run_party(self.place(name), program, arguments, **options)
+
+    async def all(self, programs, **options):
+        """Each party's value or error, however it ended."""
+        runs = [self.party(name, program, *args, **options) for name, (program, *args) in programs.items()]
+        outcomes = await asyncio.gather(*runs, return_exceptions=True)
+        return {
+            name: outcome if isinstance(outcome, BaseException) else outcome.value
+            for name, outcome in zip(programs, outcomes, strict=True)
+        }
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def run(scenario):
+    """Run it in a loop that takes no exception lightly."""
+    complaints = []
+
+    def complain(_, context):
+        # gRPC's library ends what an earlier test has abandoned a moment later, and finds that test's loop closed.
+        if "PollerCompletionQueue" not in str(context.get("message")):
+            complaints.append(str(context))
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(complain)
+        return await asyncio.wait_for(scenario(), 2 * PATIENCE)
+
+    value = asyncio.run(main())
+    assert complaints == []
+    return value
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+async def ping(net, peer, rounds, payload=0):
+    for i in range(rounds):
+        await net.send(peer, "ping", (i, payload))
+        assert await net.recv(peer, "pong") == i
+    return rounds
+
+
+async def pong(net, peer, rounds):
+    for i in range(rounds):
+        number, _ = await net.recv(peer, "ping")
+        assert number == i
+        await net.send(peer, "pong", i)
+    return rounds
+
+
+def until(stop, started=None):
+    """A pair of programs that exchange numbers until `stop` is set; both return how many."""
+
+    async def lead(net, peer):
+        if started is not None:
+            started.set()
+        count = 0
+        while not stop.is_set():
+            await net.send(peer, "number", count)
+            assert await net.recv(peer, "number") == count
+            count += 1
+            await asyncio.sleep(0.001)
+        await net.send(peer, "number", None)
+        return count
+
+    async def follow(net, peer):
+        count = 0
+        while (number := await net.recv(peer, "number")) is not None:
+            assert number == count
+            count += 1
+            await net.send(peer, "number", number)
+        return count
+
+    return lead, follow

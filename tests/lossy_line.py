@@ -1,0 +1,140 @@
+"""A TCP line with troubles of its own, between whoever dials and whoever listens: delay, cuts, resets.
+
+It runs in a thread of its own, so that a test may drive it from anywhere and parties in other processes may dial it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+_RESET = struct.pack("ii", 1, 0)  # lingering for zero seconds: the other side hears of a reset, not of an orderly end
+
+
+class LossyLine:
+    """Passes bytes on to `target` ("host:port"); `address` is where to dial instead.
+
+    delay: seconds that every byte travels. `cut` resets all connections and takes no new ones until `mend`; `freeze`
+    passes nothing on until `mend`, as if a cable were pulled out; `orphan` lets only the callers notice. `seen` keeps
+    what was carried, if asked to.
+    """
+
+    def __init__(self, target: str, delay: float = 0.0, *, keep: bool = False) -> None:
+        self._host, _, port = target.rpartition(":")
+        self._port, self.delay = int(port), delay
+        self.connections = 0
+        self.seen = bytearray() if keep else None
+        self._callers: set[asyncio.StreamWriter] = set()
+        self._callees: set[asyncio.StreamWriter] = set()
+        self._orphans: set[asyncio.StreamWriter] = set()
+        self._ways: set[asyncio.Future[object]] = set()
+        self._is_cut = False
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(30)
+
+    def __enter__(self) -> LossyLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call(self._stop.set)
+        self._thread.join(30)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop, self._flowing = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        self._flowing.set()
+        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        self._reset()
+        for way in list(self._ways):
+            way.cancel()
+        await asyncio.sleep(0.01)
+
+    def _call(self, *functions) -> None:
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(lambda: ([function() for function in functions], done.set()))
+        assert done.wait(30)
+
+    # -- troubles -----------------------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        self._call(lambda: setattr(self, "_is_cut", True), self._reset)
+
+    def reset(self) -> None:
+        """Break what stands; new connections are welcome at once."""
+        self._call(self._reset)
+
+    def freeze(self) -> None:
+        self._call(self._flowing.clear)
+
+    def mend(self) -> None:
+        self._call(lambda: setattr(self, "_is_cut", False), self._flowing.set)
+
+    def orphan(self) -> None:
+        """Reset the callers alone: those who are called notice nothing, and wait for words that never come."""
+        self._call(lambda: self._orphans.update(self._callees), lambda: [self._abort(each) for each in self._callers])
+
+    def _reset(self) -> None:
+        for writer in (*self._callers, *self._callees):
+            self._abort(writer)
+
+    def _abort(self, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        writer.transport.abort()
+
+    # -- traffic ------------------------------------------------------------------------------------------------
+
+    async def _connect(self, from_caller: asyncio.StreamReader, to_caller: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            self._abort(to_caller)
+            return
+        self.connections += 1
+        try:
+            from_callee, to_callee = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            self._abort(to_caller)
+            return
+        self._callers.add(to_caller)
+        self._callees.add(to_callee)
+        ways = asyncio.gather(self._carry(from_caller, to_callee), self._carry(from_callee, to_caller))
+        self._ways.add(ways)
+        with suppress(asyncio.CancelledError):
+            await ways
+        self._ways.discard(ways)
+        self._callers.discard(to_caller)
+        self._callees.discard(to_callee)
+        for writer in (to_caller, to_callee):
+            writer.close()
+
+    async def _carry(self, frm: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        giving = asyncio.create_task(self._give(pieces, to))
+        with suppress(OSError):
+            while data := await frm.read(1 << 16):
+                pieces.put_nowait((self._loop.time() + self.delay, data))
+        pieces.put_nowait((self._loop.time() + self.delay, b""))
+        await giving
+
+    async def _give(self, pieces: asyncio.Queue[tuple[float, bytes]], to: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while True:
+                due, data = await pieces.get()
+                if (early := due - self._loop.time()) > 0:
+                    await asyncio.sleep(early)
+                await self._flowing.wait()
+                if not data:
+                    if to not in self._orphans and to.can_write_eof():
+                        to.write_eof()
+                    return
+                if self.seen is not None:
+                    self.seen += data
+                to.write(data)
+                await to.drain()

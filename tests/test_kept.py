@@ -1,0 +1,144 @@
+"""Runs that were broken off and go on from what all parties kept: the same bits as if nothing had happened."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import colonnade as cn
+from colonnade.algorithms.kept import common_version
+from colonnade.algorithms.program import train_linear
+from colonnade.checks import party_part
+from colonnade.errors import RunFailed
+from colonnade.losses import loss
+from colonnade.runtimes.wire import decode, encode
+
+RNG = np.random.default_rng(0)
+N, D = 120, 9
+X = RNG.standard_normal((N, D))
+X[RNG.random((N, D)) < 0.4] = 0.0
+Y = np.where(X @ RNG.standard_normal(D) + RNG.logistic(size=N) > 0, 1, 0)
+LOGISTIC = loss("logistic")
+
+
+class Shelf:
+    """A keeper in memory; what lies there is bytes, as in a file."""
+
+    def __init__(self, every=1):
+        self.every, self.kept = every, {}
+
+    def versions(self):
+        return tuple(self.kept)
+
+    def load(self, version):
+        return decode(self.kept[version])
+
+    def save(self, version, state):
+        self.kept[version] = bytes(encode(state))
+
+
+def run(algorithm, shelves, *, sparse=False, sum_="pairwise", on=None):
+    parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=3, active=2)
+    holders = ("party1", "party2") if algorithm.name != "FDML" else ("party1",)
+    if algorithm.name == "FDML":
+        parties = cn.split(X, Y, into=3)
+    job = ("logistic", 1, ("l2", 0.01), holders, sum_, "tree", algorithm.as_value(), "party1")
+    reports = []
+    programs = {
+        party.name: (partial(train_linear, keeper=shelf), (job, (*party_part(party, np.array([0, 1]), LOGISTIC), None)))
+        for party, shelf in zip(parties, shelves, strict=True)
+    }
+    outcomes = (on or cn.Simulation()).run(programs, lambda _party, _seconds, value: reports.append(value))
+    states = [
+        b"".join(np.asarray(a).tobytes() for a in outcome.value if a is not None) for outcome in outcomes.values()
+    ]
+    return states, [value[1:] for value in reports if value[0] == "record"]
+
+
+ALGORITHMS = [
+    cn.FedSGD(batch=8, epochs=9, tol=None),
+    cn.FedBCD(local_steps=3, batch=8, epochs=9, tol=None, evaluate_every=7),
+    cn.FedBCD(local_steps=2, order="sequential", proximal=0.1, batch=8, epochs=9, schedule="sqrt", step=0.3),
+    cn.VFB2("saga", asynchronous=False, batch=8, epochs=9, tol=None),
+    cn.VFB2("svrg", asynchronous=False, batch=8, epochs=9, tol=None, evaluate_every=4),
+    cn.VFB2("sgd", asynchronous=False, batch=8, epochs=60, tol=0.01, patience=2),
+    cn.AFSGD("saga", asynchronous=False, batch=8, epochs=9, tol=None),
+    cn.FDML(asynchronous=False, batch=8, epochs=9, tol=None),
+]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_run_goes_on_to_the_same_bits(algorithm, sparse):
+    whole, records = run(algorithm, [Shelf() for _ in range(3)], sparse=sparse)
+    plain, again = run(algorithm, [None] * 3, sparse=sparse)
+    assert (plain, again) == (whole, records)  # keeping changes nothing
+    took = sum(on_way[0] >= 0 for on_way in records)
+    for crash in (0.3, 0.6, 0.95):
+        shelves = [Shelf() for _ in range(3)]
+        clock = cn.Simulation(latency=0.01, faults=cn.Faults(crashes={"party2": crash * length_of(algorithm, sparse)}))
+        with pytest.raises(RunFailed):
+            run(algorithm, shelves, sparse=sparse, on=clock)
+        resumed, rest = run(algorithm, shelves, sparse=sparse, sum_="two-trees")
+        assert resumed == whole
+        assert rest == records[took - len(rest) :]
+    assert len(rest) < took  # the last crash was late: most was done
+
+
+def length_of(algorithm, sparse):
+    """Virtual seconds of the whole run with these messages."""
+    ends = []
+    on = cn.Simulation(latency=0.01)
+    original = on.run
+
+    class Timed:
+        def run(self, programs, observer):
+            outcomes = original(programs, observer)
+            ends.append(max(outcome.seconds for outcome in outcomes.values()))
+            return outcomes
+
+    run(algorithm, [Shelf() for _ in range(3)], sparse=sparse, on=Timed())
+    return ends[0]
+
+
+def test_a_run_that_was_done_is_done():
+    shelves = [Shelf() for _ in range(3)]
+    algorithm = ALGORITHMS[3]
+    whole, _ = run(algorithm, shelves)
+    assert run(algorithm, shelves) == (whole, [])
+
+
+def test_only_every_so_many_epochs_and_the_last():
+    shelves = [Shelf(every=4) for _ in range(3)]
+    run(ALGORITHMS[5], shelves)
+    versions = [shelf.versions() for shelf in shelves]
+    assert len(set(versions)) == 1
+    assert [version % 4 for version in versions[0][:-1]] == [0] * (len(versions[0]) - 1)
+    assert versions[0][-1] < 60  # it stopped early, and that was kept
+
+
+def test_an_asynchronous_run_goes_on_too():
+    algorithm = cn.VFB2("saga", batch=8, epochs=12, tol=None)
+    shelves = [Shelf() for _ in range(3)]
+    crash = cn.Faults(crashes={"party3": 0.5 * length_of(algorithm, False)})
+    with pytest.raises(RunFailed):
+        run(algorithm, shelves, on=cn.Simulation(latency=0.01, faults=crash))
+    assert 0 < max(shelves[0].versions()) < 12
+    _, rest = run(algorithm, shelves)
+    _, whole = run(algorithm, [Shelf() for _ in range(3)])
+    assert len(rest) < len(whole)
+    assert rest[-1][3] == pytest.approx(whole[-1][3], abs=1e-4)  # the objective
+
+
+def test_the_last_version_that_all_have():
+    async def program(net, versions):
+        shelf = Shelf()
+        shelf.kept = dict.fromkeys(versions, b"")
+        return await common_version(net, shelf)
+
+    for having, common in ((((1, 2, 3), (2, 3), (2,)), 2), (((4, 5), (5, 6), (5,)), 5), (((1,), (2,), (1, 2)), 0)):
+        programs = {name: (program, (mine,)) for name, mine in zip("abc", having, strict=True)}
+        assert {outcome.value for outcome in cn.Simulation().run(programs).values()} == {common}

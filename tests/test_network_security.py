@@ -1,0 +1,389 @@
+"""Whoever is not what it should be is refused with one line in the log, and the run of the others goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from contextlib import suppress
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+
+from colonnade.errors import HandshakeFailed, OptionError, PartyFailed, PartySilent
+from colonnade.federation.certificates import Authority, Credentials, dns_name
+from colonnade.federation.handshake import Handshake, NotNow, Standing, Terms
+from colonnade.runtimes import grpc_streams
+from colonnade.runtimes.endpoint import MAX_MESSAGE
+from colonnade.runtimes.frames import HEADER, pack_frame
+from colonnade.runtimes.grpc_streams import Dialled, Stream
+from colonnade.runtimes.reliable import MAX_LINE_MESSAGE
+from colonnade.runtimes.wire import decode
+from contracts import programs
+from federations import AUTHORITY, Federation, ping, pong, run, until
+
+FOREIGN = Authority()
+
+
+@pytest.fixture(autouse=True)
+def log(caplog, monkeypatch):
+    caplog.set_level(logging.WARNING, "colonnade.network")
+    monkeypatch.setattr(grpc_streams, "FIRST_WORD_WITHIN", 1.0)
+    return caplog
+
+
+def lines(log):
+    return [record.getMessage() for record in log.records if record.name == "colonnade.network"]
+
+
+def under_attack(attack, log):
+    """A run of a and b, in which b is attacked; returns what the log says, after both have ended well."""
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            stop, started = asyncio.Event(), asyncio.Event()
+            lead, follow = until(stop, started)
+            run_ = asyncio.ensure_future(federation.all({"a": (lead, "b"), "b": (follow, "a")}))
+            await started.wait()
+            await attack(federation)
+            for _ in range(600):
+                if lines(log):
+                    break
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # for a second line, which must not come
+            stop.set()
+            values = await run_
+            assert values["a"] == values["b"] > 10
+
+    run(scenario)
+    return lines(log)
+
+
+class Caller:
+    """A stream to party b with any credentials at all, and none of a party's own limits."""
+
+    def __init__(self, federation, tls, name="b"):
+        options = [("grpc.ssl_target_name_override", dns_name(name)), ("grpc.max_send_message_length", -1)]
+        address = federation.listen["b"]
+        self._channel = (
+            grpc.aio.insecure_channel(address) if tls is None else grpc.aio.secure_channel(address, tls, options)
+        )
+
+    async def __aenter__(self):
+        return Stream(self._channel.stream_stream("/colonnade.Line/Talk")(), "", None)
+
+    async def __aexit__(self, *_):
+        await self._channel.close()
+
+
+def tls(credentials=None):
+    """What a caller shows to b, whose authority it believes."""
+    if credentials is None:
+        return grpc.ssl_channel_credentials(AUTHORITY.pem)
+    return grpc.ssl_channel_credentials(AUTHORITY.pem, credentials.key, credentials.certificate)
+
+
+# -- not through TLS ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        None,
+        FOREIGN.issue("a"),
+        AUTHORITY.issue("a", days=-1),
+    ],
+    ids=["no certificate", "another authority's", "expired"],
+)
+def test_a_certificate_that_is_not_good_is_refused(shown, log):
+    async def attack(federation):
+        async with Caller(federation, tls(shown)) as stream:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stream.read()
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+    assert under_attack(attack, log) == [
+        "refused a caller: it did not get through TLS: no certificate, an expired one, or another authority's"
+    ]
+
+
+@pytest.mark.parametrize("words", [b"", b"GET / HTTP/1.1\r\nHost: b\r\n\r\n", bytes(range(256)) * 40])
+def test_a_caller_without_tls_is_refused(words, log):
+    async def attack(federation):
+        host, _, port = federation.listen["b"].partition(":")
+        with socket.create_connection((host, int(port))) as line:
+            line.sendall(words)
+            await asyncio.sleep(0.1)
+
+    assert len(under_attack(attack, log)) == 1
+
+
+def test_a_flood_of_callers_is_not_a_flood_of_lines(log):
+    async def attack(federation):
+        host, _, port = federation.listen["b"].partition(":")
+        for _ in range(30):
+            socket.create_connection((host, int(port))).close()
+
+    assert len(under_attack(attack, log)) == 1
+
+
+# -- not who it says ---------------------------------------------------------------------------------------------------
+
+
+def opening(me, job=None, session=b"s" * 32):
+    names = ("a", "b")
+    return Handshake(me, "b", Terms.of(names, job or {"algorithm": {"step": 0.1}}), Standing(session))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "says", "words"),
+    [
+        ("c", "a", "it says that it is 'a', and its certificate is made out to 'c.colonnade'"),
+        ("b", "a", "it says that it is 'a', and its certificate is made out to 'b.colonnade'"),
+        ("c", "c", "'c' is no party of this run"),
+        ("b", "b", "'b' is no party of this run"),
+    ],
+)
+def test_a_name_that_is_not_the_callers_is_refused(certificate, says, words, log):
+    async def attack(federation):
+        async with Caller(federation, tls(AUTHORITY.issue(certificate))) as stream:
+            handshake = opening(says)
+            await stream.write(handshake.open())
+            with pytest.raises(HandshakeFailed) as caught:
+                handshake.answered(await stream.read())
+            assert str(caught.value) == f"it refused: {words}"
+
+    (line,) = under_attack(attack, log)
+    assert line.startswith("refused ipv4:127.0.0.1:")
+    assert line.endswith(f": {words}")
+
+
+def test_a_recorded_stream_is_refused(log, monkeypatch):
+    """Everything that a said in a good stream, said again by somebody who even has a's certificate."""
+    recorded = []
+    enter = Dialled.__aenter__
+
+    async def recording(self):
+        stream = await enter(self)
+        write = stream.write
+
+        async def record(message):
+            recorded.append(message)
+            await write(message)
+
+        stream.write = record
+        return stream
+
+    monkeypatch.setattr(Dialled, "__aenter__", recording)
+
+    async def attack(federation):
+        opening, proof = recorded[:2]
+        async with Caller(federation, tls(federation.credentials["a"])) as stream:
+            await stream.write(opening)
+            assert decode(await stream.read())[0] == "welcome"  # it may be a's next attempt to connect, so far
+            await stream.write(proof)
+            assert decode(await stream.read()) == ("refused", "its proof belongs to another stream: a replay")
+            assert await stream.read() is None
+
+    (line,) = under_attack(attack, log)
+    assert line.endswith("its proof belongs to another stream: a replay")
+
+
+def test_another_job_is_refused(log):
+    async def attack(federation):
+        async with Caller(federation, tls(federation.credentials["a"])) as stream:
+            handshake = opening("a", {"algorithm": {"step": 9.5}})
+            await stream.write(handshake.open())
+            await stream.write(handshake.answered(await stream.read()))
+            with pytest.raises(HandshakeFailed, match=r"differs in 'algorithm.step': 9.5 here, 0.1 there"):
+                handshake.conclude()
+            assert await stream.read() is None
+
+    (line,) = under_attack(attack, log)
+    assert line.endswith(
+        "the job of party 'a' differs in 'algorithm.step': 0.1 here, 9.5 there; agree on one job and start again"
+    )
+
+
+def test_a_second_session_of_a_party_that_is_there_is_refused(log):
+    async def attack(federation):
+        async with Caller(federation, tls(federation.credentials["a"])) as stream:
+            handshake = opening("a")
+            await stream.write(handshake.open())
+            await stream.write(handshake.answered(await stream.read()))
+            with pytest.raises(NotNow, match="it said: it is in this run already"):
+                handshake.accepted(await stream.read())
+            assert handshake.conclude() == "behind"
+
+    (line,) = under_attack(attack, log)
+    assert line.endswith("it is in this run already; was it started twice?")
+
+
+# -- not what a party says ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (b"GET / HTTP/1.1", "its message is malformed"),
+        (b"", "its message is malformed"),
+        (os.urandom(1000), "its "),
+        (bytes(MAX_LINE_MESSAGE + 1), "it hung up, or sent too long a message"),
+        (None, "it did not say who it is"),
+    ],
+    ids=["http", "empty", "random", "oversized", "nothing"],
+)
+def test_a_first_message_that_is_no_hello_is_refused(message, words, log):
+    async def attack(federation):
+        async with Caller(federation, tls(federation.credentials["a"])) as stream:
+            with suppress(grpc.aio.AioRpcError):
+                if message is not None:
+                    await stream.write(message)
+                await asyncio.wait_for(stream.read(), 5)
+
+    (line,) = under_attack(attack, log)
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("junk", "words"),
+    [
+        (b"junk", "a message of 4 bytes on the line, its head alone has 17"),
+        (b"\xff" * 100, "bytes from number 18446744073709551615 on, though those from"),
+        (b"\x00" + b"\xff" * 8 + b"\x00" * 8, "18446744073709551615 bytes acknowledged of"),
+    ],
+    ids=["short", "gap", "acknowledged too much"],
+)
+def test_a_message_that_does_not_fit_the_line_ends_the_connection_and_not_the_run(junk, words, log):
+    async def scenario():
+        with Federation("a", "b") as federation:
+            stop, started = asyncio.Event(), asyncio.Event()
+            lead, follow = until(stop, started)
+
+            async def lead_with_junk(net, peer):
+                async def junk_in_between():
+                    await asyncio.sleep(0.1)
+                    await net.lines[peer]._stream.write(junk)
+                    await asyncio.sleep(0.5)
+                    stop.set()
+
+                net.spawn(junk_in_between())
+                return await lead(net, peer)
+
+            values = await federation.all({"a": (lead_with_junk, "b"), "b": (follow, "a")})
+            assert values["a"] == values["b"] > 10
+
+    run(scenario)
+    refused = [line for line in lines(log) if line.startswith("refused")]
+    assert len(refused) == 1
+    assert words in refused[0]
+    assert "party 'a'" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (pack_frame(b"\x00" * 9), "a frame of 9 bytes is shorter than its own head"),
+        (HEADER.pack(MAX_MESSAGE + 1), f"a message of {MAX_MESSAGE + 1} bytes was announced"),
+        (b"\xff" * 100, "a message of 18446744073709551615 bytes was announced"),
+    ],
+    ids=["malformed", "oversized", "endless"],
+)
+def test_a_frame_that_no_honest_party_sends_names_its_sender(frame, words, log):
+    """It comes from a party of the run, in its turn: there is no going on without it."""
+
+    async def push(net, peer):
+        await net.recv(peer, "begin")
+        net.lines[peer].push(frame)
+        await net.recv(peer, "never")
+
+    async def scenario():
+        with Federation("a", "b", "c") as federation:
+            work = {"a": (push, "b"), "b": (programs.begin_then_wait, "a"), "c": (programs.wait_for, "b", "result")}
+            values = await federation.all(work, grace=1.0)
+            assert isinstance(values["b"], PartyFailed)
+            assert str(values["b"]).startswith(f"party 'a' sent a malformed message at step 'result': {words}")
+            assert values["c"].party == "a"
+            assert "sent a malformed message" in str(values["c"])
+
+    run(scenario)
+    assert [line for line in lines(log) if line.startswith("refused")] == [f"refused party 'a': {line_words(log)}"]
+
+
+def line_words(log):
+    return next(line for line in lines(log) if line.startswith("refused")).partition(": ")[2]
+
+
+# -- whom a dialler believes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "impostor",
+    [AUTHORITY.issue("c"), FOREIGN.issue("b"), AUTHORITY.issue("b", days=-1)],
+    ids=["another name", "another authority", "expired"],
+)
+def test_a_dialler_does_not_speak_to_an_impostor(impostor):
+    async def scenario():
+        with Federation("a", "b") as federation:
+            heard = []
+
+            async def listen(stream):
+                heard.append(await stream.read())
+
+            trusting = Credentials(AUTHORITY.pem, impostor.certificate, impostor.key)
+            listener = grpc_streams.Listener(federation.listen["b"], trusting, listen, lambda: None)
+            await listener.start()
+            with pytest.raises(PartySilent, match=r"party 'b' did not join within 1 s: .*(?i:verif|certificate)"):
+                await federation.party("a", ping, "b", 1, patience=1.0)
+            await listener.stop()
+            assert heard == []
+
+    run(scenario)
+
+
+# -- without TLS -------------------------------------------------------------------------------------------------------
+
+
+def carried(log, payload, **options):
+    """What somebody on the line between a and b sees."""
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            line = federation.relay("b", keep=True)
+            work = {"a": (ping, "b", 3, payload), "b": (pong, "a", 3)}
+            assert await federation.all(work, **options) == {"a": 3, "b": 3}
+            return bytes(line.seen)
+
+    return run(scenario)
+
+
+def test_nothing_on_the_line_can_be_read(log, monkeypatch):
+    payload = np.random.default_rng(0).bytes(100)
+    seen = carried(log, payload)
+    assert len(seen) > 1000
+    assert payload not in seen
+    assert b"ping" not in seen
+    monkeypatch.setenv(grpc_streams.INSECURE, "1")
+    assert payload in carried(log, payload, credentials=None)  # the same eyes see it where TLS is off
+
+
+def test_lines_without_tls_are_for_tests_alone(monkeypatch):
+    monkeypatch.delenv(grpc_streams.INSECURE, raising=False)
+
+    async def scenario():
+        with Federation("a", "b") as federation, pytest.raises(OptionError, match="a party needs credentials"):
+            await federation.party("a", ping, "b", 1, credentials=None)
+
+    run(scenario)
+
+
+def test_the_switch_is_looked_at_in_one_place():
+    from pathlib import Path
+
+    source = Path(grpc_streams.__file__).parents[1]
+    found = [path.name for path in source.rglob("*.py") if grpc_streams.INSECURE in path.read_text()]
+    assert found == ["grpc_streams.py"]
+    assert Path(grpc_streams.__file__).read_text().count("environ.get(INSECURE)") == 1

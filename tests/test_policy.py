@@ -1,0 +1,116 @@
+"""The policy: refused before a run, and at the door, in one sentence; and what passes is written down."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import colonnade as cn
+from colonnade.errors import PolicyRefused
+from colonnade.federation.policy import KINDS, Door, Policy, kind_of
+from colonnade.runtimes.endpoint import Endpoint
+
+CHECK = ("bank", ("bank", "shop"), "pairwise", 5, 64)
+
+
+@pytest.mark.parametrize(
+    ("policy", "changed", "sentence"),
+    [
+        (Policy(peers=("clinic",)), {}, "allows the peers 'clinic', the job has 'shop' too; add it to peers"),
+        (Policy(), {2: "plain"}, "sum 'plain', which shows each party's own to the next one, and the policy of 'bank'"),
+        (Policy(), {3: 1}, "takes part with 1 columns, its policy asks for 2 at least"),
+        (Policy(min_batch=100), {}, "batches have 64 rows, the policy of 'bank' asks for 100 at least"),
+    ],
+)
+def test_before_a_run(policy, changed, sentence):
+    with pytest.raises(PolicyRefused, match=sentence):
+        policy.check_job(*(changed.get(at, value) for at, value in enumerate(CHECK)))
+    Policy(plain=True, peers=("shop",)).check_job(*CHECK)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message", "sentence"),
+    [
+        (
+            Policy(kinds=("scores",)),
+            ("shop", "signal", np.zeros(64), 1),
+            "does not let messages of the kind 'signal' out",
+        ),
+        (Policy(), ("shop", "columns of mine", np.zeros(64), 1), "of the kind 'columns of mine' out"),
+        (Policy(peers=("clinic",)), ("shop", "scores", np.zeros(64), 1), "does not let anything out to 'shop'"),
+        (Policy(max_rounds=10), ("shop", "scores", np.zeros(64), 11), "ends a run after 10 rounds; raise max_rounds"),
+        (Policy(), ("shop", "scores for 2", np.zeros((3, 2)), 1), "is about 3 rows, the policy of 'bank' asks for 8"),
+    ],
+)
+def test_at_the_door(policy, message, sentence):
+    with pytest.raises(PolicyRefused, match=sentence):
+        policy.allow("bank", *message)
+    Policy().allow("bank", "shop", "scores", np.zeros(64), 1)
+    Policy().allow("bank", "shop", "labelled rows", np.zeros(3, np.uint8), 1)
+
+
+def test_kinds_of_steps():
+    assert [kind_of(step) for step in ("scores", "scores for 12", "snapshot for 1 masks", "evaluation masks")] == [
+        "scores", "scores", "masks", "masks",
+    ]  # fmt: skip
+
+
+def test_every_step_of_ours_has_a_kind():
+    """The literal step names in the sources are all known to the policy, and the policy knows no other."""
+    source = Path(cn.__file__).parent
+    found = set()
+    for folder in ("algorithms", "sums"):
+        for path in (source / folder).glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    at = {"send": 1, "recv": 1, "tell": 0, "total": 0, "total_wide": 0}.get(node.func.attr)
+                    if at is not None and len(node.args) > at and isinstance(node.args[at], ast.Constant):
+                        found.add(node.args[at].value)
+    assert len(found) > 10
+    assert {kind_of(step) for step in found} <= set(KINDS)
+
+
+class Book:
+    def __init__(self):
+        self.lines = []
+
+    def note(self, *line):
+        self.lines.append(line)
+
+
+def test_what_the_door_lets_out_is_what_the_ledger_says_and_traffic_counts(monkeypatch):
+    books = {}
+    original = Endpoint.__init__
+
+    def with_a_door(self, me, *rest):
+        original(self, me, *rest)
+        books[me] = Book()
+        self.door = Door(me, Policy(), books[me])
+
+    monkeypatch.setattr(Endpoint, "__init__", with_a_door)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 6))
+    parties = cn.split(X, X[:, 0] > 0, into=3, active=2)
+    model = cn.LogisticRegression(algorithm=cn.VFB2("svrg", epochs=2, tol=None), sum="two-trees", verbose=0)
+    model.fit(*parties)
+    for name, book in books.items():
+        traffic = model.traffic_[name]
+        assert len(book.lines) == traffic.messages
+        assert sum(size for *_, size in book.lines) == traffic.bytes
+        assert {kind_of(step) for _, step, *_ in book.lines} <= {*KINDS, "goodbye"}
+
+
+def test_a_run_ends_where_the_policy_does(monkeypatch):
+    original = Endpoint.__init__
+
+    def with_a_door(self, me, *rest):
+        original(self, me, *rest)
+        self.door = Door(me, Policy(kinds=tuple(kind for kind in KINDS if kind != "signal")), None)
+
+    monkeypatch.setattr(Endpoint, "__init__", with_a_door)
+    X = np.random.default_rng(0).standard_normal((100, 6))
+    with pytest.raises(PolicyRefused, match="the policy of 'party1' does not let messages of the kind 'signal' out"):
+        cn.LogisticRegression(verbose=0).fit(*cn.split(X, X[:, 0] > 0, into=2))
