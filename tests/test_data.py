@@ -7,9 +7,11 @@ import csv
 import gzip
 import io
 import os
+import re
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,10 +22,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from colonnade.errors import ColonnadeWarning, DataError, InputError, LabelError, TomlError
-from colonnade.federation import libsvm, toml
+from colonnade.federation import libsvm, preparation, toml
 from colonnade.federation.data import SECTION, load
 from colonnade.federation.settings import Key, Section
-from colonnade.federation.table import Numbers, Texts
+from colonnade.federation.table import Numbers, Table, Texts
 
 PARTY = Section(Key("data", SECTION, required=True))
 TABLE = "id,age,city,default\n007,31,Paris,1\n010,,Rome,\n011,45.5,,0\n"
@@ -133,6 +135,8 @@ def test_labels_stay_what_they_are(read, cells, expected):
         ("a.csv", b'"id";"x"\n"1";"2,5"\n"2";"3"\n', 'decimal = ","'),
         ("a.csv", b"id~x\n1~2.5\n2~3\n", 'delimiter = "~"'),
         ("a.tsv", b"id\tx\n1\t2.5\n2\t3\n", ""),
+        ("A.CSV", b"id,x\n1,2.5\n2,3\n", ""),
+        ("A.TSV.GZ", gzip.compress(b"id\tx\n1\t2.5\n2\t3\n", mtime=0), ""),
         ("a.csv.gz", gzip.compress(b"id,x\n1,2.5\n2,3\n", mtime=0), ""),
         ("a.tsv.gz", gzip.compress(b"id\tx\n1\t2.5\n2\t3\n", mtime=0), ""),
         ("a*[b]?.csv", b"id,x\n1,2.5\n2,3\n", ""),
@@ -146,6 +150,15 @@ def test_ways_to_write_csv(read, name, content, section):
     assert table.ids.tolist() == [1, 2]
     assert list(table.columns) == ["x"]
     assert table.columns["x"].values.tolist() == [2.5, 3.0]
+
+
+def test_a_file_that_is_a_link(read, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "real.csv").write_text(TABLE)
+    (tmp_path / "a.csv").symlink_to(tmp_path / "elsewhere" / "real.csv")
+    (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
+    for source in ("a.csv", "folder/real.csv", "elsewhere/../a.csv", "./a.csv"):
+        assert read(f'source = "{source}"').rows == 3
 
 
 def test_what_stands_for_a_missing_value(read):
@@ -220,6 +233,7 @@ LATE = "id,age\n" + "".join(f"{n},{n % 90}\n" for n in range(30_000)) + "30000,a
         ("column 'age' of a.csv has 3 numbers and 1 other values, the first in row 3 ('x')",
          'source = "a.csv"', {"a.csv": "age,b\n1,1\n2,1\nx,1\n3,1\n"}),
         ("holds numbers with a comma; write decimal = \",\"", 'source = "a.csv"', {"a.csv": "a;b\n1,5;1\n2,5;1\n"}),
+        ("holds numbers with a comma; write decimal = \",\"", 'source = "a.csv"', {"a.csv": "a;b\n1,5;1\n2;1\n3;1\n"}),
         ("2 rows of a.csv have no id in column 'id', the first is row 2",
          'source = "a.csv"\nid = "id"', {"a.csv": "id,x\n1,1\n,1\n ,1\n"}),
         ("2 rows of a.csv have an id that another row has",
@@ -678,3 +692,16 @@ def test_errors_have_the_class_of_what_they_are_about(read):
     refused(read, "", 'source = "a.csv"\nlabel = "id"\nid = "id"', ROWS, LabelError)
     refused(read, "", 'source = "a.csv"\nid = "nope"', ROWS, DataError)
     refused(read, "", 'source = "a.csv"\nidd = "nope"', ROWS, TomlError)
+
+
+def test_every_example_of_the_page_is_allowed():
+    page = (Path(__file__).parent.parent / "docs" / "data.md").read_text()
+    examples = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    whole = Section(Key("data", SECTION), Key("prepare", preparation.SECTION))
+    tables = [toml.parse(example.encode(), whole, "data.md") for example in examples]
+    assert len(tables) == 3
+    names = [name for name in tables[2]["prepare"] if name != "default"]
+    made = {name: Texts(np.arange(40, dtype=np.int32) % 2, np.array(["a", "b"], dtype=object)) if name == "city"
+            else Numbers(np.arange(40.0)) for name in names}  # fmt: skip
+    prepared = preparation.fit(Table("customers.csv", made), tables[2]["prepare"])
+    assert prepared.names == ("income", "debts", "debts=(missing)", "city=a", "city=b")

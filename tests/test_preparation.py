@@ -22,7 +22,7 @@ from colonnade import store
 from colonnade.errors import ColonnadeWarning, DataError, InputError, TomlError
 from colonnade.federation import data, toml
 from colonnade.federation.filling import _CHUNK, Filling
-from colonnade.federation.preparation import SECTION, fit
+from colonnade.federation.preparation import SECTION, declared_steps, fit
 from colonnade.federation.prepared import Prepared
 from colonnade.federation.settings import Key, Section
 from colonnade.federation.table import Numbers, Table, Texts
@@ -316,6 +316,17 @@ def test_steps_that_are_refused(section, sentence):
     assert sentence in message
     assert message.startswith("bank.toml, line ")
     assert "\n" not in message
+
+
+def test_steps_are_checked_before_rows_are_read():
+    assert [step.name for step in declared_steps(prepare("[prepare]\nage = ['impute', 'scale']"))["age"]] == [
+        "impute",
+        "scale",
+    ]
+    with pytest.raises(
+        TomlError, match=r"bank.toml, line 2, key prepare.nobody\[0\]: must be one of the steps .*, got 5"
+    ):
+        declared_steps(prepare("[prepare]\nnobody = [5]"))
 
 
 @QUIET

@@ -40,15 +40,15 @@ def settle_kinds(query: Query, names: Iterable[str], id_column: str | None, labe
             continue
         elif numbers == filled and not zeros:
             query.read_as(name, "DOUBLE", f"CAST({point} AS DOUBLE)")
-        elif 2 * numbers >= filled and numbers < filled:
-            raise _mixed(query, name, cell, point, filled - numbers, numbers)
-        elif 2 * commas >= filled:
+        elif commas and decimal == "." and 2 * (numbers + commas) >= filled:
             raise query.settings.error(
                 "source",
-                f'column {name!r} of {query.where} holds numbers with a comma; write decimal = ",", or list the '
-                f"column under text",
+                f'column {name!r} of {query.where} holds numbers with a comma; write decimal = "," if fractions begin '
+                f"there, remove it from the file if it groups digits, or list the column under text",
                 DataError,
             )
+        elif 2 * numbers >= filled and numbers < filled:
+            raise _mixed(query, name, cell, point, filled - numbers, numbers)
 
 
 def _mixed(query: Query, name: str, cell: str, point: str, strange: int, numbers: int) -> Exception:

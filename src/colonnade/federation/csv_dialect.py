@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ class Dialect:
         chosen = {
             "delim": quoted(self.delimiter), "decimal_separator": quoted(self.decimal),
             "nullstr": _list(["", *self.missing]), "quote": quoted('"'), "escape": quoted('"'), "comment": "''",
-            "header": "true", "skip": "0", "strict_mode": "true", "null_padding": "false", **columns, **options,
+            "header": "true", "compression": "'gzip'" if self.path.suffix.lower() == ".gz" else "'none'",
+            "skip": "0", "strict_mode": "true", "null_padding": "false", **columns, **options,
         }  # fmt: skip
         return f"read_csv({glob(self.path)}, {', '.join(f'{key} = {value}' for key, value in chosen.items())})"
 
@@ -69,13 +71,11 @@ def dialect(path: Path, settings: Settings) -> Dialect:
             f"the first line of {path.name} holds numbers, it must name the columns; add such a line",
             DataError,
         )
-    for number, name in enumerate(names):
-        if not name:
-            names[number] = f"column{number + 1}"
-        if names[number] in names[:number]:
-            raise settings.error(
-                "source", f"{path.name} has two columns {names[number]!r}; give each a name of its own", DataError
-            )
+    names = [name or f"column{number}" for number, name in enumerate(names, 1)]
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        sentence = f"{path.name} has two columns {twice!r}; give each a name of its own"
+        raise settings.error("source", sentence, DataError)
     # The same spelling as in the file: DuckDB compares text with text.
     missing = [value if isinstance(value, str) else f"{value:g}" for value in settings["missing"] or []]
     return Dialect(path, names, delimiter, settings["decimal"], missing)
@@ -83,7 +83,7 @@ def dialect(path: Path, settings: Settings) -> Dialect:
 
 def _delimiter(line: str, name: str) -> str:
     """The sign that occurs most often outside of quotes."""
-    if name.removesuffix(".gz").endswith(".tsv"):
+    if name.lower().removesuffix(".gz").endswith(".tsv"):
         return "\t"
     plain = "".join(line.split('"')[::2])
     return max(_DELIMITERS, key=plain.count)

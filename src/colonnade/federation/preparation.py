@@ -21,7 +21,7 @@ import numpy as np
 
 from colonnade.errors import ColonnadeWarning, DataError, InputError
 from colonnade.federation.prepared import Column, Prepared
-from colonnade.federation.settings import Anything, Key, Section, Settings, check, nearest
+from colonnade.federation.settings import Anything, Key, Section, Settings, check, nearest, shown
 from colonnade.federation.sparse_columns import SparseColumns
 from colonnade.federation.steps import STEPS, Clip, Impute, Log1p, NumberStep, OneHot, Scale, Standardise, UnfitRow
 from colonnade.federation.table import Numbers, Table, Texts, unknown_column
@@ -45,7 +45,7 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> Pre
     numbers = None if rows is None else np.arange(table.rows)[rows]
     if numbers is not None and not len(numbers):
         raise DataError(f"no row of {table.where} is a training row; at least one is needed")
-    steps = {name: _steps(settings, name) for name in settings if name in settings.given}
+    steps = declared_steps(settings)
     default = steps.pop("default", None)
     if table.sparse:
         return _fit_sparse(table, settings, steps, default, numbers)
@@ -68,6 +68,11 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> Pre
         except ValueError as error:
             raise _place(settings, name, f"column {name!r} of {table.where} {error}") from None
     return Prepared(tuple(columns))
+
+
+def declared_steps(settings: Settings) -> dict[str, tuple[NumberStep | OneHot, ...]]:
+    """What the section says, checked without any data: to be told of a mistake before rows are read."""
+    return {name: _steps(settings, name) for name in settings if name in settings.given}
 
 
 def _place(settings: Settings, name: str, sentence: str) -> InputError:
@@ -103,12 +108,15 @@ def _fit_numbers(name: str, column: Numbers, steps: tuple[NumberStep | OneHot, .
             _warn_about_categories(name, hot, others, len(x))
             return Column(name, False, tuple(learned), hot, named)
         found = step.learn(x)
-        found.apply(x)
+        with np.errstate(over="ignore"):
+            found.apply(x)
         learned.append(found)
         if isinstance(found, Standardise) and not found.deviation:
             _warn(
                 f"column {name!r} has the same value in all training rows: it becomes 0 and tells nothing; exclude it"
             )
+    if np.isinf(x).any():
+        raise ValueError("has values in its training rows that its steps make too large; clip them first")
     missing = int(np.isnan(x).sum())
     if missing:
         raise ValueError(f"has {missing} missing values in its training rows and no step that fills them; add impute")
@@ -192,8 +200,7 @@ def _step(settings: Settings, place: tuple[str | int, ...], value: Any) -> Numbe
             raise settings.error((*place, step), f'{step} takes no options; write "{step}"')
         value = step
     guess = nearest(value, list(_NAMES)) if isinstance(value, str) else ""
-    shown = f"got {value!r}" if isinstance(value, str) else f"got a {type(value).__name__}"
-    raise settings.error(place, f"must be one of the steps {', '.join(_NAMES)}, {shown}{guess}")
+    raise settings.error(place, f"must be one of the steps {', '.join(_NAMES)}, got {shown(value)}{guess}")
 
 
 def _impute(options: Any) -> Impute:

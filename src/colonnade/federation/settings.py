@@ -121,7 +121,7 @@ class Settings(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Settings({self.place.words(self._path) or 'made in a program'}: {_shown(dict(self._values))})"
+        return f"Settings({self.place.words(self._path) or 'made in a program'}: {shown(dict(self._values))})"
 
     def error(
         self, key: str | int | KeyPath, sentence: str, kind: Callable[[str], InputError] = TomlError
@@ -203,11 +203,11 @@ class _Check:
     def within(self, value: Any, key: Key, path: KeyPath) -> None:
         if key.allowed and value not in key.allowed:
             guess = nearest(value, list(map(str, key.allowed))) if isinstance(value, str) else ""
-            raise self.refuse(path, f"must be one of {', '.join(map(_shown, key.allowed))}, got {_shown(value)}{guess}")
+            raise self.refuse(path, f"must be one of {', '.join(map(shown, key.allowed))}, got {shown(value)}{guess}")
         bounds = ((">=", key.least), (">", key.above), ("<=", key.most))
         if any(bound is not None and not _holds(value, sign, bound) for sign, bound in bounds):
             words = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
-            raise self.refuse(path, f"must be {words}, got {_shown(value)}")
+            raise self.refuse(path, f"must be {words}, got {shown(value)}")
 
     def of_kind(self, value: Any, kind: Kind, path: KeyPath) -> Any:
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -221,7 +221,7 @@ class _Check:
             if one in _WORDS and _is_a(value, one):
                 return float(value) if one is float and int not in kinds else value
         words = " or ".join(_kind_words(one) for one in kinds)
-        raise self.refuse(path, f"must be {words}, got {_shown(value)}")
+        raise self.refuse(path, f"must be {words}, got {shown(value)}")
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -261,11 +261,11 @@ def _dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             words += f"[{part}]"
         else:
-            words += ("." if words else "") + (part if _BARE.fullmatch(part) else _shown(part))
+            words += ("." if words else "") + (part if _BARE.fullmatch(part) else shown(part))
     return words
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as the file would say it, on one line and not too long."""
     return _REPR.repr(value)
 
