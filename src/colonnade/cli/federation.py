@@ -33,8 +33,11 @@ def add_commands(commands: Any) -> None:
     predict.add_argument("--data", type=Path, help="a file like this party's own, without labels (its own data)")
     predict.add_argument("--out", type=Path, required=True, help="where the scores go: .csv or .parquet")
 
-    serve = commands.add_parser("serve", help="answer a label holder that asks for scores")
+    serve = commands.add_parser(
+        "serve", help="answer a label holder that asks for scores; at one, serve them over HTTP"
+    )
     _job_and_party(serve)
+    serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder: where to answer POST /score")
     serve.add_argument("--asker", help="who may ask (the first label holder)")
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
 
@@ -154,6 +157,13 @@ def _serve(options: argparse.Namespace) -> int:
     from colonnade.federation.serving import serve_once
 
     job, party = _read(options)
+    if options.http:
+        from colonnade.federation.serving import serve_http
+
+        _log()
+        print(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}", flush=True)
+        serve_http(job, party, options.http, lambda text: print(f"{party.name}: {text}", flush=True))
+        return 0
     asker = options.asker or job.holders[0]
     if asker not in job.holders or asker == party.name:
         raise OptionError(

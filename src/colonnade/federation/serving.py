@@ -86,6 +86,76 @@ def serve_once(job: Job, party: PartyFile, asker: str) -> int:
     return int(_take_part(job, party, asker, program, read).value)
 
 
+def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None]) -> None:
+    """Keep the line to the partners up, and answer requests over HTTP until somebody stops it."""
+    import threading
+
+    from colonnade.federation.http import Server, token_in
+
+    if party.name not in job.holders:
+        raise OptionError(
+            f"scores are summed at a label holder, {party.name!r} is none; serve HTTP at {job.holders[0]!r}"
+        )
+    part, token = model_file.load(party.folder, party.name), token_in(party.folder / "http.token")
+    contributions = Contributions(part.state, part.public["combines"])
+
+    def read() -> tuple[Any, ...]:
+        table = _table(party, part, None)
+        return table, Directory(_ids(table, party.name))
+
+    async def program(net: Net, table: Any, directory: Any) -> None:
+        asker = await Asker.open(net, _terms(job, party.name, part))
+        loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
+
+        def own(ids: list[str], rows: Table | None) -> tuple[Array, npt.NDArray[np.bool_]]:
+            if rows is not None:
+                return contributions.of(part.prepared.apply(rows)), np.ones(len(ids), dtype=bool)
+            places, known = directory.find(ids)
+            mine = np.zeros((len(ids), contributions.outputs))
+            if len(places):
+                mine[known] = contributions.of(part.prepared.apply(table.take(places)))
+            return mine, known
+
+        async def answer(ids: list[str], mine: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+            try:
+                async with turn:  # partners answer one question after another
+                    return await asker.scores(ids, mine)
+            except BaseException as error:
+                if not ended.done():
+                    ended.set_exception(error)
+                raise
+
+        def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
+            mine, here = own(ids, rows)
+            totals, there = asyncio.run_coroutine_threadsafe(answer(ids, mine), loop).result()
+            return answers(Scores(ids, here & there, outputs(job, part, totals)))
+
+        server = Server(address, token, part.prepared, score)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
+        try:
+            await ended
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    _take_part(job, party, party.name, program, read)
+
+
+def answers(scores: Scores) -> list[dict[str, Any]]:
+    """One dictionary per person, as JSON has it."""
+    found: list[dict[str, Any]] = []
+    for row, (one, known) in enumerate(zip(scores.ids, scores.known.tolist(), strict=True)):
+        answer: dict[str, Any] = {"id": one, "known": known}
+        if known:
+            values = {name: column[row].item() for name, column in scores.columns.items()}
+            answer["prediction"] = values.pop("prediction")
+            if values:
+                answer["probabilities"] = {name[2:-1]: chance for name, chance in values.items()}
+        found.append(answer)
+    return found
+
+
 def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
     """Scores as people read them."""
     loss = losses.loss(job.loss)
