@@ -25,7 +25,7 @@ from colonnade.reproduce import (
     report,
     twins,
 )
-from colonnade.reproduce.arrivals import Arrival, marks_said, ratio, reached, speedup
+from colonnade.reproduce.arrivals import Arrival, marks_said, ratio, reached, speedup, spread
 from colonnade.reproduce.fedbcd_rounds import ROWS, Setting, measure
 from colonnade.reproduce.imitations import imitate
 from colonnade.reproduce.physionet import Task
@@ -172,6 +172,10 @@ def test_speed_ups_say_who_failed():
     assert speedup(THERE, lost, ("one party", "")) == "diverges"
     assert speedup(late, lost) == "neither"
     assert speedup(THERE, Arrival(0.0, 0.0)) == "-"
+    pairs = [(THERE, Arrival(seconds, 1.0)) for seconds in (1.0, 5.0, 2.0)]
+    assert spread(pairs) == "2.50 (1.00 to 5.00)"
+    assert spread([*pairs, (THERE, late)]) == "2.50 (1.00 to 5.00, 1 without)"
+    assert spread([(late, THERE)]) == "neither"
     assert ratio(THERE, Arrival(2.0, 1.0)) == 2.5
     assert math.isnan(ratio(THERE, lost))
 

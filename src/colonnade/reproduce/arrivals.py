@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from colonnade.reproduce.report import Curve
 
@@ -101,6 +102,17 @@ def speedup(slow: Arrival, fast: Arrival, names: tuple[str, str] = ("sync", "asy
         return _NEITHER if len(failed) == 2 else failed[0]
     times = ratio(slow, fast)
     return "-" if math.isnan(times) else f"{'~' * (slow.coarse or fast.coarse)}{times:.2f}"
+
+
+def spread(pairs: Sequence[tuple[Arrival, Arrival]]) -> str:
+    """Of several runs and their faster twins: the middle one of their ratios, and the least and the greatest."""
+    times = [ratio(slow, fast) for slow, fast in pairs]
+    known = sorted(one for one in times if not math.isnan(one))
+    if not known:
+        return _NEITHER
+    lost = f", {len(times) - len(known)} without" if len(known) < len(times) else ""
+    coarse = "~" * any(one.coarse for pair in pairs for one in pair)
+    return f"{coarse}{median(known):.2f} ({known[0]:.2f} to {known[-1]:.2f}{lost})"
 
 
 def marks_said(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -79,6 +79,7 @@ class Run:
     straggler: str = REGULAR
     penalty: str = "l2"
     step: float = 1.0  # in units of 1 / curvature
+    draw: int = 0  # of the batches, on the same rows and parties
 
     @property
     def twin(self) -> Run:
@@ -119,7 +120,7 @@ class Stage:
             epochs=self.epochs * longer,
             tol=None,
             goal=self.optima[run.penalty].value + min(run.goals) / self.factor if run.goals else None,
-            seed=self.seed,
+            seed=self.seed + run.draw,
         )
         model = _MODELS[self.data.loss](
             l2=self.l2,
