@@ -26,7 +26,7 @@ $(VENV)/.dev: pyproject.toml
 	$(call install,.[dev])
 	@touch $(VENV)/.demo
 
-demo: $(VENV)/.demo  ## three organisations train one model: a table and a plot
+demo: $(VENV)/.demo  ## three organisations align, train, score: every command shown
 	@$(BIN)/colonnade demo
 
 test: lint       ## everything that CI checks

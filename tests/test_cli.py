@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from colonnade.cli.demo_data import patients
 from colonnade.cli.main import main
 
 
@@ -18,17 +19,30 @@ def test_help_names_every_command(capsys):
     assert "reproduce" in text
 
 
-def test_the_demo_shows_what_federation_gains(capsys, tmp_path, monkeypatch):
+def test_the_demo_shows_what_federation_gains(capfd, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    assert main(["demo", "--out", str(tmp_path / "plot.png")]) == 0
-    text = capsys.readouterr().out
+    folder = tmp_path / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
+    text = capfd.readouterr().out
     auc = {
         name: float(re.search(rf"{name}\W+([\d.]+)", text)[1])
         for name in ("the hospital alone", "all three, federated", "all data in one place")
     }
     assert abs(auc["all three, federated"] - auc["all data in one place"]) <= 0.002
     assert auc["all three, federated"] > auc["the hospital alone"]
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert "All three ledgers verified" in text
+    common = int(re.search(r"hospital: trained on (\d+) common rows", text)[1])
+    held_out = int(re.search(r"hospital: trained on \d+ common rows, (\d+) held out", text)[1])
+    assert common + held_out == len(patients().common)
+    assert "hospital: scored 140 people" in text
+    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_clears_no_folder_but_its_own(capsys, tmp_path):
+    (tmp_path / "precious.txt").touch()
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+    assert "is there already and no earlier demo's" in capsys.readouterr().err
+    assert (tmp_path / "precious.txt").exists()
 
 
 def test_a_missing_data_set_is_one_sentence(capsys, tmp_path):

@@ -36,19 +36,22 @@ class Line:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         with self._lock:
-            if self._closed:
+            console = Console(stderr=True)
+            if self._closed or not (console.is_terminal or console.is_jupyter):
                 return
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
-            self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+            self._bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
             self._bar.start()
             self._task = self._bar.add_task(self._text, total=self._total, text=self._detail, completed=self._completed)
 
-    def show(self, completed: int, detail: str) -> None:
-        """Move the bar and change the words beside it."""
+    def show(self, completed: int, detail: str, step: tuple[str, int] | None = None) -> None:
+        """Move the bar and change the words beside it; step: what is done now, and how long the bar is for it."""
         with self._lock:
             self._completed, self._detail = completed, detail
+            self._text, self._total = step or (self._text, self._total)
             if self._bar is not None:
-                self._bar.update(self._task, completed=completed, text=detail)
+                now = {"description": self._text, "total": self._total}
+                self._bar.update(self._task, completed=completed, text=detail, **now)
 
     def close(self) -> None:
         """Take the line away."""
@@ -64,8 +67,8 @@ class History:
 
     def __init__(self, metric: str, epochs: int, verbose: int) -> None:
         self.records: list[dict[str, Any]] = []
-        self._metric = metric
-        self._line = Line("training", epochs, verbose)
+        self._metric, self._training = metric, ("training", epochs)
+        self._line = Line(*self._training, verbose)
 
     def observe(self, party: str, seconds: float, value: Any) -> None:
         """Called by the runtime for every report of a party."""
@@ -77,6 +80,11 @@ class History:
             record = self._at(index)
             record["messages"] = record.get("messages", 0) + messages
             record["bytes"] = record.get("bytes", 0) + size
+            if not any("loss" in known for known in self.records):  # a party that hears no loss of its own
+                self._line.show(index, human_bytes(record["bytes"]), self._training)
+        elif kind == "align":
+            done, total = rest
+            self._line.show(done, f"{done:,} of {total:,} ids", ("aligning", total))
         elif kind == "flow":
             index, mean, late, longest, dropped, used = rest
             flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped, "used": used}
@@ -101,7 +109,7 @@ class History:
         last = known[-1] if known else {"loss": float("nan"), "metric": float("nan")}
         size = max((record.get("bytes", 0) for record in self.records), default=0)
         text = f"round {rounds}  loss {last['loss']:.5f}  {self._metric} {last['metric']:.4f}  {human_bytes(size)}"
-        self._line.show(epoch, text)
+        self._line.show(epoch, text, self._training)
 
     def close(self) -> None:
         """Take the line away."""

@@ -1,121 +1,220 @@
-"""`colonnade demo`: what federation gains, on data that scikit-learn ships.
+"""`colonnade demo`: three organisations on this machine, from `colonnade init` to scores and ledgers.
 
-A hospital knows the outcome and ten measurements of each patient; a laboratory and an imaging centre hold ten more
-columns each. The hospital alone, all three federated (in three processes), all data in one place.
+It types nothing that a reader could not type: every command is printed, and everything is left in its folder. What
+federation gains is said beside it: the hospital alone, all three federated, all data in one place.
 """
 
 from __future__ import annotations
 
+import csv
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
 import colonnade as cn
 from colonnade import metrics
+from colonnade.cli.demo_data import COLUMNS, Patients, patients, write_tables
 from colonnade.errors import OptionError
 from colonnade.progress import human_bytes
 
+Array = npt.NDArray[Any]
 _L2 = 1e-2
-_COLUMNS = {"hospital": range(10), "laboratory": range(10, 20), "imaging": range(20, 30)}
+_NAMES = tuple(COLUMNS)
+_MARK = ".made-by-colonnade-demo"
+_LIMIT = 300.0  # seconds for one step of all three; their own deadlines are far shorter
 
 
-@dataclass
-class _Data:
-    train: list[Any]
-    test: list[Any]
-    y_test: Any
-    joined: tuple[Any, Any, Any]  # training and test columns in one place, training labels
-
-
-def _load() -> _Data:
-    try:
-        from sklearn.datasets import load_breast_cancer
-        from sklearn.model_selection import train_test_split
-    except ModuleNotFoundError:
-        raise OptionError("the demo needs scikit-learn for its data; install colonnade[demo]") from None
-    X, y = load_breast_cancer(return_X_y=True)
-    y = 1 - y  # 1 = malignant
-    train, test = train_test_split(range(len(y)), test_size=0.25, random_state=0, stratify=y)
-    # Each organisation can do this alone: its own columns, its own training rows.
-    X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
-    cut = [cn.split(X[rows], y[rows], into=_COLUMNS, active=["hospital"]) for rows in (train, test)]
-    return _Data(cut[0], cut[1], y[test], (X[train], X[test], y[train]))
-
-
-@contextmanager
-def _said(console: Console, text: str) -> Iterator[None]:
-    with console.status(text):
-        yield
-
-
-def run_demo(out: Path) -> None:
-    """Train the three models, print the table, draw the plot."""
-    console = Console()
-    data = _load()
-    rows, features = data.joined[0].shape
+def run_demo(folder: Path) -> None:
+    """Show the whole way."""
+    console = Console(highlight=False)
+    found = patients()
+    _clear(folder)
     console.print(
-        f"[bold]Breast cancer[/bold]: {rows} patients to train on, {features} columns in three organisations."
+        f"[bold]Breast cancer[/bold]: {found.X.shape[1]} columns of {len(found.ids)} patients in three organisations. "
+        "Only the hospital knows outcomes."
     )
+    _command(console, f"colonnade init {folder} --parties {','.join(_NAMES)}")
+    _init(folder)
+    counts = write_tables(folder, found)
+    console.print("Their tables: " + ", ".join(f"{name} {count} patients" for name, count in counts.items()) + ".\n")
 
-    with _said(console, "the hospital alone"):
-        began = time.perf_counter()
-        alone = cn.LogisticRegression(l2=_L2, verbose=0)
-        alone.fit(data.train[0])
-        alone_row = _row(alone.decision_function(data.test[0]), data.y_test, time.perf_counter() - began)
-    with _said(console, "all three, one process each"):
-        began = time.perf_counter()
-        model = cn.LogisticRegression(l2=_L2, verbose=0)
-        model.fit(*data.train, on=cn.Processes())
-        federated_row = _row(model.decision_function(*data.test), data.y_test, time.perf_counter() - began)
-    with _said(console, "all data in one place"):
-        from sklearn.linear_model import LogisticRegression
+    job = folder / "job.toml"
+    for name in _NAMES:
+        _command(console, f"colonnade run {job} --as {name}")
+    seconds = _together(console, job, dict.fromkeys(_NAMES, ("run", "--quiet")))
 
-        began = time.perf_counter()
-        X_train, X_test, y_train = data.joined
-        central = LogisticRegression(C=1 / (len(y_train) * _L2), max_iter=1000).fit(X_train, y_train)
-        central_row = _row(central.decision_function(X_test), data.y_test, time.perf_counter() - began)
+    console.print()
+    partners = _NAMES[1:]
+    scores = folder / "scores.csv"
+    for name in partners:
+        _command(console, f"colonnade serve {job} --as {name} --once")
+    ask = ("--data", str(folder / "new.csv"), "--out", str(scores))
+    _command(console, f"colonnade predict {job} --as hospital {' '.join(ask)}")
+    asked = {"hospital": ("predict", *ask), **dict.fromkeys(partners, ("serve", "--once"))}
+    _together(console, job, asked)
 
-    table = Table(title=f"{len(data.y_test)} patients that no model has seen")
-    for heading in ("", "AUC", "accuracy", "rounds", "bytes", "seconds"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    sent = sum(traffic.bytes for traffic in model.traffic_.values())
-    table.add_row("the hospital alone", *alone_row[:2], "-", "-", alone_row[2])
-    federated = (*federated_row[:2], str(model.rounds_), human_bytes(sent), federated_row[2])
-    table.add_row("all three, federated", *federated, style="bold green")
-    table.add_row("all data in one place", *central_row[:2], "-", "-", central_row[2])
+    console.print()
+    _command(console, f"colonnade ledger show {job} --as hospital")
+    sent = _ledgers(console, job)
+    console.print()
+    _compare(console, folder, found, scores, (seconds, sent))
+
+
+def _command(console: Console, text: str) -> None:
+    console.print(f"[dim]$[/dim] [cyan]{text}[/cyan]", soft_wrap=True)
+
+
+def _clear(folder: Path) -> None:
+    """Make room, but only where an earlier demo was."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _MARK).exists())):
+        raise OptionError(f"{str(folder)!r} is there already and no earlier demo's; choose another place with --out")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _init(folder: Path) -> None:
+    """As the command does; then what a user would edit: ports that are free here, and a stronger penalty."""
+    from colonnade.federation.init import init
+
+    init(folder, _NAMES)
+    (folder / _MARK).touch()
+    job = folder / "job.toml"
+    text = job.read_text(encoding="utf-8")
+    for number, port in enumerate(_free_ports(len(_NAMES))):
+        text = text.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
+    job.write_text(text.replace("l2 = 1e-4 ", f"l2 = {_L2:g} ").replace("patience = 600", "patience = 60"))
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [int(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _together(console: Console, job: Path, commands: dict[str, tuple[str, ...]]) -> float:
+    """Each organisation's command in a process of its own, their words as they come; returns the seconds."""
+    began, said = time.perf_counter(), dict.fromkeys(commands, "")
+
+    def listen(name: str, words: IO[str]) -> None:
+        with words:
+            for line in filter(str.strip, words):
+                said[name] = line.strip()
+                console.print(f"  {said[name]}", markup=False, soft_wrap=True)
+
+    with ExitStack() as ends:
+        started = {}
+        for name, (verb, *rest) in commands.items():
+            line = [sys.executable, "-m", "colonnade.cli.main", verb, str(job), "--as", name, *rest]
+            environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+            process = subprocess.Popen(
+                line, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            listener = threading.Thread(target=listen, args=(name, process.stdout), daemon=True)
+            listener.start()
+            for end in (listener.join, process.wait, process.kill):
+                ends.callback(end)
+            started[name] = process
+        try:
+            codes = {name: process.wait(_LIMIT) for name, process in started.items()}
+        except subprocess.TimeoutExpired:
+            raise OptionError(f"the three did not end within {_LIMIT:g} s") from None
+    for name, code in codes.items():
+        if code:
+            raise OptionError(f"{name!r} ended with: {said[name].removeprefix('colonnade: ')}")
+    return time.perf_counter() - began
+
+
+def _ledgers(console: Console, job: Path) -> int:
+    """What left the hospital, and whether every ledger is as it was written; returns the bytes that left anybody."""
+    from colonnade.cli.main import main
+    from colonnade.federation.ledger import verify
+    from colonnade.federation.signatures import checker
+
+    main(["ledger", "show", str(job), "--as", "hospital"])
+    sent = 0
+    for name in _NAMES:
+        ledger = job.parent / f"{name}-files" / "ledger.jsonl"
+        report = verify(ledger, checker(job.parent / "certificates" / f"{name}.pem"))
+        sent += sum(report.bytes_by_kind.values())
+    console.print(f"All three ledgers verified; {human_bytes(sent)} left the organisations altogether.")
+    return sent
+
+
+def _compare(console: Console, folder: Path, found: Patients, scores: Path, cost: tuple[float, int]) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    with scores.open(encoding="utf-8") as file:
+        answers = {row["id"]: float(row["p(malignant)"]) for row in csv.DictReader(file)}
+    federated = np.array([answers[one] for one in found.ids[found.new]])
+    mine = list(COLUMNS["hospital"])
+    X_hospital, X_new = _standardised(found.X[:, mine], found.known["hospital"], found.new)
+    alone = cn.LogisticRegression(l2=_L2, verbose=0)
+    alone.fit(cn.Party("hospital", X_hospital, found.y[found.known["hospital"]]))
+    by_itself = alone.predict_proba(cn.Party("hospital", X_new))[:, 1]
+    X, X_joined = _standardised(found.X, found.common, found.new)
+    central = LogisticRegression(C=1 / (len(X) * _L2), max_iter=1000).fit(X, found.y[found.common])
+    joined = central.predict_proba(X_joined)[:, 1]
+
+    y, rows = found.y[found.new], {}
+    table = Table(title=f"{len(y)} new patients", title_justify="left")
+    for heading in ("", "AUC", "accuracy", "seconds", "bytes"):
+        table.add_column(heading, justify="right" if heading else "left")
+    seconds, sent = cost
+    for name, chances, more in (
+        ("the hospital alone", by_itself, ("-", "-")),
+        ("all three, federated", federated, (f"{seconds:.1f}", human_bytes(sent))),
+        ("all data in one place", joined, ("-", "-")),
+    ):
+        rows[name] = chances
+        style = "bold green" if chances is federated else None
+        quality = f"{metrics.auc(y, chances):.4f}", f"{metrics.accuracy(y, chances > 0.5):.4f}"
+        table.add_row(name, *quality, *more, style=style)
     console.print(table)
     console.print(
-        f"Federated: three processes, contributions summed under {model.sum_} masks; no column and no coefficient left "
-        "its organisation. The seconds include starting the processes."
+        "The seconds are of three processes from their start to the model: imports, handshakes, private alignment, "
+        "training. No column and no coefficient left its organisation."
     )
-    _plot(model.history_, alone.history_, out)
-    console.print(f"Loss and AUC over the rounds: {out}")
+    history = json.loads((folder / "hospital-files" / "history.json").read_text())
+    _plot(history, rows, y, folder / "demo.png")
+    console.print(f"Everything is in {folder}; a plot is {folder / 'demo.png'}.")
 
 
-def _row(scores: Any, y: Any, seconds: float) -> tuple[str, str, str]:
-    auc, accuracy = metrics.auc(y, scores), metrics.accuracy(y, scores > 0)
-    return f"{auc:.4f}", f"{accuracy:.4f}", f"{seconds:.2f}"
+def _standardised(X: Array, train: Array, new: Array) -> tuple[Array, Array]:
+    mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
+    return (X[train] - mean) / scale, (X[new] - mean) / scale
 
 
-def _plot(federated: list[dict[str, Any]], alone: list[dict[str, Any]], out: Path) -> None:
+def _plot(history: list[dict[str, Any]], chances: dict[str, Array], y: Array, out: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for history, name in ((federated, "all three, federated"), (alone, "the hospital alone")):
-        # The first evaluation is of the model that knows nothing: its AUC of one half would flatten the rest.
-        axes[0].plot([r["rounds"] for r in history], [r["loss"] for r in history], label=name)
-        axes[1].plot([r["rounds"] for r in history[1:]], [r["metric"] for r in history[1:]], label=name)
-    axes[0].set(xlabel="rounds", ylabel="objective", title="Training objective", yscale="log")
-    axes[1].set(xlabel="rounds", ylabel="AUC", title="AUC on the training rows")
+    axes[0].plot([r["rounds"] for r in history], [r["loss"] for r in history], label="training patients")
+    axes[0].plot([r["rounds"] for r in history], [r["validation_loss"] for r in history], label="held out")
+    axes[0].set(xlabel="rounds", ylabel="objective, loss", title="All three, federated", yscale="log")
+    for name, found in chances.items():
+        order = np.argsort(-found)
+        hits, alarms = np.cumsum(y[order]) / y.sum(), np.cumsum(1 - y[order]) / (1 - y).sum()
+        axes[1].plot(np.r_[0, alarms], np.r_[0, hits], label=f"{name}, AUC {metrics.auc(y, found):.4f}")
+    axes[1].set(xlabel="false alarms", ylabel="found", title="New patients", xlim=(-0.01, 0.3), ylim=(0.6, 1.01))
     for axis in axes:
         axis.legend()
         axis.spines[["top", "right"]].set_visible(False)

@@ -140,8 +140,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from colonnade.federation.serving import predict, write
+    from colonnade.federation.serving import check_place, predict, write
 
+    check_place(options.out)
     job, party = _read(options)
     _log()
     scores = predict(job, party, options.data)

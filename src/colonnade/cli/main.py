@@ -26,9 +26,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
 
     demo = commands.add_parser(
-        "demo", help="three organisations in three processes train one model: a table and a plot"
+        "demo", help="three organisations on this machine: init, alignment, training, scores, ledgers"
     )
-    demo.add_argument("--out", type=Path, default=Path("colonnade-demo.png"), help="where the plot goes (%(default)s)")
+    demo.add_argument(
+        "--out", type=Path, default=Path("colonnade-demo"), help="the folder it all goes to (%(default)s)"
+    )
 
     federation.add_commands(commands)
 

@@ -1,0 +1,78 @@
+"""The three organisations of the demo: patients of a data set that scikit-learn ships, cut by columns.
+
+A hospital knows ten measurements of each patient, and the outcome; a laboratory and an imaging centre hold ten more
+columns each. Their customer lists overlap without being the same, and each has its own order.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import OptionError
+
+Array = npt.NDArray[Any]
+COLUMNS = {"hospital": range(10), "laboratory": range(10, 20), "imaging": range(20, 30)}
+_NEW = 140  # patients without an outcome yet
+_MISSED = 0.06  # of the others that an organisation has never seen
+
+
+@dataclass(frozen=True)
+class Patients:
+    """What the demo knows, and no organisation does: all columns, all outcomes."""
+
+    ids: Array
+    X: Array
+    y: Array  # 1 = malignant
+    names: list[str]
+    known: dict[str, Array]  # rows of each organisation's table, in its order
+    new: Array  # rows that the hospital asks about afterwards
+
+    @property
+    def common(self) -> Array:
+        """Rows to train on that all three know."""
+        everywhere = set.intersection(*(set(rows.tolist()) for rows in self.known.values()))
+        return np.array(sorted(everywhere - set(self.new.tolist())))
+
+
+def patients() -> Patients:
+    """The same ones every time."""
+    try:
+        from sklearn.datasets import load_breast_cancer
+    except ModuleNotFoundError:
+        raise OptionError("the demo needs scikit-learn for its data; install colonnade[demo]") from None
+    bunch, rng = load_breast_cancer(), np.random.default_rng(0)
+    rows = len(bunch.target)
+    ids = np.array([f"P{number:05}" for number in rng.choice(100_000, rows, replace=False)])
+    order = rng.permutation(rows)
+    new, old = np.sort(order[:_NEW]), order[_NEW:]
+    known = {}
+    for name in COLUMNS:
+        mine = old[rng.random(len(old)) > _MISSED]
+        # The hospital's table is of patients with an outcome; its partners have the new ones in theirs.
+        known[name] = rng.permutation(mine if name == "hospital" else np.concatenate([mine, new]))
+    return Patients(ids, bunch.data, 1 - bunch.target, [str(name) for name in bunch.feature_names], known, new)
+
+
+def write_tables(folder: Path, found: Patients) -> dict[str, int]:
+    """A CSV file for each organisation, and the hospital's new patients; returns how many people each file has."""
+    for name, rows in found.known.items():
+        outcome = ["malignant" if one else "benign" for one in found.y[rows]] if name == "hospital" else None
+        _write(folder / f"{name}.csv", found, name, rows, outcome)
+    _write(folder / "new.csv", found, "hospital", found.new, None)
+    return {name: len(rows) for name, rows in found.known.items()}
+
+
+def _write(path: Path, found: Patients, name: str, rows: Iterable[int], outcome: Sequence[str] | None) -> None:
+    columns = list(COLUMNS[name])
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", *(found.names[column] for column in columns), *(["label"] if outcome else [])])
+        for at, row in enumerate(rows):
+            writer.writerow([found.ids[row], *found.X[row, columns].tolist(), *([outcome[at]] if outcome else [])])
