@@ -22,10 +22,9 @@ import pytest
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.federation import data, model_file, preparation
-from colonnade.federation.checkpoints import Checkpoints
-from colonnade.federation.handshake import Terms
 from colonnade.federation.job import read_job
 from colonnade.federation.party_file import read_party
+from colonnade.federation.run import TableSource, kept_by
 from colonnade.federation.training import share_out
 
 PEOPLE = 400
@@ -174,8 +173,8 @@ def test_a_party_is_killed_and_the_job_goes_on_to_the_same_bits(tmp_path, victim
     )
     folder = federation(tmp_path, names, algorithm)
     job = read_job(folder / "job.toml")
-    digest = Terms.of(job.parties, job.agreed).digest
-    kept = Checkpoints(folder / f"{victim}-files" / "checkpoints" / "state", digest)
+    file = read_party(folder / f"{victim}.toml", job)
+    _, kept = kept_by(job, file, TableSource(data.load(file.data), None))
     started = {name: start(folder, name) for name in names}
     until = time.monotonic() + LIMIT
     while len(kept.versions()) < 2 and time.monotonic() < until:

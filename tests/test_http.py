@@ -27,6 +27,8 @@ PREPARED = preparation.fit(Table("test", COLUMNS))
 def test_requests_are_read():
     ids, table = http.parse(b'{"ids": ["007", 8]}', PREPARED)
     assert (ids, table) == (["007", "8"], None)
+    ids, table = http.parse('{"ids": [" A7 ", "Jose\u0301"]}'.encode(), PREPARED)
+    assert ids == ["A7", "Jos\u00e9"]  # as alignment compares them
     ids, table = http.parse(b'{"rows": [{"id": 1, "age": 20, "city": "Rome"}, {"id": "2", "age": null}]}', PREPARED)
     assert ids == ["1", "2"]
     np.testing.assert_array_equal(table.columns["age"].values, [20.0, np.nan])
@@ -48,6 +50,8 @@ def test_requests_are_read():
         (b'{"rows": [{"age": 3}]}', 'the body must be {"ids"'),
         (b'{"rows": [{"id": 1, "agee": 3}]}', "'agee' is no column of the model; columns are 'age', 'city'"),
         (b'{"rows": [{"id": 1, "age": "3"}]}', "column 'age' holds numbers, or null"),
+        (b'{"rows": [{"id": 1, "age": 1' + b"0" * 400 + b"}]}", "column 'age' holds finite numbers"),
+        (b'{"rows": [{"id": 1, "age": NaN}]}', "column 'age' holds finite numbers"),
         (b'{"rows": [{"id": 1, "city": 3}]}', "column 'city' holds text, or null"),
     ],
 )
@@ -142,6 +146,10 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
             ask(port, body=json.dumps(body).encode(), token=token)
             for body in ({"ids": [cells["id"], "nobody"]}, {"rows": [row]})
         )
+        far = ask(port, body=json.dumps({"rows": [{**row, "income": 1e200}]}).encode(), token=token)
+        assert far[0] == 400
+        assert "far outside of what the model was trained on" in far[1]["error"]
+        assert by_features == ask(port, body=json.dumps({"rows": [row]}).encode(), token=token)  # the service goes on
         assert by_id[0] == by_features[0] == 200
         known, nobody = by_id[1]["scores"]
         assert nobody == {"id": "nobody", "known": False}

@@ -16,6 +16,11 @@ from colonnade.runtimes.endpoint import Endpoint
 CHECK = ("bank", ("bank", "shop"), "pairwise", 5, 64)
 
 
+def check(policy, me, parties, sum_name, features, batch):
+    policy.check_company(me, parties, sum_name)
+    policy.check_part(me, features, batch)
+
+
 @pytest.mark.parametrize(
     ("policy", "changed", "sentence"),
     [
@@ -27,8 +32,8 @@ CHECK = ("bank", ("bank", "shop"), "pairwise", 5, 64)
 )
 def test_before_a_run(policy, changed, sentence):
     with pytest.raises(PolicyRefused, match=sentence):
-        policy.check_job(*(changed.get(at, value) for at, value in enumerate(CHECK)))
-    Policy(plain=True, peers=("shop",)).check_job(*CHECK)
+        check(policy, *(changed.get(at, value) for at, value in enumerate(CHECK)))
+    check(Policy(plain=True, peers=("shop",)), *CHECK)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
+from colonnade.cli.main import main
 from colonnade.errors import ProtocolError, RunFailed
-from colonnade.federation import scoring
+from colonnade.federation import scoring, serving
 from colonnade.federation.scoring import Asker, Contributions, Directory, Terms, serve
 from colonnade.ids import canonical
 
@@ -109,3 +111,51 @@ def test_a_malformed_question_is_refused(message):
 
     with pytest.raises((ProtocolError, RunFailed), match="party 'bank'"):
         cn.Simulation().run({"bank": (ask, ()), "shop": (answer, ())})
+
+
+# -- the file of scores ------------------------------------------------------------------------------------------------
+
+SCORES = serving.Scores(
+    ["007", 'a "b", c', "Zoë"],
+    np.array([True, False, True]),
+    {"prediction": np.array(["good", "bad", "it's"]), 'p("x")': np.array([0.25, 0.5, 1 / 3])},
+)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_scores_are_written(tmp_path, ending):
+    path = tmp_path / f"it's.{ending}"
+    serving.write(SCORES, path)
+    with duckdb.connect() as database:
+        found = database.sql(f"SELECT * FROM '{tmp_path}/*.{ending}'" if ending == "parquet" else
+                             f"SELECT * FROM read_csv('{tmp_path}/*.csv', types={{'id': 'VARCHAR'}})")  # fmt: skip
+        assert found.columns == ["id", "known", "prediction", 'p("x")']
+        assert found.fetchall() == [
+            ("007", True, "good", 0.25), ('a "b", c', False, None, None), ("Zoë", True, "it's", 1 / 3)
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", [np.arange(3), np.arange(3) / 7, np.array([True, False, True])])
+def test_predictions_of_every_kind_are_written(tmp_path, column):
+    serving.write(serving.Scores(["1", "2", "3"], np.array([True, True, False]), {"prediction": column}),
+                  tmp_path / "scores.parquet")  # fmt: skip
+    with duckdb.connect() as database:
+        found = database.sql(f"SELECT prediction FROM '{tmp_path}/scores.parquet'").fetchall()
+    assert [one for (one,) in found] == [*column[:2].tolist(), None]
+
+
+def test_nobody_to_score(tmp_path):
+    empty = serving.Scores([], np.zeros(0, bool), {"prediction": np.zeros(0, "<U4"), "p(a)": np.zeros(0)})
+    serving.write(empty, tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_text().strip() == "id,known,prediction,p(a)"
+
+
+def test_a_place_for_the_scores_is_looked_at_before_any_work(tmp_path, capsys):
+    (tmp_path / "folder.csv").mkdir()
+    for name, sentence in (
+        ("scores.xlsx", "must end in .csv or .parquet, got 'scores.xlsx'"),
+        ("folder.csv", "it is a folder"),
+        ("nowhere/scores.csv", "is not there; make it"),
+    ):
+        assert main(["predict", str(tmp_path / "job.toml"), "--as", "bank", "--out", str(tmp_path / name)]) == 1
+        assert sentence in capsys.readouterr().err

@@ -210,7 +210,9 @@ def test_long_names():
     names = ["the-statistical-office-of-a-country-with-a-very-long-name-" + end for end in "abcd"]
     parties = [cn.Party(name, X[:, 3 * k : 3 * k + 3], Y if k < 2 else None) for k, name in enumerate(names)]
     for estimator in ("svrg", "saga"):
-        fit(estimator, parties, epochs=2)
+        model = fit(estimator, parties, epochs=2)
+        assert model.parties_ == tuple(names)
+        assert objective(model, parties) < np.log(2)  # of a model that knows nothing
 
 
 # -- where it runs -----------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def _tidy(texts: list[str]) -> list[str]:
 def _mixed(values: list[Any], who: str) -> list[str]:
     texts, unfit = [], []
     for value in values:
-        text = _text(value)
+        text = normal(value)
         if text is None:
             unfit.append(value)
         else:
@@ -125,8 +125,8 @@ def _mixed(values: list[Any], who: str) -> list[str]:
     return texts
 
 
-def _text(value: Any) -> str | None:
-    """The normal form; "" if the id is missing, None if it can't be an id."""
+def normal(value: Any) -> str | None:
+    """The normal form of one id; "" if the id is missing, None if it can't be an id."""
     if isinstance(value, str):
         return _tidy([str(value)])[0]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own None

@@ -59,7 +59,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         return [Finding("data", False, str(error))]
 
     def policy() -> str:
-        party.policy.check_job(party.name, job.parties, job.sum, len(columns), batch)
+        party.policy.check_company(party.name, job.parties, job.sum)
+        party.policy.check_part(party.name, len(columns), batch)
         return "allows this job"
 
     return [*found, _try("policy", policy)]

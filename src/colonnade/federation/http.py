@@ -13,6 +13,7 @@ import hmac
 import json
 import os
 import secrets
+import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,7 @@ from colonnade import __version__
 from colonnade.errors import ColonnadeError, DataError, InputError, OptionError
 from colonnade.federation.prepared import Prepared
 from colonnade.federation.table import Numbers, Table, Texts
+from colonnade.ids import normal
 
 MAX_BODY = 1 << 23  # bytes
 MAX_PEOPLE = 10_000
@@ -77,14 +79,18 @@ def parse(body: bytes, prepared: Prepared) -> tuple[list[str], Table | None]:
 
 
 def _id(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or not str(value).strip():
+    """As `ids.canonical` has it: the same person however the id is written."""
+    text = None if isinstance(value, float) else normal(value)
+    if not text:
         raise DataError("an id must be text or a whole number")
-    return str(value)
+    return text
 
 
 def _numbers(name: str, values: list[Any]) -> Numbers:
     if any(isinstance(value, bool) or not isinstance(value, (int, float, type(None))) for value in values):
         raise DataError(f"column {name!r} holds numbers, or null where a value is missing")
+    if any(value is not None and not abs(value) <= sys.float_info.max for value in values):
+        raise DataError(f"column {name!r} holds finite numbers, or null where a value is missing")
     return Numbers(np.array([np.nan if value is None else float(value) for value in values]))
 
 

@@ -48,7 +48,8 @@ class Ledger:
     def __init__(self, path: Path, sign: Sign, *, run: dict[str, Any]) -> None:
         self._path, self._sign = path, sign
         self._chain, self._count = _end_of(path)
-        self._file = path.open("a", encoding="utf-8", newline="\n")
+        # A line goes to the system as it is written: whatever ends this process, what has left it is in the ledger.
+        self._file = path.open("a", encoding="utf-8", newline="\n", buffering=1)
         os.chmod(path, 0o600)
         self._add({"event": "run", "format": FORMAT, **run})
         self.seal("begin")

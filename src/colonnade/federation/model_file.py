@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,19 @@ def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared
     arrays |= learned.to_arrays()
     store.write_party(folder, party, public, arrays)
     return folder / f"{party}{store.SUFFIX}"
+
+
+def save_history(folder: Path, records: list[dict[str, Any]]) -> Path:
+    """How training went, as far as this party knows: the losses and metrics at the first label holder."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(one) for key, one in value.items()}
+        return None if isinstance(value, float) and not math.isfinite(value) else value  # JSON has no NaN
+
+    path = folder / "history.json"
+    path.write_text(json.dumps([plain(record) for record in records], indent=1) + "\n", encoding="utf-8")
+    return path
 
 
 def load(folder: Path, party: str) -> ModelPart:

@@ -49,8 +49,8 @@ class Policy:
     max_rounds: int = 1_000_000
     peers: tuple[str, ...] = ()
 
-    def check_job(self, me: str, parties: Sequence[str], sum_name: str, features: int, batch: int) -> None:
-        """Refuse before the run what the door would refuse during it."""
+    def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
+        """Refuse before the run whom and what the job names."""
         if strangers := [name for name in parties if name != me and self.peers and name not in self.peers]:
             raise PolicyRefused(
                 f"the policy of {me!r} allows the peers {', '.join(map(repr, self.peers))}, the job has "
@@ -61,6 +61,9 @@ class Policy:
                 f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
                 f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
             )
+
+    def check_part(self, me: str, features: int, batch: int) -> None:
+        """Refuse before training what the door would refuse during it."""
         if features < self.min_features:
             raise PolicyRefused(
                 f"{me!r} takes part with {features} columns, its policy asks for {self.min_features} at least; its "

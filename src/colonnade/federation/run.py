@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import __version__, metrics
-from colonnade.errors import ColonnadeError
-from colonnade.federation import certificates, data, model_file, preparation
+from colonnade import metrics
+from colonnade.federation import data, model_file, preparation
+from colonnade.federation.attend import attend
 from colonnade.federation.checkpoints import Checkpoints
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
-from colonnade.federation.ledger import Ledger
 from colonnade.federation.party_file import PartyFile
-from colonnade.federation.policy import Door
 from colonnade.federation.prepared import Prepared
 from colonnade.federation.settings import Settings
-from colonnade.federation.signatures import signer
 from colonnade.federation.table import Table
 from colonnade.federation.training import Keepers, Rows, Trained, take_part
 from colonnade.losses import loss
 from colonnade.progress import History
 from colonnade.runtimes.net import Net, Outcome
-from colonnade.runtimes.place import Place
 
 
 def column_names(learned: Prepared) -> tuple[str, ...]:
@@ -57,14 +53,15 @@ class TableSource:
     def __init__(self, table: Table, prepare: Settings | None) -> None:
         self.table, self._prepare = table, prepare
         self.rows, self.ids, self.labels = table.rows, table.ids, table.label
+        self.learned: Prepared | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation on these rows."""
-        learned = preparation.fit(self.table, self._prepare, rows)
-        return PreparedTable(self.table, learned, column_names(learned))
+        self.learned = preparation.fit(self.table, self._prepare, rows)
+        return PreparedTable(self.table, self.learned, column_names(self.learned))
 
     def digest(self) -> bytes:
-        """Of the ids: rows that were kept belong to these, in this order."""
+        """Of the ids: what was kept belongs to these, in this order."""
         ids: npt.NDArray[Any] = np.arange(self.rows) if self.ids is None else np.asarray(self.ids)
         found = hashlib.sha256(str(ids.dtype.kind).encode())
         for one in ids.tolist():
@@ -85,59 +82,32 @@ class Done:
 def run_job(job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str], None] = lambda _: None) -> Done:
     """Take part in a job, and save this party's part of the model."""
     from colonnade.align import align
-    from colonnade.runtimes.network import run_party
 
-    credentials = certificates.load(party.certificates, party.name)
-    party.policy.check_job(party.name, job.parties, job.sum, party.policy.min_features, party.policy.min_batch)
-    digest = Terms.of(job.parties, job.agreed).digest
-    party.folder.mkdir(parents=True, exist_ok=True)
     history = History(metrics.METRICS[loss(job.loss).kind], job.algorithm.epochs, verbose)
-    about = {"job": digest.hex(), "name": job.name, "me": party.name, "version": __version__}
-    ledger = Ledger(party.ledger, signer(credentials.key), run=about)
-    keepers: list[Keepers] = []
-    results: list[Trained] = []
-
-    def check(features: int, batch: int) -> None:
-        party.policy.check_job(party.name, job.parties, job.sum, features, batch)
 
     def read() -> tuple[Any, ...]:
-        """Only now, when every handshake has succeeded, is anything private read."""
         source = TableSource(data.load(party.data), party.prepare)
         tell(f"{source.rows:,} rows read")
-        rows = Checkpoints(party.checkpoints / "rows", digest + source.digest())
-        keepers.append(Keepers(rows, Checkpoints(party.checkpoints / "state", digest, job.checkpoint_every)))
-        return (source,)
+        return source, kept_by(job, party, source)
 
-    async def program(net: Net, source: Any) -> None:
-        results.append(await take_part(net, job, source, align, check, keepers[0]))
+    async def program(net: Net, source: Any, kept: Any) -> Any:
+        check = partial(party.policy.check_part, party.name)
+        return source, kept, await take_part(net, job, source, align, check, Keepers(*kept))
 
-    place = Place(party.name, job.addresses, party.listen)
     try:
-        outcome = asyncio.run(
-            run_party(
-                place,
-                program,
-                read,
-                job=job.agreed,
-                credentials=credentials,
-                deadline=job.deadline,
-                grace=job.grace,
-                patience=job.patience,
-                observer=history.observe,
-                door=Door(party.name, party.policy, ledger),
-            )
-        )
-    except BaseException as error:
-        ledger.close("failed" if isinstance(error, ColonnadeError) else "stopped")
-        raise
+        outcome = attend(job, party, program, read, agreed=job.agreed, observer=history.observe)
     finally:
         history.close()
-    trained = results[0]
-    prepared = trained.prepared
-    if not isinstance(prepared, PreparedTable):
-        raise TypeError("a party's table prepares itself")
-    path = model_file.save(party.folder, job, party.name, trained, prepared.learned)
-    ledger.close("end")
-    for keeper in (keepers[0].rows, keepers[0].state):
-        keeper.clear()  # type: ignore[attr-defined]
+    source, kept, trained = outcome.value
+    path = model_file.save(party.folder, job, party.name, trained, source.learned)
+    model_file.save_history(party.folder, history.records)
+    for one in kept:
+        one.clear()  # the model is saved: nothing to go on from
     return Done(path, trained, outcome, history.records)
+
+
+def kept_by(job: Job, party: PartyFile, source: TableSource) -> tuple[Checkpoints, Checkpoints]:
+    """Where the party keeps its rows and its state: those of this job on these ids, and of nothing else."""
+    mine = Terms.of(job.parties, job.agreed).digest + source.digest()
+    rows = Checkpoints(party.checkpoints / "rows", mine)
+    return rows, Checkpoints(party.checkpoints / "state", mine, job.checkpoint_every)

@@ -20,7 +20,7 @@ from colonnade import penalties
 from colonnade.blocks.columns import columns_from_value, columns_to_value
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.prediction import PredictionBlock
-from colonnade.errors import ProtocolError
+from colonnade.errors import DataError, ProtocolError, RingOverflow
 from colonnade.ids import pack, unpack
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -116,8 +116,16 @@ class Asker:
         """Agree on keys."""
         return cls(net, terms, await open_sum(terms.sum, net, terms.topology))
 
+    def check(self, mine: Array) -> None:
+        """Refuse contributions that can't be summed, before anybody is asked: one question would end the line."""
+        try:
+            self._secure.ring.encode(mine, self._net.me)
+        except RingOverflow as error:
+            raise DataError(f"values far outside of what the model was trained on: {error}") from None
+
     async def scores(self, ids: list[str], mine: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
         """(scores, known): of people by id, given this party's own contributions; known by all other parties or not."""
+        self.check(mine)
         totals, everywhere = [], []
         for at in range(0, len(ids), CHUNK):
             part = slice(at, at + CHUNK)

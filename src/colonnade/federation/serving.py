@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,22 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import __version__, labels, losses
+from colonnade import labels, losses
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import DataError, OptionError
-from colonnade.federation import certificates, data, model_file
-from colonnade.federation.handshake import Terms as JobTerms
+from colonnade.federation import data, model_file
+from colonnade.federation.attend import attend
 from colonnade.federation.job import Job
-from colonnade.federation.ledger import Ledger
 from colonnade.federation.model_file import ModelPart
 from colonnade.federation.party_file import PartyFile
-from colonnade.federation.policy import Door
 from colonnade.federation.scoring import Asker, Contributions, Directory, Terms, serve
-from colonnade.federation.signatures import signer
 from colonnade.federation.table import Table
 from colonnade.ids import canonical
-from colonnade.runtimes.net import Net, Outcome, Program
-from colonnade.runtimes.place import Place
+from colonnade.runtimes.net import Net
 
 Array = npt.NDArray[Any]
 
@@ -47,21 +44,20 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
         )
     part = model_file.load(party.folder, party.name)
-    found: list[Scores] = []
 
-    async def program(net: Net, table: Any, ids: Any) -> None:
+    async def program(net: Net, table: Any, ids: Any) -> Scores:
         asker = await Asker.open(net, _terms(job, party.name, part))
         mine = await net.in_thread(Contributions(part.state, part.public["combines"]).of, part.prepared.apply(table))
         totals, known = await asker.scores(ids, mine)
         await asker.close()
-        found.append(Scores(ids, known, outputs(job, part, totals)))
+        return Scores(ids, known, outputs(job, part, totals))
 
     def read() -> tuple[Any, ...]:
         table = _table(party, part, source)
         return table, [str(one) for one in _ids(table, party.name).tolist()]
 
-    _take_part(job, party, party.name, program, read)
-    return found[0]
+    scores: Scores = attend(job, party, program, read, agreed=_agreed(job, party.name)).value
+    return scores
 
 
 def serve_once(job: Job, party: PartyFile, asker: str) -> int:
@@ -83,7 +79,7 @@ def serve_once(job: Job, party: PartyFile, asker: str) -> int:
     async def program(net: Net, lookup: Any) -> int:
         return await serve(net, _terms(job, asker, part), lookup)
 
-    return int(_take_part(job, party, asker, program, read).value)
+    return int(attend(job, party, program, read, agreed=_agreed(job, asker)).value)
 
 
 def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None]) -> None:
@@ -127,6 +123,7 @@ def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], N
 
         def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
             mine, here = own(ids, rows)
+            asker.check(mine)
             totals, there = asyncio.run_coroutine_threadsafe(answer(ids, mine), loop).result()
             return answers(Scores(ids, here & there, outputs(job, part, totals)))
 
@@ -139,7 +136,7 @@ def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], N
             server.shutdown()
             server.server_close()
 
-    _take_part(job, party, party.name, program, read)
+    attend(job, party, program, read, agreed=_agreed(job, party.name))
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
@@ -183,49 +180,43 @@ def _ids(table: Table, party: str) -> Array:
     return canonical(table.ids, f"party {party!r}")
 
 
-def _take_part(
-    job: Job, party: PartyFile, asker: str, program: Program, read: Callable[[], tuple[Any, ...]]
-) -> Outcome:
-    from colonnade.runtimes.network import run_party
+def _agreed(job: Job, asker: str) -> dict[str, Any]:
+    return {**job.agreed, "purpose": "scoring", "asker": asker}
 
-    credentials = certificates.load(party.certificates, party.name)
-    agreed = {**job.agreed, "purpose": "scoring", "asker": asker}
-    about = {"job": JobTerms.of(job.parties, agreed).digest.hex(), "name": job.name, "me": party.name}
-    ledger = Ledger(party.ledger, signer(credentials.key), run={**about, "version": __version__, "asker": asker})
-    try:
-        return asyncio.run(
-            run_party(
-                Place(party.name, job.addresses, party.listen),
-                program,
-                read,
-                job=agreed,
-                credentials=credentials,
-                deadline=job.deadline,
-                grace=job.grace,
-                patience=job.patience,
-                door=Door(party.name, party.policy, ledger),
-            )
-        )
-    finally:
-        ledger.close()
+
+def check_place(path: Path) -> None:
+    """Refuse a place for the scores before any work, if they could not be written there after it."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise OptionError(f"the file for the scores must end in .csv or .parquet, got {path.name!r}")
+    if path.is_dir():
+        raise OptionError(f"the scores can't be written to {str(path)!r}: it is a folder; give a file in it")
+    if not path.absolute().parent.is_dir():
+        raise OptionError(f"the folder of {str(path)!r} is not there; make it, or write the scores elsewhere")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise OptionError(f"the scores can't be written to {str(path)!r}: it is not ours to write")
 
 
 def write(scores: Scores, path: Path) -> None:
     """As CSV or Parquet, by the ending of the file: id, known, prediction, probabilities; empty where not known."""
     import duckdb
 
-    if path.suffix not in (".csv", ".parquet"):
-        raise OptionError(f"the file for the scores must end in .csv or .parquet, got {path.name!r}")
-    names = list(scores.columns)
-    rows = [
-        (one, bool(known), *(scores.columns[name][row].item() if known else None for name in names))
-        for row, (one, known) in enumerate(zip(scores.ids, scores.known, strict=True))
-    ]
-    kinds = {"U": "VARCHAR", "O": "VARCHAR", "f": "DOUBLE", "i": "BIGINT", "b": "BOOLEAN", "u": "UBIGINT"}
-    typed = [f'"{name}" {kinds[scores.columns[name].dtype.kind]}'.replace("'", "''") for name in names]
-    with duckdb.connect() as database:
-        database.execute(f"CREATE TABLE scores (id VARCHAR, known BOOLEAN, {', '.join(typed)})")
-        if rows:
-            database.executemany(f"INSERT INTO scores VALUES ({', '.join('?' * (2 + len(names)))})", rows)
-        target = str(path).replace("'", "''")
-        database.execute(f"COPY scores TO '{target}' ({'FORMAT parquet' if path.suffix == '.parquet' else 'HEADER'})")
+    check_place(path)
+    table = {"c0": _objects(scores.ids), "c1": scores.known}
+    shown = ['c0 AS "id"', 'c1 AS "known"']
+    for number, (name, column) in enumerate(scores.columns.items(), 2):
+        table[f"c{number}"] = _objects(column.tolist()) if column.dtype.kind in "OU" else column
+        quoted = name.replace('"', '""')
+        shown.append(f'CASE WHEN c1 THEN c{number} END AS "{quoted}"')
+    target, how = str(path).replace("'", "''"), "FORMAT parquet" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
+    try:
+        with duckdb.connect() as database:
+            database.register("scores", table)
+            database.execute(f"COPY (SELECT {', '.join(shown)} FROM scores) TO '{target}' ({how})")
+    except duckdb.IOException as error:
+        raise OptionError(f"the scores can't be written to {str(path)!r}: {str(error).splitlines()[0]}") from None
+
+
+def _objects(texts: list[Any]) -> Array:
+    found = np.empty(len(texts), dtype=object)
+    found[:] = texts
+    return found

@@ -1,0 +1,72 @@
+"""One organisation at one run: its certificate, its ledger, its door, and the line to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from colonnade import __version__
+from colonnade.errors import ColonnadeError
+from colonnade.federation import certificates
+from colonnade.federation.handshake import Terms
+from colonnade.federation.job import Job
+from colonnade.federation.ledger import Ledger
+from colonnade.federation.party_file import PartyFile
+from colonnade.federation.policy import Door
+from colonnade.federation.signatures import signer
+from colonnade.runtimes.net import Net, Observer, Outcome
+from colonnade.runtimes.place import Place
+
+
+def attend(
+    job: Job,
+    party: PartyFile,
+    program: Callable[..., Coroutine[Any, Any, Any]],
+    read: Callable[[], tuple[Any, ...]],
+    *,
+    agreed: Mapping[str, Any],
+    observer: Observer | None = None,
+) -> Outcome:
+    """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
+
+    agreed: what the others must have agreed on too; the ledger names its digest.
+    """
+    from colonnade.runtimes.network import run_party
+
+    credentials = certificates.load(party.certificates, party.name)
+    party.policy.check_company(party.name, job.parties, job.sum)
+    party.folder.mkdir(parents=True, exist_ok=True)
+    digest = Terms.of(job.parties, agreed).digest.hex()
+    purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
+    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, **purpose}
+    found: list[Any] = []
+
+    async def keep(net: Net, *given: Any) -> None:
+        """What a program returns over a `Net` must be able to travel; this stays here and may be anything."""
+        found.append(await program(net, *given))
+
+    ledger, how = Ledger(party.ledger, signer(credentials.key), run=about), "stopped"
+    try:
+        outcome = asyncio.run(
+            run_party(
+                Place(party.name, job.addresses, party.listen),
+                keep,
+                read,
+                job=agreed,
+                credentials=credentials,
+                deadline=job.deadline,
+                grace=job.grace,
+                patience=job.patience,
+                observer=observer,
+                door=Door(party.name, party.policy, ledger),
+            )
+        )
+        how = "end"
+        return replace(outcome, value=found[0])
+    except ColonnadeError:
+        how = "failed"
+        raise
+    finally:
+        ledger.close(how)
