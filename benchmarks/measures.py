@@ -18,7 +18,7 @@ from colonnade import _kernels
 from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
-from network import network_deaths, network_latency, network_rounds
+from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
 from training import sparse_epoch, straggler, time_to_the_optimum
 
@@ -167,6 +167,7 @@ MEASURES = (
     network_rounds,
     network_latency,
     network_deaths,
+    mpi_rounds,
     kernels,
     time_to_the_optimum,
     sparse_epoch,

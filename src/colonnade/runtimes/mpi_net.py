@@ -131,6 +131,7 @@ class MpiNet(StagedNet):
         self._active = self._turned = self._now()  # the last message, and the last turn of the loop
         self._polling = self._loop.call_soon(self._poll)
         self._napping = self._unusable = False
+        self._untaken = ""
 
     # -- the start of a run -------------------------------------------------------------------------------------
 
@@ -232,7 +233,8 @@ class MpiNet(StagedNet):
             frm = self.names[self._status.source]
             size = self._status.Get_count(self._byte)
             if size > MAX_MESSAGE:
-                # Not taken at all. It stays at its sender, who is named and can't leave in order.
+                # No room is made for it, so it is never taken, and MPI can't be left in order any more.
+                self._untaken = f"party {frm!r} sent a message of {size} bytes"
                 self._distrust(frm, OversizedMessage(f"{size} bytes, at most {MAX_MESSAGE} are allowed"))
                 continue
             body = bytearray(size)
@@ -284,7 +286,8 @@ class MpiNet(StagedNet):
         with suppress(self._failure):
             # Twice, because MPI is not to end with a message that nobody took: while some party still runs there are
             # questions and answers; once all have ended, each says its last word, and leaves when it has heard all.
-            _JOB.together = await self._end_with_all(_CLOSED) and await self._end_with_all(_PARTED)
+            together = await self._end_with_all(_CLOSED) and await self._end_with_all(_PARTED)
+            _JOB.together, _JOB.why = together and not self._untaken, _JOB.why or self._untaken
         self._polling.cancel()
 
     async def _end_with_all(self, stage: int) -> bool:
