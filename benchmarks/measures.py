@@ -18,6 +18,7 @@ from colonnade import _kernels
 from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
+from alignment import alignment, alignment_of_a_million, group_operations
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -172,4 +173,7 @@ MEASURES = (
     time_to_the_optimum,
     sparse_epoch,
     straggler,
+    group_operations,
+    alignment,
+    alignment_of_a_million,
 )

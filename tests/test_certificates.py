@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
@@ -65,7 +65,7 @@ def test_the_authority_says_what_it_is_good_for(folder):
     assert found.subject.rfc4514_string().replace("\\", "") == f"CN={TEST_AUTHORITY}"
     own = x509.load_pem_x509_certificate((folder / "bank.pem").read_bytes())
     assert own.issuer == found.subject
-    assert own.not_valid_after_utc - datetime.now(timezone.utc) < timedelta(days=31)
+    assert own.not_valid_after_utc - datetime.now(UTC) < timedelta(days=31)
 
 
 def test_an_authority_is_not_replaced_by_accident(folder):
@@ -129,7 +129,7 @@ def test_a_key_with_a_password(folder):
 
 def test_dates(folder, monkeypatch):
     issue(folder, "bank", days=-2)
-    day = datetime.now(timezone.utc) - timedelta(days=2)
+    day = datetime.now(UTC) - timedelta(days=2)
     assert problems(folder) == [
         f"the certificate {str(folder / 'bank.pem')!r} expired on {day:%d %B %Y}; get a new one"
     ]

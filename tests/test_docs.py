@@ -9,10 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+TUTORIALS = {ROOT / "docs" / "two-companies.md"}  # run with their commands in between: test_tutorials.py
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", sorted({*PAGES} - TUTORIALS), ids=lambda p: str(p.relative_to(ROOT)))
 def test_snippets_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "snippet"}
@@ -30,11 +31,15 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_readme_names_commands_that_exist():
+    import argparse
+
     from colonnade.cli.main import _parser
 
+    commands = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)).choices
     text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"make ([a-z]+) ", text)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    for command in set(re.findall(r"`colonnade ([a-z-]+(?: [a-z-]+)?)`", text)):
-        assert _parser().parse_args(command.split()).command == command.split()[0]
+    assert set(re.findall(r"(?:`|^)colonnade ([a-z]+)", text, re.MULTILINE)) <= set(commands)
+    reproductions = set(re.findall(r"`(?:colonnade reproduce )?((?:fedbcd|vfb2|afsgd)-[a-z]+)`", text))
+    assert reproductions == set(commands["reproduce"]._actions[1].choices)

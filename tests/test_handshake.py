@@ -19,7 +19,7 @@ JOB = {
     "name": "credit",
     "parties": [{"name": "bank", "labels": True}, {"name": "shop"}],
     "algorithm": {"kind": "vfb2", "step": 0.1, "batch": 64},
-    "starts": datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.timezone.utc),
+    "starts": datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC),
 }
 NAMES = ("bank", "shop")
 ONE, TWO, THREE = (bytes([n]) * h.NONCE for n in (1, 2, 3))

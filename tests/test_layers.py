@@ -20,6 +20,10 @@ MATHS = [
     "rules",
     "labels",
     "_kernels",
+    "ids",
+    "group",
+    "oblivious_store",
+    "_align_kernels",
     "blocks",
     "blocks.linear",
     "blocks.columns",
@@ -56,6 +60,7 @@ def test_transport_knows_no_maths(module):
 @pytest.mark.parametrize(
     "module",
     [
+        "align",
         *(f"algorithms.{path.stem}" for path in (SOURCE / "algorithms").glob("*.py") if path.stem != "rehearsal"),
         "sums.base",
         "sums.pairwise",
@@ -70,7 +75,8 @@ def test_programs_see_the_world_only_as_a_net(module):
 def test_public_names():
     expected = {
         "AFSGD", "FDML", "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression",
-        "Processes", "RidgeRegression", "Simulation", "SoftmaxRegression", "VFB2", "errors", "load", "split",
+        "Processes", "RidgeRegression", "Simulation", "SoftmaxRegression", "VFB2", "align_parties", "errors", "load",
+        "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:
@@ -82,7 +88,7 @@ def test_public_names():
 
 def test_importing_loads_nothing_heavy():
     """Not a timing: what is not loaded can't cost time."""
-    heavy = ("numpy", "numba", "scipy", "rich", "grpc", "cryptography", "mpi4py")
+    heavy = ("numpy", "numba", "scipy", "rich", "grpc", "cryptography", "coincurve", "mpi4py")
     check = f"import sys, colonnade, colonnade.cli.main; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
     assert found.strip() == "[]"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
     from colonnade.algorithms.vfb2 import VFB2
+    from colonnade.common_rows import align_parties
     from colonnade.estimators import (
         LinearSVC,
         LogisticRegression,
@@ -40,6 +41,7 @@ _HOME = {
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
     "VFB2": "colonnade.algorithms.vfb2",
+    "align_parties": "colonnade.common_rows",
     "Party": "colonnade.party",
     "split": "colonnade.party",
     "Faults": "colonnade.runtimes.faults",
@@ -62,6 +64,7 @@ __all__ = [
     "RidgeRegression",
     "Simulation",
     "SoftmaxRegression",
+    "align_parties",
     "errors",
     "load",
     "split",

@@ -3,8 +3,10 @@
     ColonnadeError
     ├── InputError (ValueError)     what the user gave: data, labels, options; raised before any work starts
     │   ├── DataError               columns: shapes, NaN, infinity, ids
+    │   │   └── TooFewInCommon      the parties' ids have too few, or none, in common
     │   ├── LabelError              labels: missing, of one class, not of the loss's kind
     │   ├── OptionError             an option that is not one of the allowed ones
+    │   │   └── TomlError           a TOML file: names the file, the line and the key
     │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
     ├── PolicyRefused               a party's own policy does not allow it
     ├── LedgerError                 a ledger that can't be read or believed
@@ -39,12 +41,20 @@ class DataError(InputError):
     """A party's columns or ids can't be used."""
 
 
+class TooFewInCommon(DataError):
+    """The parties' ids have too few, or none, in common to go on with."""
+
+
 class LabelError(InputError):
     """A party's labels can't be used."""
 
 
 class OptionError(InputError):
     """An option has a value outside the allowed ones."""
+
+
+class TomlError(OptionError):
+    """A TOML file can't be used; the sentence names the file, the line and the key."""
 
 
 class CertificateError(InputError):

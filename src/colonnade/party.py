@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.ids import canonical, same
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -20,7 +21,8 @@ class Party:
 
     X: rows x columns; numpy, scipy sparse, pandas or polars. float32 and float64 stay what they are, sparse stays CSR.
     y: labels, if this party holds any; NaN or None where it has no label for a row.
-    ids: one identifier per row; parties that bring ids must bring the same ones in the same order.
+    ids: one identifier per row, text or whole numbers (`colonnade.ids` says when two are the same); parties that bring
+    ids must bring the same ones in the same order, and `align_parties` brings them into it.
     columns: names of the columns, where X does not bring them itself.
     """
 
@@ -202,19 +204,14 @@ def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
-    values = np.asarray(ids.to_numpy() if hasattr(ids, "to_numpy") else ids)
-    if values.dtype == object:
-        values = np.array([str(v) for v in values])
-    if values.shape != (rows,):
-        raise DataError(f"party {name!r}: ids have shape {values.shape}, {rows} rows need exactly one id each")
-    unique = len(np.unique(values))
-    if unique != rows:
-        raise DataError(f"party {name!r}: {rows - unique} ids occur more than once; every row needs an id of its own")
+    values = canonical(ids, f"party {name!r}")
+    if len(values) != rows:
+        raise DataError(f"party {name!r}: {len(values)} ids were given, {rows} rows need exactly one id each")
     return values
 
 
-def check_together(parties: Sequence[Party]) -> None:
-    """What only shows when parties stand side by side: names, row counts, ids."""
+def check_names(parties: Sequence[Party]) -> None:
+    """At least one party, and no name twice."""
     if not parties:
         raise DataError("no party was given; give at least one Party")
     for party in parties:
@@ -224,22 +221,25 @@ def check_together(parties: Sequence[Party]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"the name {twice[0]!r} is used by {names.count(twice[0])} parties; every party needs its own")
+
+
+def check_together(parties: Sequence[Party]) -> None:
+    """What only shows when parties stand side by side: names, row counts, ids."""
+    check_names(parties)
     first = parties[0]
     for party in parties[1:]:
         if party.rows != first.rows:
             raise DataError(
                 f"party {party.name!r} has {party.rows} rows, party {first.name!r} has {first.rows}; all parties need "
-                f"the same rows in the same order"
+                f"the same rows in the same order; align_parties finds them where parties have ids"
             )
     with_ids = [party for party in parties if party.ids is not None]
     for party in with_ids[1:]:
-        one, other = with_ids[0].ids, party.ids
-        # as strings, because one party's 17 may be another's "17"
-        differ = np.nonzero(np.asarray(one).astype(str) != np.asarray(other).astype(str))[0]
+        differ = np.nonzero(~same(np.asarray(with_ids[0].ids), np.asarray(party.ids)))[0]
         if len(differ):
             raise DataError(
                 f"ids of {with_ids[0].name!r} and {party.name!r} are not aligned: {len(differ)} rows differ, the first "
-                f"is row {differ[0]}; bring both tables into the same order of ids"
+                f"is row {differ[0]}; bring them into the same order of ids, as align_parties does"
             )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from colonnade import __version__
+from colonnade.cli import federation
 from colonnade.errors import ColonnadeError
 from colonnade.reproduce import REPRODUCTIONS
 
@@ -29,6 +30,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--out", type=Path, default=Path("colonnade-demo.png"), help="where the plot goes (%(default)s)")
 
+    federation.add_commands(commands)
+
     reproduce = commands.add_parser(
         "reproduce", help="run a table or figure of the papers again, beside the paper's own"
     )
@@ -48,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from colonnade.cli.demo import run_demo
 
             run_demo(options.out)
+        elif options.command != "reproduce":
+            return federation.run_command(options)
         else:
             from importlib import import_module
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,8 +149,8 @@ def _builder(
     from cryptography import x509
 
     # It begins an hour ago: another organisation's clock may be slow.
-    end = datetime.now(timezone.utc) + timedelta(days=days)
-    begin = min(end, datetime.now(timezone.utc)) - timedelta(hours=1)
+    end = datetime.now(UTC) + timedelta(days=days)
+    begin = min(end, datetime.now(UTC)) - timedelta(hours=1)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -253,7 +253,7 @@ def check(paths: CertificatePaths, party: str) -> list[str]:
 
 
 def _check_dates(what: str, certificate: x509.Certificate, paths: CertificatePaths) -> list[str]:
-    path, now = str(getattr(paths, what)), datetime.now(timezone.utc)
+    path, now = str(getattr(paths, what)), datetime.now(UTC)
     if now > certificate.not_valid_after_utc:
         return [f"the {what} {path!r} expired on {certificate.not_valid_after_utc:%d %B %Y}; get a new one"]
     if now < certificate.not_valid_before_utc:

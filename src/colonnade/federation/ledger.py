@@ -15,7 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class Ledger:
         return base64.b64encode(self._sign(f"{self._count} {self._chain}".encode())).decode()
 
     def _add(self, entry: dict[str, Any]) -> None:
-        time = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+        time = datetime.now(UTC).isoformat(timespec="microseconds")
         text = json.dumps({"n": self._count + 1, "time": time, **entry}, separators=(",", ":"))[:-1]
         self._chain = hashlib.sha256((self._chain + text).encode()).hexdigest()
         self._file.write(f'{text}{_CHAIN}{self._chain}"}}\n')

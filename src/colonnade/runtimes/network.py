@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.errors import at_least
 from colonnade.federation.certificates import Authority, Credentials
 from colonnade.runtimes.launch import START_LIMIT
-from colonnade.runtimes.net import Observer, Outcome, Program
+from colonnade.runtimes.net import Door, Observer, Outcome, Program
 from colonnade.runtimes.place import Place
 from colonnade.runtimes.processes import Lines, Processes
 from colonnade.runtimes.staged_net import PATIENCE, Arguments
@@ -39,17 +39,20 @@ async def run_party(
     grace: float = GRACE,
     patience: float = PATIENCE,
     observer: Observer | None = None,
+    door: Door | None = None,
 ) -> Outcome:
     """Take part in a run as one party, from the handshakes to the last acknowledgement; raises what ends it early.
 
     arguments: of the program, or a function that returns them and is called, in a thread, once every handshake has
     succeeded: that is where private data is read. job: what all parties agreed on; where another one's differs, both
     raise `JobMismatch`. deadline: seconds after which a silent party ends the run. grace: seconds that a line may be
-    down. patience: seconds to wait for the others to join, and then for their data. Cancelling this tells the others.
+    down. patience: seconds to wait for the others to join, and then for their data. door: asked before anything leaves.
+    Cancelling this tells the others.
     """
     from colonnade.runtimes.network_net import NetworkNet
 
     net = NetworkNet(place, deadline, observer, job=job, credentials=credentials, grace=grace, patience=patience)
+    net.door = door
     try:
         value = await net.carry_out(program, arguments)
         return Outcome(value, None, net.traffic, net.elapsed())

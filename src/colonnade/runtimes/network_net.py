@@ -111,7 +111,7 @@ class NetworkNet(StagedNet):
             with suppress(Exception):  # it need not listen
                 await asyncio.wait_for(stream.write(last_word), grpc_streams.FIRST_WORD_WITHIN)
             return
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self.refuse(stream.address, "it did not say who it is")
             return
         except asyncio.CancelledError:  # gRPC does so when the caller is gone

@@ -1,0 +1,230 @@
+"""The commands of an organisation: init, check, run, predict, serve, ledger, model."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colonnade.federation.job import Job
+    from colonnade.federation.party_file import PartyFile
+
+
+def add_commands(commands: Any) -> None:
+    """Declare them."""
+    init = commands.add_parser("init", help="a new federation: job.toml, a file for each party, test certificates")
+    init.add_argument("name", type=Path, help="the folder to write, whose name is the job's")
+    init.add_argument("--parties", required=True, help="their names, separated by commas")
+    init.add_argument("--labels", default="", help="those who hold labels, separated by commas (the first party)")
+
+    for name, text in (
+        ("check", "look at everything that can be known before training, and say what is wrong"),
+        ("run", "take part in a job as one party, and save its part of the model"),
+    ):
+        command = commands.add_parser(name, help=text)
+        _job_and_party(command)
+    commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
+
+    predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
+    _job_and_party(predict)
+    predict.add_argument("--data", type=Path, help="a file like this party's own, without labels (its own data)")
+    predict.add_argument("--out", type=Path, required=True, help="where the scores go: .csv or .parquet")
+
+    serve = commands.add_parser(
+        "serve", help="answer a label holder that asks for scores; at one, serve them over HTTP"
+    )
+    _job_and_party(serve)
+    serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder: where to answer POST /score")
+    serve.add_argument("--asker", help="who may ask (the first label holder)")
+    serve.add_argument("--once", action="store_true", help="end after the first asker is done")
+
+    ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
+    ledger.add_argument("action", choices=("show", "verify"))
+    _job_and_party(ledger)
+
+    model = commands.add_parser("model", help="show a party's part of the model")
+    model.add_argument("action", choices=("show",))
+    _job_and_party(model)
+
+
+def _job_and_party(command: argparse.ArgumentParser) -> None:
+    command.add_argument("job", type=Path, help="job.toml")
+    command.add_argument("--as", dest="party", required=True, metavar="PARTY", help="which party this is")
+    command.add_argument("--file", type=Path, help="this party's own file (PARTY.toml beside job.toml)")
+
+
+def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
+    from colonnade.errors import OptionError
+    from colonnade.federation.job import read_job
+    from colonnade.federation.party_file import read_party
+
+    job = read_job(options.job)
+    if options.party not in job.parties:
+        raise OptionError(f"{options.party!r} is no party of {options.job.name}; parties are {', '.join(job.parties)}")
+    party = read_party(options.file or options.job.parent / f"{options.party}.toml", job)
+    if party.name != options.party:
+        raise OptionError(f"the file is {party.name!r}'s and not {options.party!r}'s; give the right one with --file")
+    return job, party
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run one of them."""
+    found = {
+        "init": _init,
+        "check": _check,
+        "run": _run,
+        "predict": _predict,
+        "serve": _serve,
+        "ledger": _ledger,
+        "model": _model,
+    }
+    return found[options.command](options)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from colonnade.federation.init import init
+
+    parties, labels = ([name for name in text.split(",") if name] for text in (options.parties, options.labels))
+    for path in init(options.name, parties, labels):
+        print(f"wrote {path}")
+    print(f"wrote test certificates to {options.name / 'certificates'}: not for real data")
+    print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from colonnade.federation.check import check
+
+    job, party = _read(options)
+    findings = check(job, party)
+    table = Table(title=f"{party.name} in {job.name}", title_justify="left")
+    for name in ("what", "", "finding"):
+        table.add_column(name, overflow="fold")  # a sentence that is cut off helps nobody
+    for finding in findings:
+        table.add_row(finding.what, "ok" if finding.ok else "WRONG", finding.text)
+    Console().print(table)
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    from colonnade.federation.run import run_job
+
+    job, party = _read(options)
+    _log()
+    print(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}", flush=True)
+    done = run_job(job, party, verbose=0 if options.quiet else 1, tell=lambda text: print(f"{party.name}: {text}"))
+    trained, traffic = done.trained, done.outcome.traffic
+    print(f"{party.name}: trained on {trained.rows:,} common rows, {trained.held_out:,} held out")
+    known = [record for record in done.history if "loss" in record]  # at the first label holder
+    if known:
+        last = known[-1]
+        held_out = (
+            f", {last['metric_name']} {last['validation_metric']:.4f} held out" if "validation_metric" in last else ""
+        )
+        print(
+            f"{party.name}: epoch {last['epoch']}, loss {last['loss']:.5f}, "
+            f"{last['metric_name']} {last['metric']:.4f}{held_out}"
+        )
+    print(
+        f"{party.name}: sent {traffic.messages:,} messages, {traffic.bytes:,} bytes in {traffic.rounds:,} rounds, "
+        f"{done.outcome.seconds:.1f} s"
+    )
+    print(f"{party.name}: its part of the model is {done.path}")
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from colonnade.federation.serving import predict, write
+
+    job, party = _read(options)
+    _log()
+    scores = predict(job, party, options.data)
+    write(scores, options.out)
+    unknown = int((~scores.known).sum())
+    note = f"; {unknown:,} of them are not known at every party and have no score" if unknown else ""
+    print(f"{party.name}: scored {len(scores.ids):,} people, in {options.out}{note}")
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from colonnade.errors import OptionError, PartySilent
+    from colonnade.federation.serving import serve_once
+
+    job, party = _read(options)
+    if options.http:
+        from colonnade.federation.serving import serve_http
+
+        _log()
+        print(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}", flush=True)
+        serve_http(job, party, options.http, lambda text: print(f"{party.name}: {text}", flush=True))
+        return 0
+    asker = options.asker or job.holders[0]
+    if asker not in job.holders or asker == party.name:
+        raise OptionError(
+            f"the asker must be another label holder, got {asker!r}; label holders: {', '.join(job.holders)}"
+        )
+    _log()
+    print(f"{party.name}: serving {asker}", flush=True)
+    while True:
+        try:
+            count = serve_once(job, party, asker)
+        except PartySilent as error:
+            if options.once or error.step != "joining":
+                raise
+            continue  # nobody asked for so long
+        print(f"{party.name}: answered about {count:,} people", flush=True)
+        if options.once:
+            return 0
+
+
+def _log() -> None:
+    logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
+    logging.getLogger("grpc").setLevel(logging.ERROR)
+
+
+def _ledger(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from colonnade.federation.ledger import verify
+    from colonnade.federation.signatures import checker
+
+    _, party = _read(options)
+    report = verify(party.ledger, checker(party.certificates.certificate))
+    if options.action == "show":
+        table = Table(title=f"what left {party.name}", title_justify="left")
+        for name in ("to", "kind", "messages", "bytes"):
+            table.add_column(name, justify="right" if name in ("messages", "bytes") else "left")
+        for (to, kind), count in sorted(report.by_kind.items()):
+            table.add_row(to, kind, f"{count:,}", f"{report.bytes_by_kind[to, kind]:,}")
+        Console().print(table)
+    unsealed = report.lines - report.sealed
+    note = f"; the last {unsealed} lines are of a run that was broken off and are not sealed" if unsealed else ""
+    print(f"{party.ledger.name}: {report.lines:,} lines of {report.runs} runs, all as they were written{note}")
+    return 0
+
+
+def _model(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from colonnade.federation import model_file
+
+    _, party = _read(options)
+    part = model_file.load(party.folder, party.name)
+    print(f"{part.public['model']} of {', '.join(part.public['parties'])}, trained on {part.public['rows']:,} rows")
+    theta = part.state[0]
+    table = Table(title=f"{party.name}'s coefficients", title_justify="left")
+    names = [str(one) for one in part.classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]
+    for name in ("column", *(names if len(names) == theta.shape[1] else map(str, range(theta.shape[1])))):
+        table.add_column(name, justify="left" if name == "column" else "right")
+    for column, row in zip(part.columns, theta, strict=True):
+        table.add_row(column, *(f"{value:+.4f}" for value in row))
+    Console().print(table)
+    return 0

@@ -1,0 +1,228 @@
+"""Scores over HTTP, at the label holder: `POST /score` by ids, or by its own features of people plus their ids.
+
+    colonnade serve job.toml --as bank --http 127.0.0.1:8080
+    curl -H "Authorization: Bearer $(cat bank-files/http.token)" -d '{"ids": ["00017"]}' http://127.0.0.1:8080/score
+
+Behind it is the line to the partners, who run `colonnade serve`. Every request shows a token that lies in a file of the
+party's own. `GET /openapi.json` describes it all.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade import __version__
+from colonnade.errors import ColonnadeError, DataError, InputError, OptionError
+from colonnade.federation.prepared import Prepared
+from colonnade.federation.table import Numbers, Table, Texts
+
+MAX_BODY = 1 << 23  # bytes
+MAX_PEOPLE = 10_000
+_SECONDS = 30.0  # that a caller may take to send its request
+
+# (ids, their rows or None for the party's own data) -> one answer per id
+Score = Callable[[list[str], Table | None], list[dict[str, Any]]]
+
+
+def token_in(path: Path) -> str:
+    """The token in the file; a new one if there is none yet."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+    token = path.read_text().strip()
+    if len(token) < 16:
+        raise OptionError(f"the token in {path.name!r} has fewer than 16 characters; remove the file for a new one")
+    return token
+
+
+def parse(body: bytes, prepared: Prepared) -> tuple[list[str], Table | None]:
+    """(ids, rows) of a request; what is wrong with it is one sentence."""
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        raise DataError("the body must be JSON") from None
+    if (
+        not isinstance(request, dict)
+        or len(request) != 1
+        or not isinstance(people := next(iter(request.values())), list)
+    ):
+        raise DataError('the body must be {"ids": [...]} or {"rows": [{"id": ..., column: value, ...}, ...]}')
+    if not 0 < len(people) <= MAX_PEOPLE:
+        raise DataError(f"a request is about 1 to {MAX_PEOPLE} people, got {len(people)}")
+    if "ids" in request:
+        return [_id(one) for one in people], None
+    if "rows" not in request or not all(isinstance(row, dict) and "id" in row for row in people):
+        raise DataError('the body must be {"ids": [...]} or {"rows": [{"id": ..., column: value, ...}, ...]}')
+    if prepared.sparse is not None:
+        raise DataError("this party's columns are sparse; ask by ids")
+    ids = [_id(row["id"]) for row in people]
+    known = {column.name for column in prepared.columns}
+    if strange := sorted({key for row in people for key in row} - known - {"id"}):
+        raise DataError(f"{strange[0]!r} is no column of the model; columns are {', '.join(map(repr, sorted(known)))}")
+    columns: dict[str, Numbers | Texts] = {}
+    for column in prepared.columns:
+        values = [row.get(column.name) for row in people]
+        columns[column.name] = _texts(column.name, values) if column.text else _numbers(column.name, values)
+    return ids, Table("the request", columns)
+
+
+def _id(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or not str(value).strip():
+        raise DataError("an id must be text or a whole number")
+    return str(value)
+
+
+def _numbers(name: str, values: list[Any]) -> Numbers:
+    if any(isinstance(value, bool) or not isinstance(value, (int, float, type(None))) for value in values):
+        raise DataError(f"column {name!r} holds numbers, or null where a value is missing")
+    return Numbers(np.array([np.nan if value is None else float(value) for value in values]))
+
+
+def _texts(name: str, values: list[Any]) -> Texts:
+    if any(not isinstance(value, (str, type(None))) for value in values):
+        raise DataError(f"column {name!r} holds text, or null where a value is missing")
+    categories = sorted({value for value in values if value is not None})
+    place = {value: number for number, value in enumerate(categories)}
+    codes = np.array([-1 if value is None else place[value] for value in values], dtype=np.int32)
+    found = np.empty(len(categories), dtype=object)
+    found[:] = categories
+    return Texts(codes, found)
+
+
+class Server(ThreadingHTTPServer):
+    """Answers requests in threads; scores come from `score`, which may be called from any of them."""
+
+    daemon_threads = True
+
+    def __init__(self, address: str, token: str, prepared: Prepared, score: Score) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise OptionError(
+                f"the address to serve HTTP at must be host:port, such as 127.0.0.1:8080, got {address!r}"
+            )
+        self.token, self.prepared, self.score = token, prepared, score
+        try:
+            super().__init__((host, int(port)), _Handler)
+        except OSError as error:
+            raise OptionError(f"HTTP can't be served at {address}: {error.strerror}; choose another port") from None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = f"colonnade/{__version__}", ""
+    timeout = _SECONDS
+
+    def do_GET(self) -> None:
+        """The description, for everybody; it holds nothing of the model."""
+        if self.path == "/openapi.json":
+            self._answer(200, DESCRIPTION)
+        elif self.path == "/health":
+            self._answer(200, {"status": "ok"})
+        else:
+            self._answer(404, {"error": "there is /score, /health and /openapi.json"})
+
+    def do_POST(self) -> None:
+        """Scores."""
+        if self.path != "/score":
+            self._answer(404, {"error": "there is /score, /health and /openapi.json"})
+            return
+        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        if not hmac.compare_digest(shown, self.server.token.encode()):
+            self._answer(401, {"error": "a request needs the header Authorization: Bearer TOKEN"})
+            return
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            self._answer(413, {"error": f"a request has a Content-Length of at most {MAX_BODY} bytes"})
+            return
+        try:
+            ids, table = parse(self.rfile.read(int(length)), self.server.prepared)
+            self._answer(200, {"scores": self.server.score(ids, table)})
+        except InputError as error:
+            self._answer(400, {"error": str(error)})
+        except ColonnadeError as error:
+            self._answer(503, {"error": str(error)})
+
+    def _answer(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing: a request names people."""
+
+
+_PEOPLE = {
+    "oneOf": [
+        {
+            "type": "object",
+            "required": ["ids"],
+            "properties": {"ids": {"type": "array", "maxItems": MAX_PEOPLE, "items": {"type": ["string", "integer"]}}},
+        },
+        {
+            "type": "object",
+            "required": ["rows"],
+            "properties": {
+                "rows": {
+                    "type": "array",
+                    "maxItems": MAX_PEOPLE,
+                    "items": {
+                        "type": "object",
+                        "required": ["id"],
+                        "description": "the id, and this party's own columns",
+                    },
+                }
+            },
+        },
+    ]
+}
+_SCORE = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "known": {"type": "boolean", "description": "whether every party knows this person; if not, there is no score"},
+        "prediction": {},
+        "probabilities": {"type": "object", "additionalProperties": {"type": "number"}},
+    },
+}
+DESCRIPTION: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "Colonnade scores", "version": __version__},
+    "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    "paths": {
+        "/score": {
+            "post": {
+                "summary": "Scores of people, by id or by this party's own features",
+                "security": [{"token": []}],
+                "requestBody": {"required": True, "content": {"application/json": {"schema": _PEOPLE}}},
+                "responses": {
+                    "200": {
+                        "description": "one score per person, in the order asked",
+                        "content": {
+                            "application/json": {
+                                "schema": {"properties": {"scores": {"type": "array", "items": _SCORE}}}
+                            }
+                        },
+                    },
+                    "400": {"description": "the request is wrong; the sentence says how"},
+                    "401": {"description": "no token, or another one"},
+                    "413": {"description": "too long"},
+                    "503": {"description": "a partner is out of reach"},
+                },
+            }
+        },
+        "/health": {"get": {"summary": "Whether it runs", "responses": {"200": {"description": "it does"}}}},
+    },
+}

@@ -1,0 +1,232 @@
+"""`job.toml`: what all parties agree on. Every organisation has the same file, and the handshake compares its content.
+
+version = 1
+name = "first-job"
+[parties.bank]
+address = "bank.example.org:7443"
+labels = true
+[parties.shop]            # no address: it only dials out
+[model]
+kind = "logistic"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm
+from colonnade.errors import OptionError
+from colonnade.federation import toml
+from colonnade.federation.certificates import NAME
+from colonnade.federation.settings import Anything, Key, ListOf, Section, Settings
+from colonnade.penalties import PENALTIES
+from colonnade.sums import SUMS
+from colonnade.sums.trees import TOPOLOGIES
+
+VERSION = 1
+# The kind of model in a job, and its loss.
+LOSSES = {
+    "logistic": "logistic",
+    "softmax": "softmax",
+    "svm": "smooth_hinge",
+    "ridge": "square",
+    "poisson": "poisson",
+}
+# What parties learn of each other's rows beyond the model itself; docs/security.md says who learns it, and how much.
+COMMON, LABELLED, SIGNALS, TOTALS, OBJECTIVE = (
+    "who is in common",
+    "which rows are labelled",
+    "signals, which show the labels",
+    "scores, to other label holders",
+    "objective and metric",
+)
+
+
+def party_name(name: str) -> str | None:
+    """What is wrong with the name of a party or a job, if anything is."""
+    return None if NAME.fullmatch(name) else "must be lower-case letters, digits and inner hyphens, at most 40"
+
+
+_PARTY = Section(Key("address", str), Key("labels", bool, default=False))
+JOB = Section(
+    Key("version", int, required=True, allowed=(VERSION,)),
+    Key("name", str, required=True, check=party_name),
+    Key("parties", Section(others=Key("party", _PARTY)), required=True),
+    Key(
+        "model",
+        Section(
+            Key("kind", str, required=True, allowed=tuple(LOSSES)),
+            Key("l2", float, default=1e-4, least=0),
+            Key("penalty", str, default="l2", allowed=tuple(PENALTIES)),
+            Key("intercept", bool, default=True),
+        ),
+        required=True,
+    ),
+    Key(
+        "algorithm",
+        Section(Key("kind", str, default=VFB2.name, allowed=tuple(ALGORITHMS)), others=Key("option", Anything)),
+    ),
+    Key(
+        "sum",
+        Section(
+            Key("kind", str, default="auto", allowed=("auto", *SUMS)),
+            Key("topology", str, default="tree", allowed=tuple(TOPOLOGIES)),
+        ),
+        default={},
+    ),
+    Key(
+        "alignment",
+        Section(
+            Key("kind", str, default="private", allowed=("private", "none")),
+            Key("minimum", int, default=1, least=1),
+        ),
+        default={},
+    ),
+    Key("validation", Section(Key("part", float, default=0.0, least=0, most=0.9)), default={}),
+    Key(
+        "run",
+        Section(
+            Key("deadline", float, default=60.0, above=0),
+            Key("grace", float, default=10.0, above=0),
+            Key("patience", float, default=600.0, above=0),
+            Key("checkpoint_every", int, default=1, least=1),
+        ),
+        default={},
+    ),
+    Key("disclosed", ListOf(str), required=True),
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, checked as far as it can be by itself."""
+
+    name: str
+    addresses: Mapping[str, str | None]
+    holders: tuple[str, ...]
+    loss: str
+    penalty: tuple[str, float]
+    intercept: bool
+    algorithm: Algorithm
+    sum: str
+    topology: str
+    aligned: bool  # rows are those of the same people already
+    minimum: int
+    validation: float
+    deadline: float
+    grace: float
+    patience: float
+    checkpoint_every: int
+    agreed: Mapping[str, Any]  # the file's content, which the handshake compares
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """All of them, in the order of their names: the file's tables have none."""
+        return tuple(self.addresses)
+
+    def disclosed(self) -> tuple[str, ...]:
+        """What this job discloses."""
+        return disclosures(self.algorithm, len(self.holders), aligned=self.aligned)
+
+
+def disclosures(algorithm: Algorithm, holders: int, *, aligned: bool) -> tuple[str, ...]:
+    """What a job of this kind discloses."""
+    found = [] if aligned else [COMMON]
+    found.append(LABELLED)
+    if not isinstance(algorithm, AFSGD):
+        found.append(SIGNALS)
+    elif holders > 1:
+        found.append(TOTALS)
+    return (*found, OBJECTIVE)
+
+
+def read_job(path: Path) -> Job:
+    """Read and check a job file; everything wrong is one sentence with file, line and key."""
+    return job_of(toml.read(path, JOB))
+
+
+def job_of(settings: Settings) -> Job:
+    """A job from checked settings."""
+    parties = settings["parties"]
+    names = sorted(parties)
+    for name in names:
+        if trouble := party_name(name):
+            raise parties.error(name, f"the name of a party {trouble}, got {name!r}")
+    if len(names) < 2:
+        raise settings.error("parties", f"a job has two parties or more, got {len(names)}; add a [parties.NAME]")
+    holders = tuple(name for name in names if parties[name]["labels"])
+    if not holders:
+        raise settings.error("parties", "no party holds labels; set labels = true for those that do")
+    unreachable = [name for name in names if parties[name]["address"] is None]
+    if len(unreachable) > 1:
+        raise parties.error(
+            unreachable[1],
+            f"{unreachable[0]!r} has no address either, so neither can dial the other; give one of them one",
+        )
+    model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
+    algorithm = _algorithm(settings)
+    if isinstance(algorithm, FDML) and len(holders) > 1:
+        raise settings.error(
+            "algorithm", f"FDML has one label holder, the job has {len(holders)}; use another algorithm"
+        )
+    # Also between two parties, where masks hide nothing from the other one: no sum of organisations is a plain one.
+    sum_name = "pairwise" if added["kind"] == "auto" else added["kind"]
+    job = Job(
+        settings["name"],
+        {name: parties[name]["address"] for name in names},
+        holders,
+        LOSSES[model["kind"]],
+        (model["penalty"], model["l2"]),
+        model["intercept"],
+        algorithm,
+        sum_name,
+        added["topology"],
+        alignment["kind"] == "none",
+        alignment["minimum"],
+        settings["validation"]["part"],
+        run["deadline"],
+        run["grace"],
+        run["patience"],
+        run["checkpoint_every"],
+        settings.plain(),
+    )
+    _check_disclosed(settings, job)
+    return job
+
+
+def _algorithm(settings: Settings) -> Algorithm:
+    table = settings["algorithm"]
+    if table is None:
+        return VFB2("saga", asynchronous=False)
+    kind = ALGORITHMS[table["kind"]]
+    known = {field.name for field in fields(kind)}
+    options = {name: value for name, value in table.items() if name != "kind"}
+    for name in options:
+        if name not in known:
+            raise table.error(name, f"{kind.name} has no such option; it has {', '.join(sorted(known))}")
+    try:
+        return kind(**options)
+    except OptionError as error:
+        named = next((name for name in options if str(error).startswith(name)), "kind")
+        raise table.error(named, str(error)) from None
+    except TypeError:
+        raise settings.error("algorithm", f"an option of {kind.name} has a value of the wrong kind") from None
+
+
+def _check_disclosed(settings: Settings, job: Job) -> None:
+    """What is disclosed stands in the file that all agree on: nobody shall have to read the papers for it."""
+    told, real = settings["disclosed"], job.disclosed()
+    for what in real:
+        if what not in told:
+            raise settings.error(
+                "disclosed",
+                f"{job.algorithm.name} on this job discloses {what!r}, which the list lacks; add it, or change the job",
+            )
+    for at, what in enumerate(told):
+        if what not in real:
+            raise settings.error(
+                ("disclosed", at), f"this job does not disclose {what!r}; it discloses {', '.join(map(repr, real))}"
+            )

@@ -1,0 +1,109 @@
+"""`<party>.toml`: what is this organisation's own business. Nobody else sees it.
+
+    name = "bank"
+    [data]                    # see data.py
+    source = "customers.csv"
+    id = "customer_id"
+    label = "default"
+    [certificates]
+    authority = "certificates/authority.pem"
+    certificate = "certificates/bank.pem"
+    key = "certificates/bank.key"
+
+Paths are relative to the folder of the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.federation import data, preparation, toml
+from colonnade.federation.certificates import CertificatePaths
+from colonnade.federation.job import Job, party_name
+from colonnade.federation.policy import KINDS, Policy
+from colonnade.federation.settings import Key, ListOf, Section, Settings
+
+PARTY = Section(
+    Key("name", str, required=True, check=party_name),
+    Key("listen", str),
+    Key("folder", str),
+    Key("data", data.SECTION, required=True),
+    Key("prepare", preparation.SECTION),
+    Key(
+        "certificates",
+        Section(
+            Key("authority", str, required=True),
+            Key("certificate", str, required=True),
+            Key("key", str, required=True),
+        ),
+        required=True,
+    ),
+    Key(
+        "policy",
+        Section(
+            Key("kinds", ListOf(str), allowed=KINDS),
+            Key("plain", bool, default=Policy.plain),
+            Key("min_features", int, default=Policy.min_features, least=1),
+            Key("min_batch", int, default=Policy.min_batch, least=1),
+            Key("max_rounds", int, default=Policy.max_rounds, least=1),
+            Key("peers", ListOf(str)),
+        ),
+        default={},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class PartyFile:
+    """A party's own settings."""
+
+    name: str
+    listen: str | None
+    folder: Path  # where its ledger, its checkpoints and its part of the model are
+    data: Settings
+    prepare: Settings | None
+    certificates: CertificatePaths
+    policy: Policy
+
+    @property
+    def ledger(self) -> Path:
+        """What left this party."""
+        return self.folder / "ledger.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What a broken-off run goes on from."""
+        return self.folder / "checkpoints"
+
+
+def read_party(path: Path, job: Job) -> PartyFile:
+    """Read and check a party's file, also against the job."""
+    settings = toml.read(path, PARTY)
+    name, base = settings["name"], settings.place.folder
+    if name not in job.parties:
+        raise settings.error(
+            "name", f"{name!r} is no party of the job; parties are {', '.join(map(repr, job.parties))}"
+        )
+    if not job.aligned and settings["data"]["id"] is None and settings["data"]["ids"] is None:
+        raise settings["data"].error("id", "the job aligns rows by their ids, so name the column with the ids")
+    if (settings["data"]["label"] is None) == (name in job.holders):
+        holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
+        raise settings["data"].error("label", f"the job says that {name!r} {holds}")
+    files, rules = settings["certificates"], settings["policy"]
+    return PartyFile(
+        name,
+        settings["listen"],
+        base / (settings["folder"] or f"{name}-files"),
+        settings["data"],
+        settings["prepare"],
+        CertificatePaths(*(base / files[key] for key in ("authority", "certificate", "key"))),
+        Policy(
+            tuple(rules["kinds"] or KINDS),
+            rules["plain"],
+            rules["min_features"],
+            rules["min_batch"],
+            rules["max_rounds"],
+            tuple(rules["peers"] or ()),
+        ),
+    )

@@ -1,0 +1,54 @@
+"""Signatures with a party's own key, for the seals of its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from colonnade.errors import CertificateError
+
+
+def signer(key: bytes) -> Callable[[bytes], bytes]:
+    """Sign with a private key in PEM."""
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+
+    private = serialization.load_pem_private_key(key, None)
+    if isinstance(private, ec.EllipticCurvePrivateKey):
+        return lambda data: private.sign(data, ec.ECDSA(hashes.SHA256()))
+    if isinstance(private, rsa.RSAPrivateKey):
+        return lambda data: private.sign(data, padding.PKCS1v15(), hashes.SHA256())
+    if isinstance(private, ed25519.Ed25519PrivateKey):
+        return private.sign
+    raise CertificateError(f"a ledger is sealed with an EC, RSA or Ed25519 key, got {type(private).__name__}")
+
+
+def checker(certificate: Path) -> Callable[[bytes, bytes], bool]:
+    """Check signatures against a certificate in PEM: (what was signed, signature) -> whether it fits."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+
+    try:
+        public = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
+    except (OSError, ValueError) as error:
+        raise CertificateError(
+            f"the certificate {certificate.name!r} can't be read ({error}); give a PEM file"
+        ) from None
+
+    def check(data: bytes, signature: bytes) -> bool:
+        try:
+            if isinstance(public, ec.EllipticCurvePublicKey):
+                public.verify(signature, data, ec.ECDSA(hashes.SHA256()))
+            elif isinstance(public, rsa.RSAPublicKey):
+                public.verify(signature, data, padding.PKCS1v15(), hashes.SHA256())
+            elif isinstance(public, ed25519.Ed25519PublicKey):
+                public.verify(signature, data)
+            else:
+                return False
+        except InvalidSignature:
+            return False
+        return True
+
+    return check

@@ -1,0 +1,258 @@
+"""Steps of a column's preparation. Each learns what it needs from the training rows and is then applied to any rows.
+
+Numbers have NaN where a value is missing, and `apply` changes them in place. A step that can't do its work raises
+ValueError with the end of a sentence that begins with the column's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Slots: TypeAlias = npt.NDArray[np.int64]  # the output column that is 1, -1 for none
+OTHER, MISSING = "(other)", "(missing)"
+_CATEGORIES = 50
+
+
+class UnfitRow(ValueError):
+    """A value that a step can't take. Its row is counted from where the step began to look."""
+
+    def __init__(self, row: int, sentence: str) -> None:
+        super().__init__(sentence.format(row=f"row {row + 1}"))
+        self.row, self.sentence = row, sentence
+
+    def at(self, row: int) -> ValueError:
+        """The same about the row that it really is."""
+        return UnfitRow(row, self.sentence)
+
+
+def _known(x: Floats) -> Floats:
+    return x[~np.isnan(x)]
+
+
+@dataclass(frozen=True)
+class Impute:
+    """Fills in missing values; with `indicator`, a column of its own says where they were."""
+
+    name: ClassVar[str] = "impute"
+    how: str | float = "median"
+    indicator: bool = False
+    fill: float = 0.0
+
+    def learn(self, x: Floats) -> Impute:
+        """The median or mean of the values that are there."""
+        if not isinstance(self.how, str):
+            return replace(self, fill=float(self.how))
+        known = _known(x)
+        if not len(known):
+            raise ValueError(
+                "has no value in any training row; list it under exclude, or impute a number of your own choice"
+            )
+        with np.errstate(over="ignore"):
+            fill = float(np.median(known) if self.how == "median" else known.mean())
+        if not np.isfinite(fill):
+            raise ValueError(f"has values that are too large for a {self.how}; clip them first")
+        return replace(self, fill=fill)
+
+    def apply(self, x: Floats) -> None:
+        """Fill in."""
+        x[np.isnan(x)] = self.fill
+
+    def __str__(self) -> str:
+        how = f" ({self.how})" if isinstance(self.how, str) else ""
+        return f"impute {self.fill:.4g}{how}{', say where' if self.indicator else ''}"
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Moves values outside of two bounds to the nearer bound."""
+
+    name: ClassVar[str] = "clip"
+    low: float
+    high: float
+
+    def learn(self, x: Floats) -> Clip:
+        """Nothing."""
+        return self
+
+    def apply(self, x: Floats) -> None:
+        """Missing values stay missing."""
+        np.clip(x, self.low, self.high, out=x)
+
+    def __str__(self) -> str:
+        return f"clip to {self.low:.4g} ... {self.high:.4g}"
+
+
+@dataclass(frozen=True)
+class Standardise:
+    """To mean 0 and standard deviation 1; a constant becomes 0."""
+
+    name: ClassVar[str] = "standardise"
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    def learn(self, x: Floats) -> Standardise:
+        """Mean and deviation of the values that are there; a deviation of 0 stands for a constant."""
+        known = _known(x)
+        if not len(known):
+            raise ValueError("has no value in any training row; list it under exclude")
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, deviation = float(known.mean()), float(known.std())
+        if not np.isfinite(deviation):
+            raise ValueError("has values that are too large to be standardised; clip or scale them first")
+        # not by the deviation alone: rounding leaves a little of it in a column of equal fractions
+        return Standardise(mean, 0.0 if known.min() == known.max() else deviation)
+
+    def apply(self, x: Floats) -> None:
+        """Missing values stay missing."""
+        x -= self.mean
+        if self.deviation:
+            x /= self.deviation
+        else:
+            x[~np.isnan(x)] = 0.0
+
+    def __str__(self) -> str:
+        return f"standardise (mean {self.mean:.4g}, deviation {self.deviation:.4g})"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """To at most 1 in size, and zeros stay zeros: what standardise is for sparse columns."""
+
+    name: ClassVar[str] = "scale"
+    by: float = 1.0
+
+    def learn(self, x: Floats) -> Scale:
+        """The largest size."""
+        return Scale(float(np.abs(_known(x)).max(initial=0.0)) or 1.0)
+
+    def apply(self, x: Floats) -> None:
+        """Missing values stay missing."""
+        x /= self.by
+
+    def __str__(self) -> str:
+        return f"scale (by {self.by:.4g})"
+
+
+@dataclass(frozen=True)
+class Log1p:
+    """log(1 + x), for amounts and counts."""
+
+    name: ClassVar[str] = "log1p"
+
+    def learn(self, x: Floats) -> Log1p:
+        """Nothing."""
+        return self
+
+    def apply(self, x: Floats) -> None:
+        """Only for values above -1."""
+        low = x <= -1
+        if low.any():
+            row = int(low.argmax())
+            raise UnfitRow(row, f"has {x[row]:.4g} in {{row}}, and log1p needs values above -1; clip it first")
+        np.log1p(x, out=x)
+
+    def __str__(self) -> str:
+        return "log1p"
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """One output column per category: the `most` frequent ones that occur in at least `least` rows.
+
+    All others are "(other)" together, if there are any in the training rows; missing is a category too, if it occurs.
+    A category that the training rows do not have is an other; without such a column, all outputs are 0.
+    """
+
+    name: ClassVar[str] = "one-hot"
+    most: int = _CATEGORIES
+    least: int = 1
+    categories: tuple[str, ...] | tuple[float, ...] = ()
+    other: bool = False
+    missing: bool = False
+
+    def learn(self, categories: Any, counts: npt.NDArray[np.int64], missing: int) -> tuple[OneHot, int]:
+        """From the categories in their order, how often each occurs, and how often there is none.
+
+        Also how many rows are in none of the kept categories.
+        """
+        there = np.nonzero(counts >= max(1, self.least))[0]
+        kept = np.sort(there[np.argsort(-counts[there], kind="stable")[: self.most]])
+        found = tuple(categories[number] for number in kept)
+        others = int(counts.sum() - counts[kept].sum())
+        return replace(self, categories=found, other=others > 0, missing=missing > 0), others
+
+    def outputs(self) -> list[str]:
+        """Names of the output columns, without the column's own."""
+        return [*map(_words, self.categories), *([OTHER] if self.other else []), *([MISSING] if self.missing else [])]
+
+    def slots_of_codes(self, categories: Any) -> Slots:
+        """For each of these categories its output column, and behind them, where the code -1 finds it, for none."""
+        known = {category: slot for slot, category in enumerate(self.categories)}
+        unknown = self._unknown()
+        return np.array([*(known.get(category, unknown) for category in categories), self._of_missing()])
+
+    def slots_of_numbers(self, x: Floats) -> Slots:
+        """For each row its output column."""
+        found = np.full(len(x), self._unknown(), dtype=np.int64)
+        if self.categories:
+            known = np.array(self.categories, dtype=np.float64)
+            at = np.minimum(np.searchsorted(known, x), len(known) - 1)
+            found = np.where(known[at] == x, at, found)
+        return np.where(np.isnan(x), self._of_missing(), found)
+
+    def _unknown(self) -> int:
+        return len(self.categories) if self.other else -1
+
+    def _of_missing(self) -> int:
+        return len(self.categories) + self.other if self.missing else self._unknown()
+
+    def __str__(self) -> str:
+        count = len(self.categories)
+        extras = "".join(f", {word}" for word, has in ((OTHER, self.other), (MISSING, self.missing)) if has)
+        return f"one-hot ({count} {'category' if count == 1 else 'categories'}{extras})"
+
+
+NumberStep: TypeAlias = Impute | Clip | Standardise | Scale | Log1p
+STEPS: dict[str, type[NumberStep] | type[OneHot]] = {
+    step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot)
+}
+
+
+def _words(category: str | float) -> str:
+    if isinstance(category, str):
+        return category
+    return str(int(category)) if category == int(category) and abs(category) < 1e15 else repr(float(category))
+
+
+# -- as plain values, to be saved --------------------------------------------------------------------------------------
+
+_NUMBER = (int, float)
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "how": (str, *_NUMBER), "indicator": (bool,), "fill": _NUMBER, "low": _NUMBER, "high": _NUMBER, "mean": _NUMBER,
+    "deviation": _NUMBER, "by": _NUMBER, "most": (int,), "least": (int,), "categories": (list,), "other": (bool,),
+    "missing": (bool,),
+}  # fmt: skip
+
+
+def step_to_value(step: NumberStep | OneHot) -> dict[str, Any]:
+    """What JSON can hold."""
+    return {"step": step.name, **asdict(step)}
+
+
+def step_from_value(value: Any) -> NumberStep | OneHot:
+    """The inverse; ValueError, KeyError or TypeError for what no step was saved as."""
+    options = dict(value)
+    kind = STEPS[options.pop("step")]
+    for name, option in options.items():
+        if not isinstance(option, _FIELDS[name]) or (isinstance(option, bool) and bool not in _FIELDS[name]):
+            raise ValueError(f"{name} of a step is {type(option).__name__}")
+    if "categories" in options:
+        options["categories"] = tuple(options["categories"])
+        if {type(category) for category in options["categories"]} not in (set(), {str}, {float}):
+            raise ValueError("categories are neither all text nor all numbers")
+    return kind(**options)

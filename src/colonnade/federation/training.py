@@ -1,0 +1,187 @@
+"""One job at one party, from its table to its part of the model: a coroutine over a `Net`, like every program.
+
+1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
+2. preparation   of its columns, learned on its training rows
+3. classes       the label holders agree on them; the others hear how many scores a row has
+4. training      see `algorithms.program`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade import labels, losses
+from colonnade.algorithms.kept import Keeper, common_version
+from colonnade.algorithms.program import train_linear
+from colonnade.checks import party_part
+from colonnade.errors import DataError, LabelError, ProtocolError
+from colonnade.federation.job import Job
+from colonnade.party import Party
+from colonnade.runtimes.net import Net
+
+Rows = npt.NDArray[np.int64]
+Align = Callable[..., Awaitable[Rows]]  # (net, ids, minimum=): see `align.align`
+_MOST_CLASSES = 10_000
+
+
+class Prepared(Protocol):
+    """What a party's preparation learned."""
+
+    columns: tuple[str, ...]
+
+    def matrix(self, rows: Rows) -> Any:
+        """These rows, prepared: an array or a CSR matrix."""
+        ...
+
+
+class Source(Protocol):
+    """A party's table."""
+
+    rows: int
+    ids: Any  # None where rows need no alignment
+    labels: Any  # one per row, None where there is none; None at a party without labels
+
+    def prepare(self, rows: Rows) -> Prepared:
+        """Learn the preparation on these rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A party's part of the model."""
+
+    state: Any  # parameters, see `LinearModel`
+    classes: npt.NDArray[Any]  # empty at parties without labels
+    prepared: Prepared
+    rows: int
+    held_out: int
+
+
+@dataclass(frozen=True)
+class Keepers:
+    """Where this party keeps what a resumed job goes on from."""
+
+    rows: Keeper
+    state: Keeper
+
+
+async def take_part(
+    net: Net, job: Job, source: Source, align: Align, check: Callable[[int, int], None], keepers: Keepers | None = None
+) -> Trained:
+    """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them."""
+    loss = losses.loss(job.loss)
+    rows = await _common_rows(net, job, source, align, keepers)
+    train, held_out = share_out(rows, job.validation, job.algorithm.seed)
+    prepared = await net.in_thread(source.prepare, train)
+    check(len(prepared.columns), job.algorithm.batch_for(len(train)))
+    classes, outputs = await agree_on_classes(net, job, source, rows)
+
+    async def part(of: Rows) -> Any:
+        y = None if source.labels is None else np.asarray(source.labels)[of]
+        X = await net.in_thread(prepared.matrix, of)
+        return party_part(Party(net.me, X, y, columns=prepared.columns), classes, loss)
+
+    owner = job.holders[0] if job.intercept else ""
+    value = (
+        job.loss, outputs, job.penalty, job.holders, job.sum, job.topology, job.algorithm.as_value(), owner
+    )  # fmt: skip
+    mine = (*await part(train), await part(held_out) if len(held_out) else None)
+    state = await train_linear(net, value, mine, None if keepers is None else keepers.state)
+    return Trained(state, classes, prepared, len(train), len(held_out))
+
+
+async def _common_rows(net: Net, job: Job, source: Source, align: Align, keepers: Keepers | None) -> Rows:
+    if job.aligned:
+        await _same_number_of_rows(net, source.rows)
+        return np.arange(source.rows)
+    if source.ids is None:
+        raise DataError(
+            f"party {net.me!r} names no id column, and the job aligns rows by their ids; set id under [data]"
+        )
+    if keepers is not None and (version := await common_version(net, keepers.rows)):
+        (kept,) = keepers.rows.load(version)
+        return np.asarray(kept)
+    rows = await align(net, source.ids, minimum=job.minimum)
+    if keepers is not None:
+        keepers.rows.save(1, (rows,))
+    return rows
+
+
+async def _same_number_of_rows(net: Net, rows: int) -> None:
+    others = [name for name in net.names if name != net.me]
+    for name in others:
+        await net.send(name, "rows", rows)
+    for name in others:
+        theirs = await net.recv(name, "rows")
+        if theirs != rows:
+            raise DataError(
+                f"party {net.me!r} has {rows} rows and party {name!r} has {theirs}, and the job says that they are "
+                f'aligned already; bring the same rows in the same order, or set kind = "private" under [alignment]'
+            )
+
+
+def share_out(rows: Rows, part: float, seed: int) -> tuple[Rows, Rows]:
+    """(training rows, held-out rows): the same people at every party, as the order of `rows` is common to all."""
+    count = round(part * len(rows))
+    order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
+    return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
+
+
+async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tuple[npt.NDArray[Any], int]:
+    """(the classes, which only label holders learn; the scores of a row)."""
+    loss, leader = losses.loss(job.loss), job.holders[0]
+    mine = _own_labels(net.me, job, source, rows)
+    if net.me != leader:
+        if mine is not None:
+            await net.send(
+                leader, "classes", tuple(np.unique(mine).tolist()) if loss.kind in ("binary", "classes") else ()
+            )
+        known, outputs = _told(await net.recv(leader, "classes"), leader)
+        return np.array(known), outputs
+    if mine is None:  # can't be: `_own_labels` has seen to it
+        raise LabelError(f"party {net.me!r} brings no labels")
+    found = [mine]
+    for name in job.holders[1:]:
+        told, _ = _told((await net.recv(name, "classes"), 0), name)
+        if told:
+            found.append(np.array(told))
+    if len({one.dtype.kind in "US" for one in found}) > 1:
+        raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
+    classes = labels.class_labels(np.concatenate(found), loss)
+    outputs = loss.outputs(len(classes))
+    for name in net.names:
+        if name != leader:
+            await net.send(name, "classes", (tuple(classes.tolist()) if name in job.holders else (), outputs))
+    return classes, outputs
+
+
+def _own_labels(me: str, job: Job, source: Source, rows: Rows) -> npt.NDArray[Any] | None:
+    if me not in job.holders:
+        if source.labels is not None:
+            raise LabelError(
+                f"party {me!r} names a label column, and the job says that it holds no labels; leave it out"
+            )
+        return None
+    if source.labels is None:
+        raise LabelError(
+            f"the job says that party {me!r} holds labels, and it names no label column; set label under [data]"
+        )
+    party = Party(me, np.zeros((len(rows), 1)), np.asarray(source.labels)[rows])
+    known: npt.NDArray[Any] = np.asarray(party.y)[np.asarray(party.labelled)]
+    if not len(known):
+        raise LabelError(
+            f"party {me!r} has no label for any of the {len(rows)} common rows; the job says that it holds labels"
+        )
+    return known
+
+
+def _told(value: Any, party: str) -> tuple[tuple[Any, ...], int]:
+    fits = type(value) is tuple and len(value) == 2 and type(value[0]) is tuple and type(value[1]) is int
+    if not fits or len(value[0]) > _MOST_CLASSES or any(type(one) not in (str, int, float, bool) for one in value[0]):
+        raise ProtocolError(f"party {party!r} must tell classes as numbers or texts at step 'classes'")
+    return value[0], value[1]

@@ -1,0 +1,240 @@
+"""Organisations with one command each: from `colonnade init` to a trained model, over gRPC with mutual TLS.
+
+What they train is to the bit what the estimator trains on their common rows, also after one of them was killed.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import colonnade as cn
+from colonnade.cli.main import main
+from colonnade.federation import data, model_file, preparation
+from colonnade.federation.checkpoints import Checkpoints
+from colonnade.federation.handshake import Terms
+from colonnade.federation.job import read_job
+from colonnade.federation.party_file import read_party
+from colonnade.federation.training import share_out
+
+PEOPLE = 400
+BLOCKS = {"bank": ["age", "income", "city"], "clinic": ["weight", "pulse"], "shop": ["spend", "visits"]}
+LIMIT = 90.0  # seconds: never decides unless something hangs
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def write_tables(folder, names):
+    """Overlapping people in different orders; ids with leading zeros, gaps, and a text column."""
+    rng = np.random.default_rng(7)
+    numbers = {name: rng.standard_normal(PEOPLE) for names in BLOCKS.values() for name in names}
+    cities = rng.choice(["Oslo", "Paris", "Rome"], PEOPLE)
+    z = numbers["age"] + numbers["spend"] - numbers["weight"] + (cities == "Rome")
+    label = np.where(z + rng.logistic(size=PEOPLE) > 0, "good", "bad")
+    for k, name in enumerate(names):
+        rows = np.random.default_rng(k).permutation(PEOPLE)[: PEOPLE - 40 * (k + 1)]
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *BLOCKS[name], *(["label"] if name == names[0] else [])])
+            for row in rows:
+                cells = [cities[row] if c == "city" else f"{numbers[c][row]:.6f}" for c in BLOCKS[name]]
+                if name == "bank" and row % 19 == 0:
+                    cells[0] = ""  # an age that is missing
+                writer.writerow([f"{row:05}", *cells, *([label[row]] if name == names[0] else [])])
+
+
+def federation(tmp_path, names, algorithm):
+    folder = tmp_path / "first"
+    assert main(["init", str(folder), "--parties", ",".join(names)]) == 0
+    text = (folder / "job.toml").read_text()
+    for number, port in enumerate(free_ports(len(names))):
+        text = text.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
+    a, b = text.index("[algorithm]"), text.index("[sum]")
+    text = text[:a] + f"[algorithm]\n{algorithm}\n\n" + text[b:]
+    text = text.replace("grace = 10 ", "grace = 2 ").replace("deadline = 60 ", "deadline = 20 ")
+    (folder / "job.toml").write_text(text)
+    write_tables(folder, names)
+    return folder
+
+
+def start(folder, name, *command):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    verb, *rest = command or ("run", "--quiet")
+    line = [sys.executable, "-m", "colonnade.cli.main", verb, str(folder / "job.toml"), "--as", name, *rest]
+    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run_all(folder, names):
+    started = {name: start(folder, name) for name in names}
+    said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
+    assert {name: process.returncode for name, process in started.items()} == dict.fromkeys(names, 0), said
+    return said
+
+
+def states(folder, names):
+    parts = [model_file.load(folder / f"{name}-files", name) for name in names]
+    return {part.party: part.state[0].tobytes() for part in parts}
+
+
+def estimator_states(folder, names):
+    """The same job through the estimator, in this process under the virtual clock."""
+    job = read_job(folder / "job.toml")
+    tables = {name: data.load(read_party(folder / f"{name}.toml", job).data) for name in names}
+    bare = [cn.Party(name, np.zeros((table.rows, 2)), ids=table.ids) for name, table in tables.items()]
+    aligned = cn.align_parties(*bare, verbose=0)
+    where = {name: {str(one): row for row, one in enumerate(table.ids.tolist())} for name, table in tables.items()}
+    rows = {party.name: np.array([where[party.name][str(one)] for one in party.ids.tolist()]) for party in aligned}
+    parts = [{}, {}]
+    for name, table in tables.items():
+        cut = share_out(rows[name], job.validation, job.algorithm.seed)
+        learned = preparation.fit(table, None, cut[0])
+        for part, of in zip(parts, cut, strict=True):
+            part[name] = learned.party(name, table.take(of))
+    train, held_out = ([cn.Party(p.name, p.X, p.y, columns=p.columns) for p in part.values()] for part in parts)
+    model = cn.LogisticRegression(l2=job.penalty[1], algorithm=job.algorithm, sum="pairwise", verbose=0)
+    model.fit(*train, validation=held_out)
+    return {name: state[0].tobytes() for name, state in model._states.items()}
+
+
+@pytest.mark.parametrize("names", [("bank", "shop"), ("bank", "clinic", "shop")])
+def test_one_command_each(tmp_path, names, capsys):
+    folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 2\nepochs = 4\ntol = 0.0\npatience = 99')
+    said = run_all(folder, names)
+    assert re.search(r"bank: epoch 4, loss 0\.\d+, auc 0\.\d+, auc 0\.\d+ held out", said["bank"])
+    assert states(folder, names) == estimator_states(folder, names)
+    for name in names:
+        capsys.readouterr()
+        assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
+        assert re.search(r"lines of 1 runs, all as they were written", capsys.readouterr().out)
+    assert main(["model", "show", str(folder / "job.toml"), "--as", "bank"]) == 0
+    assert "city=Rome" in capsys.readouterr().out
+    together = tmp_path / "together"
+    together.mkdir()
+    for name in names:  # the parts are those of an ordinary model
+        (folder / f"{name}-files" / f"{name}.colonnade.npz").rename(together / f"{name}.colonnade.npz")
+    assert cn.load(together).parties_ == names
+
+
+def test_predict_while_the_partners_serve(tmp_path):
+    names = ("bank", "clinic", "shop")
+    folder = federation(tmp_path, names, 'kind = "VFB2"\nestimator = "saga"\nasynchronous = false\nepochs = 3')
+    run_all(folder, names)
+    header, *lines = (folder / "bank.csv").read_text().splitlines()
+    asked = [line.rsplit(",", 1)[0] for line in lines[:50]] + ["99999,0.5,0.5,Rome"]  # one whom nobody else knows
+    new = tmp_path / "new.csv"
+    new.write_text("\n".join([header.rsplit(",", 1)[0], *asked]) + "\n")
+    partners = [start(folder, name, "serve", "--once") for name in names[1:]]
+    bank = start(folder, "bank", "predict", "--data", str(new), "--out", str(tmp_path / "scores.csv"))
+    said = [process.communicate(timeout=LIMIT)[0] for process in (bank, *partners)]
+    assert [process.returncode for process in (bank, *partners)] == [0, 0, 0], said
+    with (tmp_path / "scores.csv").open() as file:
+        scores = list(csv.DictReader(file))
+    assert [row["id"] for row in scores] == [line.split(",")[0] for line in asked]
+    assert (scores[-1]["known"], scores[-1]["prediction"]) == ("false", "")
+    # the same people through the parts of the model in one place
+    job = read_job(folder / "job.toml")
+    files = {name: read_party(folder / f"{name}.toml", job) for name in names}
+    tables = {name: data.load(file.data) for name, file in files.items()}
+    where = {name: {str(one): row for row, one in enumerate(table.ids.tolist())} for name, table in tables.items()}
+    common = [row for row in scores if all(row["id"] in where[name] for name in names)]
+    assert [row for row in scores if row["known"] == "true"] == common
+    z = np.zeros(len(common))
+    for name in names:
+        part = model_file.load(files[name].folder, name)
+        rows = np.array([where[name][row["id"]] for row in common])
+        z += np.asarray(part.prepared.apply(tables[name].take(rows)) @ part.state[0])[:, 0]
+        z += 0.0 if part.state[1] is None else part.state[1][0]
+    np.testing.assert_allclose([float(row["p(good)"]) for row in common], 1 / (1 + np.exp(-z)), atol=1e-8)
+
+
+@pytest.mark.parametrize("victim", ["bank", "clinic", "shop"])
+def test_a_party_is_killed_and_the_job_goes_on_to_the_same_bits(tmp_path, victim):
+    names = ("bank", "clinic", "shop")
+    algorithm = (
+        'kind = "VFB2"\nestimator = "saga"\nasynchronous = false\nepochs = 40\ntol = 0.0\npatience = 99\nbatch = 16'
+    )
+    folder = federation(tmp_path, names, algorithm)
+    job = read_job(folder / "job.toml")
+    digest = Terms.of(job.parties, job.agreed).digest
+    kept = Checkpoints(folder / f"{victim}-files" / "checkpoints" / "state", digest)
+    started = {name: start(folder, name) for name in names}
+    until = time.monotonic() + LIMIT
+    while len(kept.versions()) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    started[victim].send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
+    assert time.monotonic() - began < 15.0
+    for name in names:
+        if name != victim:
+            assert started[name].returncode == 1
+            assert f"party '{victim}'" in said[name].strip().splitlines()[-1], said[name]
+    before = kept.versions()
+    assert 0 < max(before) < 40
+    run_all(folder, names)
+    assert states(folder, names) == estimator_states(folder, names)
+    assert kept.versions() == ()  # the model is saved: nothing to go on from
+
+
+def test_jobs_that_differ_are_named_on_both_sides(tmp_path):
+    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    job = other / "job.toml"
+    job.write_text(job.read_text().replace("epochs = 2", "epochs = 3"))
+    (other / "shop.csv").unlink()  # nothing private is read before the handshake
+    started = {"bank": start(folder, "bank"), "shop": start(other, "shop")}
+    for name, process in started.items():
+        said = process.communicate(timeout=LIMIT)[0]
+        here, there = ("2", "3") if name == "bank" else ("3", "2")
+        assert process.returncode == 1
+        assert f"differs in 'algorithm.epochs': {here} here, {there} there" in said, said
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "sentence"),
+    [
+        (
+            "shop.toml",
+            'id = "id"',
+            'id = "ident"',
+            r"shop.toml, line \d+, key data.id: shop.csv has no column 'ident', its columns are 'id', 'spend'",
+        ),
+        (
+            "shop.toml",
+            "min_features = 2",
+            "min_features = 9",
+            r"shop.*takes part with 2 columns, its policy asks for 9",
+        ),
+        ("bank.toml", "bank.pem", "shop.pem", r"the key .*does not belong to the certificate"),
+        ("job.toml", 'kind = "auto"', 'kind = "plain"', r"sum 'plain'"),
+    ],
+)
+def test_one_wrong_thing_is_one_sentence_in_check(tmp_path, capsys, file, old, new, sentence):
+    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
+    path = folder / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    name = "shop" if file == "shop.toml" else "bank"
+    capsys.readouterr()
+    assert main(["check", str(folder / "job.toml"), "--as", name]) == 1
+    out, err = capsys.readouterr()
+    assert re.search(sentence, re.sub(r"[\s│]+", " ", out + err)), out + err

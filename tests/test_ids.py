@@ -1,0 +1,132 @@
+"""Ids in their normal form: what is the same, what is refused, and that no error quotes one."""
+
+from __future__ import annotations
+
+import decimal
+import hashlib
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import colonnade as cn
+from colonnade.errors import DataError
+from colonnade.ids import canonical, digests, pack, same
+
+
+def normal(ids):
+    return [str(value) for value in canonical(ids, "party 'a'").tolist()]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["anna", " anna\t2 ", "Anna"], ["anna", "anna\t2", "Anna"]),
+        (["007", "7", "07"], ["007", "7", "07"]),
+        ([7, -3, 0], ["7", "-3", "0"]),
+        ([7, "8", 9.0, np.int8(10), np.float32(11)], ["7", "8", "9", "10", "11"]),
+        (["e\u0301", "\u00e8", "\u00a0x\u2003"], ["\u00e9", "\u00e8", "x"]),
+        (["a\0", "a"], ["a\0", "a"]),
+        ([2**70, 3], [str(2**70), "3"]),
+        (np.array([3, 1], dtype=np.uint64), ["3", "1"]),
+        (np.array([3.0, -0.0]), ["3", "0"]),
+        (np.array(["x", " y"]), ["x", "y"]),
+        (pd.Series(["x", "y "], dtype="string"), ["x", "y"]),
+        (pd.Series([1, 2], dtype="Int64"), ["1", "2"]),
+        (pd.Series(["b", "a"], dtype="category"), ["b", "a"]),
+        (pl.Series(["x", " z"]), ["x", "z"]),
+        (pl.Series([5, 6]), ["5", "6"]),
+        (range(3), ["0", "1", "2"]),
+        ((str(k) for k in range(2)), ["0", "1"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_normal_form(given, expected):
+    assert normal(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (["secret", None, float("nan"), "  ", pd.NA], "4 ids are missing (None, NaN or empty), the first in row 1"),
+        (np.array([1.0, np.nan]), "1 ids are missing"),
+        (pd.Series([1, None], dtype="Int64"), "1 ids are missing"),
+        (["secret", "other", " secret", "secret"], "1 ids occur more than once, in 3 rows"),
+        ([1, 2, 2, 1, 5], "2 ids occur more than once, in 4 rows"),
+        ([7, "7"], "1 ids occur more than once, in 2 rows"),
+        (["\u00e9", "e\u0301"], "1 ids occur more than once"),
+        ([1.5, 2.0, float("inf"), 2.0**53], "3 ids are floats that are not whole numbers below 2^53"),
+        (["secret", True], "1 ids are bool"),
+        (np.array([True, False]), "2 ids are bool"),
+        (np.array([b"secret"]), "1 ids are |S6"),
+        ([b"secret", decimal.Decimal(3)], "2 ids are Decimal, bytes; ids are text or whole numbers"),
+        (np.array(["2020-01-01"], dtype="datetime64[ns]"), "1 ids are datetime64[ns]"),
+        (
+            ["ok", "secret\ud800"],
+            "1 ids hold characters that are not Unicode text (lone surrogates), the first in row 1",
+        ),
+        (np.array([["secret"]]), "one per row (1 dimension), got shape (1, 1)"),
+        ("secret", "one id per row, got a str"),
+        ({"secret": 1}, "one id per row, got a dict"),
+        (7, "one id per row, got a int"),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "",
+)
+def test_what_is_refused_is_counted_and_not_quoted(given, text):
+    with pytest.raises(DataError) as caught:
+        canonical(given, "party 'a'")
+    assert text in str(caught.value)
+    assert str(caught.value).startswith("party 'a': ")
+    assert "secret" not in str(caught.value)
+
+
+words = st.text(max_size=5) | st.text(st.sampled_from("ab01 \t\u00e9e\u0301\u2003"), max_size=4)
+
+
+@given(word=words)
+def test_the_normal_form_is_nfc_without_outer_space_and_stays(word):
+    try:
+        (once,) = normal([word])
+    except DataError:
+        assert not word.strip() or any(0xD800 <= ord(letter) < 0xE000 for letter in word)
+        return
+    assert once == unicodedata.normalize("NFC", word).strip()
+    assert normal([once]) == normal([f"\t{word} "]) == [once]
+    assert normal([unicodedata.normalize("NFD", word)]) == [once]
+
+
+@given(ids=st.lists(words, min_size=1, unique=True))
+def test_packed_ids_have_the_digests_of_their_normal_form(ids):
+    try:
+        normalised = normal(ids)
+    except DataError:
+        return
+    packed = pack(canonical(ids, "party 'a'"))
+    slow = [hashlib.sha512(b"colonnade alignment v1\0" + text.encode()).digest() for text in normalised]
+    assert [digest.tobytes() for digest in digests(packed, slice(0, len(ids)))] == slow
+    half = len(ids) // 2
+    assert [digest.tobytes() for digest in digests(packed, slice(half, len(ids)))] == slow[half:]
+
+
+def test_numbers_and_their_digits_are_the_same_id():
+    numbers = pack(canonical(np.arange(-3, 12), "a"))
+    texts = pack(canonical([str(k) for k in range(-3, 12)], "a"))
+    assert all((one == other).all() for one, other in zip(numbers, texts, strict=True))
+
+
+def test_rows_are_compared_by_the_normal_form():
+    one, other = canonical([" 1", "b", "c"], "a"), canonical(["1", "b", "C"], "b")
+    assert same(one, other).tolist() == [True, True, False]
+    assert same(canonical([1, 2], "a"), canonical(["1", "02"], "b")).tolist() == [True, False]
+    assert same(canonical(np.array([1, 2], np.uint8), "a"), canonical([1, 3], "b")).tolist() == [True, False]
+
+
+def test_a_party_keeps_the_normal_form():
+    party = cn.Party("a", np.zeros((2, 1)), ids=[" x", "e\u0301"])
+    assert party.ids.tolist() == ["x", "\u00e9"]
+    with pytest.raises(DataError, match="party 'a': 1 ids are missing"):
+        cn.Party("a", np.zeros((2, 1)), ids=["x", None])

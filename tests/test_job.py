@@ -1,0 +1,115 @@
+"""`job.toml`: what is read from it, and every wrong thing in one sentence with file, line and key."""
+
+from __future__ import annotations
+
+import pytest
+
+import colonnade as cn
+from colonnade.errors import OptionError
+from colonnade.federation import toml
+from colonnade.federation.job import COMMON, JOB, LABELLED, OBJECTIVE, SIGNALS, TOTALS, disclosures, job_of
+
+GOOD = """\
+version = 1
+name = "first"
+disclosed = ["who is in common", "which rows are labelled", "signals, which show the labels", "objective and metric"]
+
+[parties.shop]
+[parties.bank]
+address = "127.0.0.1:7443"
+labels = true
+
+[model]
+kind = "logistic"
+l2 = 0.01
+
+[algorithm]
+kind = "FedBCD"
+local_steps = 3
+epochs = 7
+"""
+
+
+def job(text):
+    return job_of(toml.parse(text.encode(), JOB, "job.toml"))
+
+
+def test_what_a_job_says():
+    read = job(GOOD)
+    assert read.parties == ("bank", "shop")
+    assert read.addresses == {"bank": "127.0.0.1:7443", "shop": None}
+    assert read.holders == ("bank",)
+    assert read.algorithm == cn.FedBCD(local_steps=3, epochs=7)
+    assert (read.loss, read.penalty, read.intercept) == ("logistic", ("l2", 0.01), True)
+    assert read.sum == "pairwise"  # also between two: organisations never add up in the clear by default
+    assert (read.aligned, read.minimum, read.validation, read.deadline) == (False, 1, 0.0, 60.0)
+    assert read.agreed["model"]["kind"] == "logistic"
+
+
+def test_the_algorithm_may_be_left_out():
+    text = GOOD[: GOOD.index("[algorithm]")]
+    assert job(text).algorithm == cn.VFB2("saga", asynchronous=False)
+
+
+def test_what_is_disclosed():
+    assert disclosures(cn.VFB2(), 2, aligned=False) == (COMMON, LABELLED, SIGNALS, OBJECTIVE)
+    assert disclosures(cn.AFSGD(), 2, aligned=True) == (LABELLED, TOTALS, OBJECTIVE)
+    assert disclosures(cn.AFSGD(), 1, aligned=True) == (LABELLED, OBJECTIVE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("version = 1", "version = 2", r"job.toml, line 1, key version: must be one of 1, got 2"),
+        ('name = "first"', 'name = "First job"', r"line 2, key name: must be lower-case letters"),
+        ("[parties.shop]", "[parties.Shop]", r"line 5, key parties.Shop: the name of a party must be lower-case"),
+        ("[parties.shop]\n", "", r"key parties: a job has two parties or more, got 1"),
+        ("labels = true", "labels = false", r"key parties: no party holds labels; set labels = true"),
+        ('address = "127.0.0.1:7443"\n', "", r"key parties.shop: 'bank' has no address either, so neither can dial"),
+        (
+            '"logistic"',
+            '"logistik"',
+            r"line 11, key model.kind: must be one of 'logistic', .*did you mean 'logistic'\?",
+        ),
+        ("l2 = 0.01", "l2 = -1", r"line 12, key model.l2: must be >= 0, got -1"),
+        (
+            "local_steps = 3",
+            "local_step = 3",
+            r"line 16, key algorithm.local_step: FedBCD has no such option; it has batch",
+        ),
+        ("local_steps = 3", "local_steps = 0", r"line 16, key algorithm.local_steps: local_steps must be >= 1, got 0"),
+        (
+            "local_steps = 3",
+            'local_steps = "3"',
+            r"line 16, key algorithm.local_steps: local_steps must be a whole number",
+        ),
+        (
+            'kind = "FedBCD"',
+            'kind = "FedAvg"',
+            r"line 15, key algorithm.kind: must be one of 'FedSGD', .* got 'FedAvg'",
+        ),
+        (
+            ', "objective and metric"]',
+            "]",
+            r"line 3, key disclosed: FedBCD on this job discloses 'objective and metric'",
+        ),
+        (
+            '"objective and metric"]',
+            '"objective and metric", "weather"]',
+            r"key disclosed\[4\]: this job does not disclose",
+        ),
+        ("[model]", "[modell]", r"line 10, key modell: unknown key.*did you mean 'model'\?"),
+    ],
+)
+def test_wrong_jobs(old, new, sentence):
+    assert old in GOOD
+    with pytest.raises(OptionError, match=sentence):
+        job(GOOD.replace(old, new))
+
+
+def test_fdml_has_one_label_holder():
+    text = GOOD.replace("[parties.shop]", "[parties.shop]\nlabels = true").replace(
+        '"FedBCD"\nlocal_steps = 3', '"FDML"'
+    )
+    with pytest.raises(OptionError, match="FDML has one label holder, the job has 2"):
+        job(text)

@@ -1,0 +1,111 @@
+"""A model in use: scores by id equal those of the estimator, unknown people are said, and peers are not believed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import colonnade as cn
+from colonnade.errors import ProtocolError, RunFailed
+from colonnade.federation import scoring
+from colonnade.federation.scoring import Asker, Contributions, Directory, Terms, serve
+from colonnade.ids import canonical
+
+RNG = np.random.default_rng(0)
+N = 60
+X = RNG.standard_normal((N, 9))
+NAMES = ("bank", "clinic", "shop")
+
+
+def lookup_of(part, contributions, ids):
+    directory = Directory(canonical(ids, "test"))
+
+    def lookup(asked):
+        rows, known = directory.find(asked)
+        return contributions.of(part.X[rows]), known
+
+    return lookup
+
+
+def score(model, parties, ids, asked, on=None):
+    """What the asker hears about people."""
+    terms = Terms("bank", model._states["bank"][0].shape[1], "pairwise", "tree")
+    kinds = {name: Contributions(model._states[name], model._combines) for name in NAMES}
+    own = lookup_of(parties[0], kinds["bank"], ids["bank"])
+
+    async def ask(net):
+        asker = await Asker.open(net, terms)
+        mine, known = own(asked)
+        assert known.all()
+        found = await asker.scores(asked, mine)
+        await asker.close()
+        return found
+
+    programs = {"bank": (ask, ())}
+    for party in parties[1:]:
+        lookup = lookup_of(party, kinds[party.name], ids[party.name])
+
+        async def answer(net, lookup=lookup):
+            return await serve(net, terms, lookup)
+
+        programs[party.name] = (answer, ())
+    return (on or cn.Simulation()).run(programs)
+
+
+@pytest.mark.parametrize("labels", [X[:, 0] > 0, np.digitize(X[:, 4], [-0.5, 0.5])])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("algorithm", [cn.FedSGD(epochs=2, tol=None), cn.FDML(epochs=2, tol=None)])
+def test_scores_by_id_are_those_of_the_model(labels, kind, algorithm, monkeypatch):
+    monkeypatch.setattr(scoring, "CHUNK", 7)
+    parties = cn.split(kind(X), labels, into={"bank": range(3), "clinic": range(3, 6), "shop": range(6, 9)})
+    made = cn.LogisticRegression if labels.dtype == bool else cn.SoftmaxRegression
+    model = made(algorithm=algorithm, verbose=0)
+    model.fit(*parties)
+    order = {name: np.random.default_rng(k).permutation(N) for k, name in enumerate(NAMES)}
+    ids = {name: [f"p{row:03}" for row in order[name]] for name in NAMES}
+    shuffled = [party.take(order[party.name]) for party in parties]
+    asked = [f"p{row:03}" for row in (5, 3, 44, 17, 0, 59, 21, 8, 9, 10)]
+    outcomes = score(model, shuffled, ids, asked)
+    totals, known = outcomes["bank"].value
+    rows = [int(one[1:]) for one in asked]
+    direct = sum(Contributions(model._states[p.name], model._combines).of(p.take(rows).X) for p in parties)
+    np.testing.assert_allclose(totals, direct[:, 0] if direct.shape[1] == 1 else direct, atol=1e-9)
+    assert known.all()
+    assert outcomes["shop"].value == len(asked)
+
+
+def test_people_that_somebody_does_not_know():
+    parties = cn.split(X, X[:, 0] > 0, into={"bank": range(3), "clinic": range(3, 6), "shop": range(6, 9)})
+    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, tol=None), verbose=0).fit(*parties)
+    ids = {name: list(range(N)) for name in NAMES}
+    ids["shop"][3], ids["clinic"][5] = 1003, 1005
+    totals, known = score(model, parties, ids, ["2", "3", "4", "5"])["bank"].value
+    assert known.tolist() == [True, False, True, False]
+    whole = model.decision_function(*[party.take([2, 4]) for party in parties])
+    np.testing.assert_allclose(totals[known], whole, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ("ask", 1, 2),
+        ("ask", np.zeros(3, np.uint8), np.array([2, 1])),
+        ("ask", np.zeros(3, np.uint8), np.array([2, 9])),
+        ("ask", np.full(2, 255, np.uint8), np.array([2])),
+        ("ask", np.zeros(0, np.uint8), np.zeros(scoring.CHUNK + 1, np.int64)),
+        "what?",
+    ],
+)
+def test_a_malformed_question_is_refused(message):
+    async def ask(net):
+        await net.send("shop", "scoring", message)
+        await net.recv("shop", "scoring")
+
+    async def answer(net):
+        await serve(
+            net, Terms("bank", 1, "plain", "tree"), lambda ids: (np.zeros((len(ids), 1)), np.ones(len(ids), bool))
+        )
+
+    with pytest.raises((ProtocolError, RunFailed), match="party 'bank'"):
+        cn.Simulation().run({"bank": (ask, ()), "shop": (answer, ())})

@@ -1,0 +1,56 @@
+"""The tutorial is run as it stands, block after block; terminals run side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from test_federation import LIMIT, free_ports
+
+DOCS = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"^```(python|sh)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_two_companies_in_fifteen_minutes(tmp_path):
+    blocks = BLOCK.findall((DOCS / "two-companies.md").read_text())
+    assert [kind for kind, *_ in blocks].count("sh") >= 6
+    folder = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    options = {
+        "cwd": tmp_path,
+        "env": environment,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+    }
+    waiting = []
+
+    def all_done():
+        for process, text in waiting:
+            said = process.communicate(timeout=LIMIT)[0]
+            assert process.returncode == 0, (text, said)
+        waiting.clear()
+
+    for kind, how, text in blocks:
+        if how != "terminal" or len(waiting) == 2:
+            all_done()
+        if how == "terminal":
+            waiting.append((subprocess.Popen(["sh", "-c", text], **options), text))
+            continue
+        command = [sys.executable, "-c", text] if kind == "python" else ["sh", "-ec", text]
+        done = subprocess.run(command, timeout=LIMIT, check=False, **options)
+        assert done.returncode == (1 if how == "fails" else 0), (text, done.stdout)
+        if "init" in text:  # ports that are free here
+            job = tmp_path / "loans" / "job.toml"
+            written = job.read_text()
+            for number, port in enumerate(free_ports(2)):
+                written = written.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
+            job.write_text(written)
+    all_done()
+    lines = (tmp_path / "scores.csv").read_text().splitlines()
+    assert lines[0] == "id,known,prediction,p(lost),p(repaid)"
+    assert len(lines) == 2501
