@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules reproduce clean
+.PHONY: help demo test lint bench schedules kills reproduce clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -49,6 +49,9 @@ bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchma
 
 schedules: $(VENV)/.dev  ## a thousand random schedules of faults under the virtual clock
 	COLONNADE_SCHEDULES=1000 $(BIN)/python -m pytest -n 2 tests/test_schedules.py
+
+kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
+	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
 
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
 	for name in fedbcd-rounds vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence afsgd-fdml; do \

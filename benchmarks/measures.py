@@ -19,7 +19,7 @@ from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
-from network import network_deaths, network_latency, network_rounds
+from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
 from training import sparse_epoch, straggler, time_to_the_optimum
 
@@ -168,6 +168,7 @@ MEASURES = (
     network_rounds,
     network_latency,
     network_deaths,
+    mpi_rounds,
     kernels,
     time_to_the_optimum,
     sparse_epoch,

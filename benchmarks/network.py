@@ -1,4 +1,4 @@
-"""The network runtime on the loopback: what a round costs over gRPC with mutual TLS, a slow line, and a death."""
+"""The network runtime on the loopback: what a round costs, a slow line, a death; and what a round costs over MPI."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import colonnade as cn
 from colonnade.errors import RunFailed
+from colonnade.runtimes.mpi import Mpi
+from colonnade.runtimes.net import Runtime
 from colonnade.runtimes.network import Network
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from lossy_line import LossyLine
-from programs import all_to_all, echo, hammer
+from programs import all_to_all, echo, hammer, idleness
 
 Rows = list[tuple[str, str, str]]
 LATENCY = 0.02  # seconds, one way
@@ -50,10 +53,32 @@ def network_rounds(quick: bool) -> Rows:
         here, there = found[Network], found[cn.Processes]
         beside = f"bar: 800; over Unix sockets {there:,.0f}"
         rows.append((f"{name}, two parties, batch 256, {algorithm.name}", f"{here:,.0f} rounds/s", beside))
+    return rows + _empty_exchanges(Network(), quick)
+
+
+def mpi_rounds(quick: bool) -> Rows:
+    """Rounds per second between two ranks of an MPI job on this machine, against the same over Unix sockets."""
+    if find_spec("mpi4py") is None:
+        return [("MPI is not installed", "", "pip install 'colonnade[mpi]'")]
+    name, parties = _two_parties(quick)
+    algorithm = cn.FedSGD(batch=256, epochs=3 if quick else 30, tol=None)
+    here, there = (
+        _rate(cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*parties, on=on).history_)
+        for on in (Mpi(), cn.Processes())
+    )
+    what = f"{name}, two parties, batch 256, {algorithm.name}"
+    rows = [(what, f"{here:,.0f} rounds/s", f"over Unix sockets {there:,.0f}"), *_empty_exchanges(Mpi(), quick)]
+    seconds = 0.2 if quick else 5.0
+    idle = max(outcome.value for outcome in Mpi().run(dict.fromkeys("ab", (idleness, (seconds,)))).values())
+    return [*rows, ("a party that waits", f"{100 * idle:.1f} % of a core", "it asks MPI once per millisecond")]
+
+
+def _empty_exchanges(on: Runtime, quick: bool) -> Rows:
+    rows: Rows = []
     for size, what in ((256, "256 floats"), (1 << 20, "8 MB")):
         count, marks = (20 if quick else 5000 if size == 256 else 50), []
         programs = {"a": (hammer, ("b", count, size)), "b": (echo, ("a", count))}
-        Network().run(programs, lambda _party, seconds, _value, marks=marks: marks.append(seconds))
+        on.run(programs, lambda _party, seconds, _value, marks=marks: marks.append(seconds))
         seconds = (marks[-1] - marks[0]) / count
         beside = "the floor" if size == 256 else f"{2 * 8 * size / seconds / 1e6:,.0f} MB/s"
         rows.append((f"the empty exchange of {what}", f"{1 / seconds:,.0f} rounds/s", beside))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,14 @@ async def hammer(net: Net, peer: str, rounds: int, size: int) -> None:
 async def echo(net: Net, peer: str, rounds: int) -> None:
     for _ in range(rounds + 1):
         await net.send(peer, "pong", await net.recv(peer, "ping"))
+
+
+async def idleness(net: Net, seconds: float) -> float:
+    """The part of a core that a party takes which has nothing to do."""
+    await asyncio.sleep(0.1)
+    cpu, real = time.process_time(), time.monotonic()
+    await asyncio.sleep(seconds)
+    return (time.process_time() - cpu) / (time.monotonic() - real)
 
 
 async def spread(net: Net, rounds: int) -> None:

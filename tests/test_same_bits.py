@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.runtimes.network import Network
 from colonnade.sums import SUMS
+from contracts.everywhere import RUNTIMES
 
 
 def fitted(parties, **options):
@@ -45,15 +45,16 @@ def test_simulation_and_processes_agree(data, into, sum_, kind):
     assert simulated.rounds_ == real.rounds_
 
 
+@pytest.mark.parametrize("runtime", [RUNTIMES[name] for name in ("network", "mpi") if name in RUNTIMES])
 @pytest.mark.parametrize(("into", "algorithm"), [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2")])
-def test_the_network_agrees(data, into, algorithm):
-    """Synchronous jobs over gRPC with mutual TLS."""
+def test_lines_between_machines_agree(data, into, algorithm, runtime):
+    """Synchronous jobs over gRPC with mutual TLS, and over MPI."""
     X, y = data
     options = {"VFB2": {"estimator": "saga", "asynchronous": False}, "FedBCD": {"local_steps": 3}}.get(algorithm, {})
     chosen = getattr(cn, algorithm)(batch=16, epochs=2, tol=None, **options)
     parties = cn.split(X, y, into=into, active=1 + (into == 5))
     simulated, real = (
-        cn.LogisticRegression(algorithm=chosen, verbose=0).fit(*parties, on=on) for on in (None, Network())
+        cn.LogisticRegression(algorithm=chosen, verbose=0).fit(*parties, on=on) for on in (None, runtime())
     )
     assert bits(simulated) == bits(real)
     assert [r["loss"] for r in simulated.history_] == [r["loss"] for r in real.history_]

@@ -21,14 +21,11 @@ from colonnade.errors import (
     RunFailed,
 )
 from colonnade.runtimes.net import Traffic
-from colonnade.runtimes.network import Network
-from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.wire import encode, encoded_size
 from contracts import programs
+from contracts.everywhere import RUNTIMES
 from contracts.programs import SECRET, every_value
-
-RUNTIMES = {"simulation": Simulation, "processes": Processes, "network": Network}
 
 
 @pytest.fixture(params=RUNTIMES)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from colonnade.errors import OptionError, PartyFailed
-from colonnade.runtimes.network import Network
 from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from contracts import programs, time_programs
+from contracts.everywhere import RUNTIMES
 from contracts.programs import SECRET
-
-RUNTIMES = {"simulation": Simulation, "processes": Processes, "network": Network}
 
 
 @pytest.fixture(params=RUNTIMES)

@@ -25,8 +25,11 @@ def add_commands(commands: Any) -> None:
         ("run", "take part in a job as one party, and save its part of the model"),
     ):
         command = commands.add_parser(name, help=text)
-        _job_and_party(command)
+        _job_and_party(command, required=name != "run")
     commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
+    commands.choices["run"].add_argument(
+        "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
+    )
 
     predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
     _job_and_party(predict)
@@ -50,9 +53,15 @@ def add_commands(commands: Any) -> None:
     _job_and_party(model)
 
 
-def _job_and_party(command: argparse.ArgumentParser) -> None:
+def _say(text: str) -> None:
+    """One line in one piece, at once: several parties may share a terminal."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _job_and_party(command: argparse.ArgumentParser, *, required: bool = True) -> None:
     command.add_argument("job", type=Path, help="job.toml")
-    command.add_argument("--as", dest="party", required=True, metavar="PARTY", help="which party this is")
+    command.add_argument("--as", dest="party", required=required, metavar="PARTY", help="which party this is")
     command.add_argument("--file", type=Path, help="this party's own file (PARTY.toml beside job.toml)")
 
 
@@ -61,7 +70,20 @@ def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
     from colonnade.federation.job import read_job
     from colonnade.federation.party_file import read_party
 
-    job = read_job(options.job)
+    mpi = getattr(options, "mpi", False)
+    if mpi == bool(options.party):
+        raise OptionError(
+            "the rank decides which party this is: leave out --as or --mpi" if mpi else
+            "which party is this? give --as PARTY, or start it as the ranks of an MPI job with --mpi"
+        )  # fmt: skip
+    if mpi:
+        from colonnade.runtimes.mpi import party_of_rank, world
+
+        world()  # from here on, what fails at one rank ends the others too
+        job = read_job(options.job)
+        options.party = party_of_rank(job.parties)
+    else:
+        job = read_job(options.job)
     if options.party not in job.parties:
         raise OptionError(f"{options.party!r} is no party of {options.job.name}; parties are {', '.join(job.parties)}")
     party = read_party(options.file or options.job.parent / f"{options.party}.toml", job)
@@ -117,25 +139,27 @@ def _run(options: argparse.Namespace) -> int:
 
     job, party = _read(options)
     _log()
-    print(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}", flush=True)
-    done = run_job(job, party, verbose=0 if options.quiet else 1, tell=lambda text: print(f"{party.name}: {text}"))
+    _say(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}")
+    # Ranks share one terminal, where several bars would overwrite each other.
+    verbose = 0 if options.quiet or options.mpi else 1
+    done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
     trained, traffic = done.trained, done.outcome.traffic
-    print(f"{party.name}: trained on {trained.rows:,} common rows, {trained.held_out:,} held out")
+    _say(f"{party.name}: trained on {trained.rows:,} common rows, {trained.held_out:,} held out")
     known = [record for record in done.history if "loss" in record]  # at the first label holder
     if known:
         last = known[-1]
         held_out = (
             f", {last['metric_name']} {last['validation_metric']:.4f} held out" if "validation_metric" in last else ""
         )
-        print(
+        _say(
             f"{party.name}: epoch {last['epoch']}, loss {last['loss']:.5f}, "
             f"{last['metric_name']} {last['metric']:.4f}{held_out}"
         )
-    print(
+    _say(
         f"{party.name}: sent {traffic.messages:,} messages, {traffic.bytes:,} bytes in {traffic.rounds:,} rounds, "
         f"{done.outcome.seconds:.1f} s"
     )
-    print(f"{party.name}: its part of the model is {done.path}")
+    _say(f"{party.name}: its part of the model is {done.path}")
     return 0
 
 
@@ -149,7 +173,7 @@ def _predict(options: argparse.Namespace) -> int:
     write(scores, options.out)
     unknown = int((~scores.known).sum())
     note = f"; {unknown:,} of them are not known at every party and have no score" if unknown else ""
-    print(f"{party.name}: scored {len(scores.ids):,} people, in {options.out}{note}")
+    _say(f"{party.name}: scored {len(scores.ids):,} people, in {options.out}{note}")
     return 0
 
 
@@ -162,8 +186,8 @@ def _serve(options: argparse.Namespace) -> int:
         from colonnade.federation.serving import serve_http
 
         _log()
-        print(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}", flush=True)
-        serve_http(job, party, options.http, lambda text: print(f"{party.name}: {text}", flush=True))
+        _say(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}")
+        serve_http(job, party, options.http, lambda text: _say(f"{party.name}: {text}"))
         return 0
     asker = options.asker or job.holders[0]
     if asker not in job.holders or asker == party.name:
@@ -171,7 +195,7 @@ def _serve(options: argparse.Namespace) -> int:
             f"the asker must be another label holder, got {asker!r}; label holders: {', '.join(job.holders)}"
         )
     _log()
-    print(f"{party.name}: serving {asker}", flush=True)
+    _say(f"{party.name}: serving {asker}")
     while True:
         try:
             count = serve_once(job, party, asker)
@@ -179,7 +203,7 @@ def _serve(options: argparse.Namespace) -> int:
             if options.once or error.step != "joining":
                 raise
             continue  # nobody asked for so long
-        print(f"{party.name}: answered about {count:,} people", flush=True)
+        _say(f"{party.name}: answered about {count:,} people")
         if options.once:
             return 0
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = import_module(REPRODUCTIONS[options.name])
             module.run(options.data, out=options.out, seed=options.seed, quick=options.quick)
     except ColonnadeError as error:
-        print(f"colonnade: {error}", file=sys.stderr)
+        sys.stderr.write(f"colonnade: {error}\n")  # in one piece: the ranks of an MPI job share a terminal
         return 1
     except KeyboardInterrupt:
         print("colonnade: interrupted; every party was stopped", file=sys.stderr)

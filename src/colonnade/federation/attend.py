@@ -28,13 +28,13 @@ def attend(
     *,
     agreed: Mapping[str, Any],
     observer: Observer | None = None,
+    mpi: bool = False,
 ) -> Outcome:
     """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
 
-    agreed: what the others must have agreed on too; the ledger names its digest.
+    agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
+    this process's MPI job, wherever job.toml says that they are.
     """
-    from colonnade.runtimes.network import run_party
-
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.sum)
     party.folder.mkdir(parents=True, exist_ok=True)
@@ -48,21 +48,20 @@ def attend(
         found.append(await program(net, *given))
 
     ledger, how = Ledger(party.ledger, signer(credentials.key), run=about), "stopped"
+    common: dict[str, Any] = {
+        "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
+        "door": Door(party.name, party.policy, ledger),
+    }  # fmt: skip
     try:
-        outcome = asyncio.run(
-            run_party(
-                Place(party.name, job.addresses, party.listen),
-                keep,
-                read,
-                job=agreed,
-                credentials=credentials,
-                deadline=job.deadline,
-                grace=job.grace,
-                patience=job.patience,
-                observer=observer,
-                door=Door(party.name, party.policy, ledger),
-            )
-        )
+        if mpi:
+            from colonnade.runtimes.mpi import run_party_mpi
+
+            outcome = asyncio.run(run_party_mpi(keep, read, job.parties, **common))
+        else:
+            from colonnade.runtimes.network import run_party
+
+            place = Place(party.name, job.addresses, party.listen)
+            outcome = asyncio.run(run_party(place, keep, read, credentials=credentials, grace=job.grace, **common))
         how = "end"
         return replace(outcome, value=found[0])
     except ColonnadeError:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import socket
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from colonnade.errors import ColonnadeError
+from colonnade import __version__
+from colonnade.errors import ColonnadeError, PartySilent
 from colonnade.federation import certificates, data, preparation
+from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.run import column_names
+from colonnade.runtimes.look import look
 from colonnade.runtimes.place import Place
-
-_REACH = 3.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,7 @@ def check(job: Job, party: PartyFile) -> list[Finding]:
     found = [Finding("job", True, f"{len(job.parties)} parties, {job.algorithm.name}, sum {job.sum}")]
     found.append(_try("certificates", lambda: _certificates(party)))
     found += _data(job, party)
-    place = Place(party.name, job.addresses, party.listen)
-    for name in job.parties:
-        if name != party.name:
-            found.append(_peer(place, name))
-    return found
+    return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
 
 
 def _try(what: str, look: Callable[[], str]) -> Finding:
@@ -66,14 +63,19 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     return [*found, _try("policy", policy)]
 
 
-def _peer(place: Place, name: str) -> Finding:
-    address = place.addresses[name]
+def _peer(job: Job, party: PartyFile, name: str) -> Finding:
+    place, what = Place(party.name, job.addresses, party.listen), f"peer {name}"
     if not place.dials(name):
-        return Finding(f"peer {name}", True, "dials this party; it is seen when it runs")
-    host, _, port = str(address).rpartition(":")
+        return Finding(what, True, "dials this party; it is seen when it runs")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _REACH):
-            return Finding(f"peer {name}", True, f"{address} answers")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        return Finding(f"peer {name}", False, f"{address} does not answer ({reason}); it may not be running yet")
+        credentials = certificates.load(party.certificates, party.name)
+        address, terms = str(place.addresses[name]), Terms.of(job.parties, job.agreed)
+        seen = asyncio.run(look(address, party.name, name, terms, credentials))
+    except PartySilent as error:
+        return Finding(what, False, f"{error}; it may not be running yet")
+    except ColonnadeError as error:
+        return Finding(what, False, str(error))
+    version = f"{address}, colonnade {seen.package}" + ("" if seen.package == __version__ else f", here {__version__}")
+    if seen.differs is not None:
+        return Finding(what, False, f"{version}; {seen.differs}")
+    return Finding(what, True, f"{version}, the same job")

@@ -40,6 +40,10 @@ class NotNow(ConnectionError):
     """A connection that is of no use, but a later one may be."""
 
 
+class Looked(NotNow):
+    """A caller that only wanted to know whether this party is there."""
+
+
 # -- what all agree on -------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +238,8 @@ class Handshake:
                 self._check(proof, "dialler")
             case ("differs", tuple(entries)) if not self._same_job():
                 self._compare(entries)
+            case ("looked",):
+                raise Looked(f"party {self.peer!r} looked whether this party is there")
             case _:
                 raise HandshakeFailed("its last message of the handshake is malformed")
 
@@ -281,6 +287,7 @@ class Handshake:
 
 
 ACCEPTED = encode(("accepted",))
+LOOKED = encode(("looked",))  # instead of a proof: the caller has seen what it wanted to see
 
 
 def refusal(why: str, *, for_good: bool = True) -> bytes:

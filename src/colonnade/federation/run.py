@@ -79,7 +79,9 @@ class Done:
     history: list[dict[str, Any]]
 
 
-def run_job(job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str], None] = lambda _: None) -> Done:
+def run_job(
+    job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str], None] = lambda _: None, mpi: bool = False
+) -> Done:
     """Take part in a job, and save this party's part of the model."""
     from colonnade.align import align
 
@@ -95,7 +97,7 @@ def run_job(job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str
         return source, kept, await take_part(net, job, source, align, check, Keepers(*kept))
 
     try:
-        outcome = attend(job, party, program, read, agreed=job.agreed, observer=history.observe)
+        outcome = attend(job, party, program, read, agreed=job.agreed, observer=history.observe, mpi=mpi)
     finally:
         history.close()
     source, kept, trained = outcome.value

@@ -23,10 +23,11 @@ from colonnade.runtimes.net import Observer, Program
 from colonnade.runtimes.wire import Value, encode
 
 if TYPE_CHECKING:
+    from colonnade.runtimes.mpi_net import MpiNet
     from colonnade.runtimes.network_net import NetworkNet
 
 
-def reader(line: socket.socket) -> Callable[[memoryview], None]:
+def reader(line: socket.socket, gone: Callable[[], NoReturn] = lambda: os._exit(1)) -> Callable[[memoryview], None]:
     """A function that fills a buffer from the line; whoever waits for more than its starter will say is gone."""
 
     def read_into(view: memoryview) -> None:
@@ -37,7 +38,7 @@ def reader(line: socket.socket) -> Callable[[memoryview], None]:
             except OSError:  # reset: it went without reading all that it was told
                 count = 0
             if count == 0:
-                os._exit(1)
+                gone()
             got += count
 
     return read_into
@@ -55,8 +56,15 @@ class _Starter:
     """The line to the one who started this party, which does not outlive it."""
 
     def __init__(self, control: socket.socket) -> None:
-        self._control, self._read_into = control, reader(control)
+        self._control, self._read_into = control, reader(control, self._gone)
         self._go = threading.Event()
+        self._all_told = False
+
+    def _gone(self) -> NoReturn:
+        # A starter that knows how this party has ended has hung up, and the party takes leave of the others in order.
+        if self._all_told:
+            sys.exit()  # the thread that watches
+        os._exit(1)
 
     def job(self) -> Any:
         return bulk.receive(self._read_into)
@@ -73,6 +81,7 @@ class _Starter:
 
     def tell(self, *value: Value) -> None:
         frame = pack_frame(encode(value))
+        self._all_told = value[0] in ("done", "failed")
         try:
             self._control.sendall(frame)
         except OSError:
@@ -105,8 +114,12 @@ def _sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet:
+async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiNet:
     me, names, (kind, *told), _, _, _, deadline, slowed = job
+    if kind == "mpi":
+        from colonnade.runtimes.mpi_net import MpiNet
+
+        return MpiNet(names, deadline, observer, patience=told[0], slowed=dict(slowed))
     if kind == "network":
         from colonnade.runtimes.network import opened
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -30,6 +31,7 @@ KEEP_ALIVE, KEEP_ALIVE_ANSWER = 4.0, 4.0
 FIRST_WORD_WITHIN = 5.0
 _LINGER = 1.0  # seconds
 _SERVICE, _METHOD = "colonnade.Line", "Talk"
+_WHERE = re.compile(r"^([A-Z_]+: )?(ipv[46]:\S+: )?")  # before the reason in gRPC's words
 _LOOPBACK = ("127.", "localhost:", "[::1]:")
 
 _OPTIONS = (
@@ -97,7 +99,7 @@ def why(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         details = error.details() or ""
         # "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused"
-        return details.rpartition("last error: ")[2] or error.code().name
+        return _WHERE.sub("", details.rpartition("last error: ")[2]) or error.code().name
     if isinstance(error, asyncio.TimeoutError):
         return "no answer"
     if isinstance(error, asyncio.CancelledError):

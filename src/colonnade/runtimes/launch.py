@@ -70,14 +70,17 @@ def launch(berths: Sequence[Berth], programs: Programs) -> Launched:
     return NewInterpreters(berths)
 
 
-def _spawn(module: str, line: int, fds: Sequence[int]) -> subprocess.Popen[bytes]:
+def spawn(
+    module: str, argument: str, fds: Sequence[int] = (), *, under: Sequence[str] = (), also: Mapping[str, str] = {}
+) -> subprocess.Popen[bytes]:
+    """A new interpreter that runs a module of ours: by itself or under another command, with `also` set for it."""
     # One thread per process for numpy's own libraries: parties share the machine's cores.
-    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
+    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **also, **os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return subprocess.Popen(
-        [sys.executable, "-c", STARTUP.format(module), str(line)],
+        [*under, sys.executable, "-c", STARTUP.format(module), argument],
         stdin=subprocess.DEVNULL,
-        pass_fds=[line, *fds],
+        pass_fds=fds,
         env=environment,
         start_new_session=True,  # Ctrl-C reaches the starter alone, which then ends the others in order
     )
@@ -90,7 +93,7 @@ class NewInterpreters:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for berth in berths:
-                self._processes[berth.name] = _spawn("child", berth.control, berth.fds)
+                self._processes[berth.name] = spawn("child", str(berth.control), (berth.control, *berth.fds))
         except BaseException:
             self.end(0.0)
             raise
@@ -130,7 +133,7 @@ class Nursery:
         try:
             with theirs:
                 fds = [fd for berth in berths for fd in (berth.control, *berth.fds)]
-                self._process = _spawn("nursery", theirs.fileno(), fds)
+                self._process = spawn("nursery", str(theirs.fileno()), (theirs.fileno(), *fds))
         except BaseException:
             self._line.close()
             raise

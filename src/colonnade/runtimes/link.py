@@ -31,7 +31,7 @@ def pack_message(kind: int, seq: int, tag: str, value: Value) -> bytes:
     return encode(value, _FRAME.pack(size, kind, seq, len(name)) + name)
 
 
-def unpack_message(payload: bytes) -> tuple[int, int, str, Any]:
+def unpack_message(payload: bytes | bytearray) -> tuple[int, int, str, Any]:
     """The inverse of `pack_message`, without the frame's length; anything malformed is a ProtocolError."""
     if len(payload) < _HEAD.size:
         raise ProtocolError(f"a frame of {len(payload)} bytes is shorter than its own head of {_HEAD.size}")

@@ -19,13 +19,13 @@ from colonnade.runtimes.launch import START_LIMIT
 from colonnade.runtimes.net import Door, Observer, Outcome, Program
 from colonnade.runtimes.place import Place
 from colonnade.runtimes.processes import Lines, Processes
+from colonnade.runtimes.staged_net import PATIENCE, Arguments
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
-    from colonnade.runtimes.network_net import Arguments, NetworkNet
+    from colonnade.runtimes.network_net import NetworkNet
 
 GRACE = 10.0  # seconds that a line may be down
-PATIENCE = 600.0  # seconds to wait for the others before a run: they are started by people
 
 
 async def run_party(

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, PartyFailed, PartySilent, RunFailed, at_least
+from colonnade.errors import (
+    ColonnadeError,
+    HandshakeFailed,
+    JobMismatch,
+    OptionError,
+    PartyFailed,
+    PartySilent,
+    RunFailed,
+    at_least,
+)
 from colonnade.federation.certificates import Credentials, dns_name
-from colonnade.federation.handshake import Hello, NotNow, Terms, printable, refusal
+from colonnade.federation.handshake import Hello, Looked, NotNow, Terms, printable, refusal
 from colonnade.runtimes import grpc_streams
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.grpc_streams import Listener, Stream, check_security
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message
-from colonnade.runtimes.loop_net import LoopNet
-from colonnade.runtimes.net import Observer, Program, Promise
+from colonnade.runtimes.net import Observer, Promise
 from colonnade.runtimes.peer_line import PeerLine
 from colonnade.runtimes.place import Place
-from colonnade.runtimes.refusals import Refusals
+from colonnade.runtimes.refusals import LOG, Refusals
+from colonnade.runtimes.staged_net import JOINED, StagedNet
 from colonnade.runtimes.wire import Value
 
-Arguments = tuple[Value, ...] | Callable[[], tuple[Value, ...]]
-
-# How far a party is: it has a line to everybody; it has read its own data too; it has heard that all have.
-_JOINED, _READY, _STARTED = 1, 2, 3
-_BEHIND = {_JOINED: "did not join", _READY: "did not get its data ready"}
 UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"
 _HUNG_UP = "it hung up, or sent too long a message, before it had said who it is"
 
 
-class NetworkNet(LoopNet):
+class NetworkNet(StagedNet):
     """A party's `Net` over gRPC."""
 
     def __init__(
@@ -46,40 +50,21 @@ class NetworkNet(LoopNet):
         patience: float,
         slowed: PerLane = 0.0,
     ) -> None:
-        for name, seconds in (("deadline", deadline), ("grace", grace), ("patience", patience)):
-            at_least(name, seconds, 0, strict=True)
+        at_least("grace", grace, 0, strict=True)
         check_security(credentials)
-        super().__init__(place.me, place.names, deadline, observer, slowed)
-        self._place, self.grace, self._patience = place, grace, patience
+        super().__init__(place.me, place.names, deadline, observer, slowed, patience=patience)
+        self._place, self.grace = place, grace
         self.terms, self.credentials = Terms.of(place.names, job), credentials
         self.lines = {name: PeerLine(self, name) for name in self.others()}
         self.refuse = Refusals()
-        self.stage, self.started, self._closing = 0, False, False
+        self._closing = False
         self._listener: Listener | None = None
         self._unfit: HandshakeFailed | None = None
-        self._stir: asyncio.Future[None] | None = None
         self._held_up: list[tuple[float, PeerLine, str, Promise]] = []  # since, line, step
 
     # -- the start of a run -------------------------------------------------------------------------------------
 
-    async def carry_out(self, program: Program, args: Arguments) -> Any:
-        """Join the others, get the arguments, and run the program when all are ready.
-
-        Arguments that are a function are asked for after every handshake has succeeded, in a thread: that is where
-        private data may be read.
-        """
-
-        async def joined(_: object) -> Any:
-            await self._join()
-            ready = args if isinstance(args, tuple) else await self.in_thread(args)
-            await self._reach(_READY)
-            self.stage, self.started, self._started = _STARTED, True, self._now()
-            return await program(self, *ready)
-
-        return await super().carry_out(joined, ())
-
     async def _join(self) -> None:
-        self.step = "joining"
         listeners = [name for name in self.lines if not self._place.dials(name)]
         if listeners:
             address = self._place.listen or self._place.addresses[self.me]
@@ -90,38 +75,24 @@ class NetworkNet(LoopNet):
         for name, line in self.lines.items():
             if self._place.dials(name):
                 line.dial(str(self._place.addresses[name]))
-        await self._reach(_JOINED)
-
-    async def _reach(self, stage: int) -> None:
-        """Wait until all others are as far as this party."""
         lines = self.lines.values()
-        if stage == _JOINED and not await self._until(lambda: all(line.up for line in lines), self._patience):
-            raise self._late(next(line for line in lines if not line.up), stage)
-        self.stage = stage
-        for line in lines:
+        if not await self._until(lambda: all(line.up for line in lines), self._patience):
+            raise self._late(next(line.peer for line in lines if not line.up), JOINED)
+        await self._reach(JOINED)
+
+    def _say_stage(self) -> None:
+        for line in self.lines.values():
             line.speak()
-        # Whoever has started knows that all were ready. Then this party starts too, even if the run is already over:
-        # what its own program says about that comes before what others say.
-        if not await self._until(
-            lambda: self.stage == _STARTED or all(line.up and line.stage >= stage for line in lines), self._patience
-        ):
-            raise self._late(next(line for line in lines if not (line.up and line.stage >= stage)), stage)
 
-    def _late(self, line: PeerLine, stage: int) -> PartySilent:
-        reason = "it is there, and not as far" if line.up else line.trouble
-        text = f"party {line.peer!r} {_BEHIND[stage]} within {self._patience:g} s: {reason}"
-        return PartySilent(text, line.peer, self.step)
+    def _behind(self, stage: int) -> str | None:
+        return next((name for name, line in self.lines.items() if not (line.up and line.stage >= stage)), None)
 
-    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        until = self._now() + seconds
-        while not condition():
-            if self.broken is not None or self._unfit is not None:
-                raise self.broken or self._unfit  # type: ignore[misc]
-            if (left := until - self._now()) <= 0:
-                return False
-            self._stir = self._loop.create_future()
-            await asyncio.wait([self._stir], timeout=left)
-        return True
+    def _trouble(self, peer: str) -> str:
+        line = self.lines[peer]
+        return "it is there, and not as far" if line.up else line.trouble
+
+    def _obstacle(self) -> ColonnadeError | None:
+        return self.broken or self._unfit
 
     # -- who calls ----------------------------------------------------------------------------------------------
 
@@ -133,6 +104,9 @@ class NetworkNet(LoopNet):
             self.refuse(stream.address, str(error))
             if not self.started:
                 self.unfit(error)
+            return
+        except Looked as error:
+            LOG.info("%s", error)
             return
         except (HandshakeFailed, NotNow) as error:
             self.refuse(stream.address, str(error))
@@ -185,20 +159,12 @@ class NetworkNet(LoopNet):
         return bool(self._held_up) or self._stir is not None
 
     def stirred(self) -> None:
-        """Something about a line has changed: let those look who wait for it."""
-        stir, self._stir = self._stir, None
-        if stir is not None and not stir.done():
-            stir.set_result(None)
+        """See `StagedNet.stirred`; a send that was held up may go on."""
+        super().stirred()
         for held in [held for held in self._held_up if not held[1].flow.full or held[1].over]:
             self._held_up.remove(held)
             if not held[3].done():
                 held[3].set_result(None)
-
-    def heard_stage(self, stage: int) -> None:
-        """A party is a step further on its way to the start; if it has started, all others were ready."""
-        if stage == _STARTED and self.stage == _READY:
-            self.stage = _STARTED  # before this party passes on anything that it hears from there
-        self.stirred()
 
     def unfit(self, error: HandshakeFailed) -> None:
         """This party and another can't run together."""
@@ -230,12 +196,11 @@ class NetworkNet(LoopNet):
             super().fail(error, what)
 
     def _fail_waits(self) -> None:
-        super()._fail_waits()
         held_up, self._held_up = self._held_up, []
         for _, _, _, promise in held_up:
             if not promise.done():
                 promise.set_exception(self.broken or RunFailed("the run was broken off"))
-        self.stirred()
+        super()._fail_waits()
 
     # -- frames -------------------------------------------------------------------------------------------------
 
@@ -272,8 +237,7 @@ class NetworkNet(LoopNet):
         await self.end_tasks()
         until = self._now() + self.deadline
         while not all(line.settled for line in self.lines.values()) and (left := until - self._now()) > 0:
-            self._stir = self._loop.create_future()
-            await asyncio.wait([self._stir], timeout=left)
+            await self._stirring(left)
         dialling = [task for line in self.lines.values() if (task := line.hang_up()) is not None]
         if self._listener is not None:
             await self._listener.stop()

@@ -123,11 +123,11 @@ class PeerLine:
     async def _greet(self, stream: Stream) -> None:
         handshake = self._handshake()
         await stream.write(handshake.open())
-        await stream.write(handshake.answered(await _heard(stream)))
+        await stream.write(handshake.answered(await heard(stream)))
         if handshake.differs is not None:
             await stream.read()  # it hangs up when it has heard what is held here, and not before
             raise handshake.differs
-        last_word = await _heard(stream)
+        last_word = await heard(stream)
         self._agree(handshake)  # first: that it was restarted is news, that it has no use for this line then is not
         handshake.accepted(last_word)
 
@@ -137,7 +137,7 @@ class PeerLine:
         """Take up a stream that begins with this hello."""
         handshake = self._handshake()
         await stream.write(handshake.answer(hello))
-        handshake.settle(await _heard(stream))
+        handshake.settle(await heard(stream))
         self._agree(handshake)
         await stream.write(ACCEPTED)
 
@@ -274,7 +274,8 @@ class PeerLine:
             self.speak()
 
 
-async def _heard(stream: Stream) -> bytes:
+async def heard(stream: Stream) -> bytes:
+    """The next message of a handshake."""
     message = await stream.read()
     if message is None:
         raise NotNow("the other side hung up during the handshake")

@@ -54,7 +54,7 @@ class Processes:
             _check_importable(program)
             encoded_size(args)  # refuses what can't travel before anything is started
         try:
-            with self._lines(tuple(programs)) as lines, _started(programs, lines, self) as family:
+            with self._lines(tuple(programs)) as lines, self._started(programs, lines) as family:
                 return settle(family.watch(observer, self.deadline))
         except OSError as error:
             if error.errno == errno.EMFILE:
@@ -75,6 +75,43 @@ class Processes:
                 links[other] += ((one, right.fileno()),)
             fds = {name: tuple(fd for _, fd in links[name]) for name in names}
             yield Lines(fds, {name: ("sockets", links[name]) for name in names}, theirs.close)
+
+    @contextmanager
+    def _started(self, programs: Programs, lines: Lines) -> Iterator[_Family]:
+        """A process for every party, each with its job."""
+        names = tuple(programs)
+        family = _Family()
+        with ExitStack() as ours:
+            ours.callback(family.end)
+            with ExitStack() as theirs:  # closed here as soon as each process has its ends
+                theirs.callback(lines.handed_over)
+                try:
+                    family.processes, controls = self._launched(programs, lines, theirs)
+                except RunFailed as error:
+                    settle({name: Outcome(None, error) for name in names})
+            family.children += (_Child(name, ours.enter_context(mine)) for name, mine in controls.items())
+            for child in family.children:
+                program, args = programs[child.name]
+                entry = (program.__module__, program.__qualname__)
+                slowed = tuple(per_lane(self.slowed.get(child.name, 0.0)).items())
+                job = (child.name, names, lines.told[child.name], *entry, args, self.deadline, slowed)
+                family.hand_over(child, job)
+            yield family
+
+    def _launched(
+        self, programs: Programs, lines: Lines, theirs: ExitStack
+    ) -> tuple[Launched, dict[str, socket.socket]]:
+        """The processes, and the starter's line to each of them."""
+        controls, berths = {}, []
+        with ExitStack() as unless_started:
+            for name in programs:
+                mine, control = socket.socketpair()
+                controls[name] = unless_started.enter_context(mine)
+                theirs.enter_context(control)
+                berths.append(Berth(name, control.fileno(), lines.fds[name]))
+            launched = launch(berths, programs)
+            unless_started.pop_all()
+        return launched, controls
 
 
 @dataclass(frozen=True)
@@ -138,6 +175,19 @@ class _Family:
         self.children: list[_Child] = []
         self.processes: Launched | None = None
         self.began = time.monotonic()
+
+    def hand_over(self, child: _Child, job: Value) -> None:
+        """Tell a party what it is to do."""
+        child.control.settimeout(START_LIMIT)
+        try:
+            bulk.send(child.control, job)
+        except (BrokenPipeError, ConnectionResetError):
+            self.died(child, 0.0)
+        except TimeoutError:
+            text = f"party {child.name!r} was silent for {START_LIMIT:g} s at step 'start': it does not take its data"
+            error = PartySilent(text, child.name, "start")
+            settle({each.name: Outcome(None, error) for each in self.children})
+        child.control.settimeout(None)
 
     def watch(self, observer: Observer | None, deadline: float) -> dict[str, Outcome]:
         """Listen to all parties until each has ended; after the first failure the rest get one deadline more."""
@@ -204,41 +254,3 @@ class _Family:
             child.control.close()
         if self.processes:
             self.processes.end(2.0 if orderly else 0.0)
-
-
-@contextmanager
-def _started(programs: Programs, lines: Lines, options: Processes) -> Iterator[_Family]:
-    names = tuple(programs)
-    family = _Family()
-    with ExitStack() as ours:
-        ours.callback(family.end)
-        with ExitStack() as theirs:  # closed here as soon as each process has its ends
-            theirs.callback(lines.handed_over)
-            berths = []
-            for name in names:
-                mine, control = socket.socketpair()
-                ours.enter_context(mine)
-                theirs.enter_context(control)
-                berths.append(Berth(name, control.fileno(), lines.fds[name]))
-                family.children.append(_Child(name, mine))
-            try:
-                family.processes = launch(berths, programs)
-            except RunFailed as error:
-                settle({name: Outcome(None, error) for name in names})
-        for child in family.children:
-            program, args = programs[child.name]
-            entry = (program.__module__, program.__qualname__)
-            slowed = tuple(per_lane(options.slowed.get(child.name, 0.0)).items())
-            job = (child.name, names, lines.told[child.name], *entry, args, options.deadline, slowed)
-            child.control.settimeout(START_LIMIT)
-            try:
-                bulk.send(child.control, job)
-            except (BrokenPipeError, ConnectionResetError):
-                family.died(child, 0.0)
-            except TimeoutError:
-                text = (
-                    f"party {child.name!r} was silent for {START_LIMIT:g} s at step 'start': it does not take its data"
-                )
-                settle({name: Outcome(None, PartySilent(text, child.name, "start")) for name in names})
-            child.control.settimeout(None)
-        yield family
