@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules kills reproduce clean
+.PHONY: help demo test lint bench schedules fuzz kills reproduce clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -49,6 +49,12 @@ bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchma
 
 schedules: $(VENV)/.dev  ## a thousand random schedules of faults under the virtual clock
 	COLONNADE_SCHEDULES=1000 $(BIN)/python -m pytest -n 2 tests/test_schedules.py
+
+# Apart from .[dev]: it has no wheels for every Python that colonnade runs on.
+fuzz: $(VENV)/.dev  ## bytes led by coverage against the codec and the TOML reader, a minute each
+	@$(BIN)/uv pip install -q --python $(BIN)/python atheris 2>/dev/null || $(BIN)/pip install -q atheris
+	$(BIN)/python tests/fuzz.py codec 60
+	$(BIN)/python tests/fuzz.py toml 60
 
 kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
