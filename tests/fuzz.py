@@ -26,7 +26,8 @@ def main() -> None:
             Path(corpus, f"seed{number}").write_bytes(seed)
         limits = [f"-max_total_time={seconds}", f"-max_len={LONGEST[name]}", "-timeout=10", "-rss_limit_mb=2048"]
         atheris.Setup(
-            [sys.argv[0], *limits, "-print_final_stats=1", "-verbosity=0", "-seed=1", corpus], atheris.instrument_func(TARGETS[name])
+            [sys.argv[0], *limits, "-print_final_stats=1", "-verbosity=0", "-seed=1", corpus],
+            atheris.instrument_func(TARGETS[name]),
         )
         atheris.Fuzz()
 

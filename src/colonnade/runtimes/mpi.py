@@ -83,12 +83,7 @@ async def run_party_mpi(
 
     party_of_rank(names)
     net = MpiNet(names, deadline, observer, job=job, patience=patience)
-    net.door = door
-    try:
-        value = await net.carry_out(program, arguments)
-        return Outcome(value, None, net.traffic, net.elapsed())
-    finally:
-        await net.close()
+    return await net.take_part(program, arguments, door)
 
 
 # -- all parties on this machine ---------------------------------------------------------------------------------------

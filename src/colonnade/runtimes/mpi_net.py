@@ -41,6 +41,8 @@ _DOZE, _NAP = 1e-5, 1e-3  # seconds; the system adds 50 µs to a doze, and a loo
 _IDLE_TURN = 3e-5  # seconds: a turn of the loop that takes longer has done something besides
 _AT_ONCE = 64  # messages that are taken before the party's own coroutines get their turn
 _PINGS_PER_DEADLINE = 4  # of a party that has ended to those that have not
+# Seconds between a rank's last words and the end of all: what mpiexec has not passed on by then, nobody reads.
+_LAST_WORDS = 0.5
 _TAGS = 1 << 15  # as many as every MPI has: each run of a process has its own, so that none hears another's frames
 
 
@@ -64,7 +66,9 @@ class _Job:
         if MPI.COMM_WORLD.size > 1 and not self.together:
             # `MPI_Finalize` waits for all ranks without a deadline: for one that is silent, for ever.
             if self.why:
-                print(f"The MPI job is ended for all parties: {self.why}.", file=sys.stderr, flush=True)
+                sys.stderr.write(f"The MPI job is ended for all parties: {self.why}.\n")
+                sys.stderr.flush()
+            time.sleep(_LAST_WORDS)
             MPI.COMM_WORLD.Abort(1)
         MPI.Finalize()
 

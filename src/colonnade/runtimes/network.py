@@ -52,12 +52,7 @@ async def run_party(
     from colonnade.runtimes.network_net import NetworkNet
 
     net = NetworkNet(place, deadline, observer, job=job, credentials=credentials, grace=grace, patience=patience)
-    net.door = door
-    try:
-        value = await net.carry_out(program, arguments)
-        return Outcome(value, None, net.traffic, net.elapsed())
-    finally:
-        await net.close()
+    return await net.take_part(program, arguments, door)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from colonnade.errors import ColonnadeError, PartySilent, at_least
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.loop_net import LoopNet
-from colonnade.runtimes.net import Observer, Program
+from colonnade.runtimes.net import Door, Observer, Outcome, Program
 from colonnade.runtimes.wire import Value
 
 Arguments = tuple[Value, ...] | Callable[[], tuple[Value, ...]]
@@ -62,7 +62,20 @@ class StagedNet(LoopNet):
         """Why there is no more use in waiting, or None."""
         return self.broken
 
-    # -- the start of a run -------------------------------------------------------------------------------------
+    async def close(self) -> None:
+        """Give up the lines."""
+        raise TypeError("a runtime's net must give up its lines")
+
+    # -- a run from its start to its end ------------------------------------------------------------------------
+
+    async def take_part(self, program: Program, arguments: Arguments, door: Door | None) -> Outcome:
+        """One run of this party; raises what ends it early."""
+        self.door = door
+        try:
+            value = await self.carry_out(program, arguments)
+            return Outcome(value, None, self.traffic, self.elapsed())
+        finally:
+            await self.close()
 
     async def carry_out(self, program: Program, args: Arguments) -> Any:
         """Join the others, get the arguments, and run the program when all are ready.
