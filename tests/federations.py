@@ -48,7 +48,7 @@ class Federation:
 
     async def party(self, name, program, *args, **options):
         usual = {"job": self.job, "credentials": self.credentials[name], "deadline": PATIENCE, "patience": PATIENCE}
-        options = {**usual, **options}
+        options = {**usual, "shared_port": True, **options}
         arguments = options.pop("arguments", args)
         return await run_party(self.place(name), program, arguments, **options)
 

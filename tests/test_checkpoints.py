@@ -43,6 +43,25 @@ def test_what_was_saved_is_there_again(tmp_path):
         kept.load(6)
 
 
+def test_later_versions_of_an_earlier_run_do_not_crowd_out_new_ones(tmp_path):
+    kept = Checkpoints(tmp_path, JOB)
+    for version in (8, 9, 10):
+        kept.save(version, state(version))
+    for version in range(1, 5):
+        kept.save(version, state(version))
+    assert kept.versions() == (2, 3, 4, 8, 9, 10)
+    kept.forget(3)
+    assert kept.versions() == (2, 3)
+    kept.forget(0)
+    assert kept.versions() == ()
+
+
+def test_a_folder_that_is_none_is_said(tmp_path):
+    (tmp_path / "kept").touch()
+    with pytest.raises(CheckpointError, match="the folder 'kept' for what is kept can't be read: Not a directory"):
+        Checkpoints(tmp_path / "kept", JOB).versions()
+
+
 def test_another_jobs_states_are_no_versions(tmp_path):
     Checkpoints(tmp_path, JOB).save(1, state(1))
     assert Checkpoints(tmp_path, b"another job").versions() == ()

@@ -24,7 +24,6 @@ from colonnade.cli.main import main
 from colonnade.federation import data, model_file, preparation
 from colonnade.federation.job import read_job
 from colonnade.federation.party_file import read_party
-from colonnade.federation.run import TableSource, kept_by
 from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
 from colonnade.runtimes.place import Place
@@ -264,7 +263,7 @@ def test_a_party_is_killed_and_the_job_goes_on_to_the_same_bits(tmp_path, victim
     folder = federation(tmp_path, names, LONG)
     job = read_job(folder / "job.toml")
     file = read_party(folder / f"{victim}.toml", job)
-    _, kept = kept_by(job, file, TableSource(data.load(file.data), None))
+    kept = file.checkpoints / "state"
     # The moment is a length of its ledger: from the alignment, over training, to the last epochs.
     whole = 300_000 if victim == "bank" else 170_000  # bytes of the ledger of an undisturbed run
     at = whole * np.random.default_rng([point, names.index(victim)]).uniform(0.01, 0.9)
@@ -281,15 +280,46 @@ def test_a_party_is_killed_and_the_job_goes_on_to_the_same_bits(tmp_path, victim
         if name != victim:
             assert started[name].returncode == 1
             assert f"party '{victim}'" in said[name].strip().splitlines()[-1], said[name]
-    assert max(kept.versions(), default=0) < 40
+    assert max((int(path.stem) for path in kept.glob("*.kept")), default=0) < 40
     assert main(["ledger", "verify", str(folder / "job.toml"), "--as", victim]) == 0  # every line that it wrote
     run_all(folder, names)
     assert states(folder, names) == estimator_states(folder, names)
-    assert kept.versions() == ()  # the model is saved: nothing to go on from
+    assert not list(kept.glob("*"))  # the model is saved: nothing to go on from
 
 
 def size_of(path):
     return path.stat().st_size if path.exists() else 0
+
+
+def test_a_policy_that_lets_nothing_out(tmp_path):
+    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
+    path = folder / "shop.toml"
+    path.write_text(path.read_text().replace("plain = false", "kinds = []\nplain = false"))
+    assert read_party(path, read_job(folder / "job.toml")).policy.kinds == ()
+    started = {name: start(folder, name) for name in ("bank", "shop")}
+    said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
+    assert "the policy of 'shop' does not let messages of the kind 'kept versions' out" in said["shop"]
+    assert "party 'shop' failed with PolicyRefused" in said["bank"]
+
+
+def test_a_party_that_is_started_twice(tmp_path):
+    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
+    first = start(folder, "shop")
+    try:
+        assert "waiting for bank" in first.stdout.readline()
+        until = time.monotonic() + LIMIT
+        while not size_of(folder / "shop-files" / "ledger.jsonl") and time.monotonic() < until:
+            time.sleep(0.01)
+        second = start(folder, "shop")
+        said = second.communicate(timeout=LIMIT)[0]
+        assert second.returncode == 1
+        assert "another process of this party is running: it has the ledger 'ledger.jsonl' open" in said
+        bank = start(folder, "bank")
+        said = [process.communicate(timeout=LIMIT)[0] for process in (bank, first)]
+        assert (bank.returncode, first.returncode) == (0, 0), said
+    finally:
+        first.kill()
+        first.communicate()
 
 
 def test_jobs_that_differ_are_named_on_both_sides(tmp_path):

@@ -14,7 +14,7 @@ from colonnade.errors import DataError, LabelError, PolicyRefused, RunFailed
 from colonnade.federation import toml
 from colonnade.federation.job import JOB, job_of
 from colonnade.federation.policy import Policy
-from colonnade.federation.training import Keepers, share_out, take_part
+from colonnade.federation.training import Keepers, digest_of, share_out, take_part
 from test_job import GOOD
 from test_kept import Shelf
 
@@ -139,15 +139,56 @@ def test_the_policy_looks_at_prepared_columns():
         run(job_for(THIRD), sources(ORDER), policy=Policy(min_features=3))
 
 
-def test_a_job_goes_on_with_the_rows_and_the_state_it_had():
+class ByDigest:
+    """A shelf for every digest of what is trained on, as files have it."""
+
+    def __init__(self):
+        self.of = {}
+
+    def __call__(self, digest):
+        return self.of.setdefault(digest, Shelf())
+
+
+def shelves(names):
+    return {name: Keepers(Shelf(), ByDigest()) for name in names}
+
+
+def test_a_state_belongs_to_the_columns_and_labels_it_was_trained_on():
     job = job_for(THIRD)
-    slow = cn.Simulation(latency=0.01)
-    whole, took = run(job, sources(ORDER), on=slow, keepers={n: Keepers(Shelf(), Shelf()) for n in job.parties})
-    kept = {n: Keepers(Shelf(), Shelf()) for n in job.parties}
+    whole, took = run(job, sources(ORDER), on=cn.Simulation(latency=0.01), keepers=shelves(job.parties))
+    kept = shelves(job.parties)
     crash = cn.Simulation(latency=0.01, faults=cn.Faults(crashes={"clinic": 0.8 * took["bank"].seconds}))
     with pytest.raises(RunFailed):
         run(job, sources(ORDER), on=crash, keepers=kept)
-    assert kept["bank"].state.versions()
+    given = sources(ORDER)
+    given["shop"].X = given["shop"].X[:, ::-1]  # the same people, other columns
+    again, _ = run(job, given, keepers=kept)
+    fresh, _ = run(job, given, keepers=shelves(job.parties))
+    for name, result in again.items():
+        assert result.state[0].tobytes() == fresh[name].state[0].tobytes()
+    assert again["bank"].state[0].tobytes() != whole["bank"].state[0].tobytes()
+    (bank,), shop = kept["bank"].state.of.values(), list(kept["shop"].state.of.values())[-1]
+    assert bank.versions() == shop.versions()  # nobody keeps one of the run that no one can go on with
+
+
+def test_digests_of_what_is_trained_on():
+    X = np.arange(6.0).reshape(2, 3)
+    csr = (np.ones(2), np.zeros(2, np.uint32), np.arange(3), (2, 3))
+    values = [X, X.T, X.astype(np.float32), X.reshape(3, 2), csr, (X, None), (X, (None,)), None, 1, 1.0, "1", True]
+    assert len({digest_of(value) for value in values}) == len(values)
+    assert digest_of((X, None)) == digest_of((X.copy(order="F"), None))
+
+
+def test_a_job_goes_on_with_the_rows_and_the_state_it_had():
+    job = job_for(THIRD)
+    slow = cn.Simulation(latency=0.01)
+    whole, took = run(job, sources(ORDER), on=slow, keepers=shelves(job.parties))
+    kept = shelves(job.parties)
+    crash = cn.Simulation(latency=0.01, faults=cn.Faults(crashes={"clinic": 0.8 * took["bank"].seconds}))
+    with pytest.raises(RunFailed):
+        run(job, sources(ORDER), on=crash, keepers=kept)
+    (state,) = kept["bank"].state.of.values()
+    assert state.versions()
     again, outcomes = run(job, sources(ORDER), keepers=kept)
     assert not any(step.startswith("align") for step in outcomes["bank"].traffic.by_step)
     for name, result in again.items():

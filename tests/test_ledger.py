@@ -30,7 +30,7 @@ def check(signed, signature):
 
 
 def written(path, messages=6, key=KEY, close=True):
-    book = Ledger(path, key.sign, run={"job": "abc"})
+    book = Ledger(path, key.sign, check if key is KEY else lambda *_: True, run={"job": "abc"})
     for k in range(messages):
         book.note("shop", "scores" if k % 2 else "signal", np.arange(float(k + 1)), 100 + k)
     if close:
@@ -120,7 +120,14 @@ def swapped(lines, one, two):
 def test_a_chain_that_was_made_anew_lacks_the_seals(tmp_path):
     """Whoever changes a line and chains all of it again does not have the key."""
     path = tmp_path / "ledger"
+    written(path)
+    genuine = seal_file(path).read_text()
+    path.unlink()
+    seal_file(path).unlink()
     written(path, key=OTHER)
+    with pytest.raises(LedgerError, match="the seal of 'ledger' is not one that this party's key made"):
+        verify(path, check)
+    seal_file(path).write_text(genuine)
     with pytest.raises(LedgerError, match="line 2 of 'ledger' has a seal that this party's key did not make"):
         verify(path, check)
 
@@ -156,3 +163,61 @@ def test_the_first_line_follows_from_nothing_else(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(LedgerError, match="line 1"):
         verify(path, check)
+
+
+def test_nothing_is_added_to_a_ledger_of_which_something_is_missing(tmp_path):
+    """After that nobody could find it out."""
+    path = tmp_path / "ledger"
+    written(path)
+    whole = path.read_text()
+    lines = whole.splitlines(keepends=True)
+    for content, sentence in (
+        ("".join(lines[:3]), "has 3 lines, its seal says 9; set both files aside"),
+        ("", "has 0 lines, its seal says 9; set both files aside"),
+        ("".join([*lines[:4], '{"damaged"}\n', *lines[5:]]), "line 5 of 'ledger' does not follow from the lines"),
+        ("".join(lines[:4] + lines[5:]), "line 5 of 'ledger' does not follow"),
+    ):
+        path.write_text(content)
+        with pytest.raises(LedgerError, match=sentence):
+            written(path)
+        assert path.read_text() == content
+    path.unlink()
+    with pytest.raises(LedgerError, match="has 0 lines, its seal says 9"):
+        written(path)
+    path.write_text(whole)
+    end = json.loads(seal_file(path).read_text())
+    seal_file(path).write_text(json.dumps({**end, "lines": 3}))
+    with pytest.raises(LedgerError, match="not one that this party's key made; if the key was renewed, set the ledger"):
+        written(path)
+    seal_file(path).unlink()
+    with pytest.raises(LedgerError, match="the seal of 'ledger' is missing, it belongs beside it"):
+        written(path)
+
+
+def test_a_last_line_that_was_rewritten_after_the_seal_before_it(tmp_path):
+    """A ledger that goes on behind its seal must still be the sealed one up to there."""
+    path, other = tmp_path / "ledger", tmp_path / "other"
+    written(path)
+    written(other, messages=9)
+    path.write_text(other.read_text())
+    with pytest.raises(LedgerError, match="line 9 of 'ledger' is another one than its seal says"):
+        verify(path, check)
+
+
+def test_one_process_of_a_party_at_a_time(tmp_path):
+    path = tmp_path / "ledger"
+    book = written(path, close=False)
+    with pytest.raises(LedgerError, match="another process of this party is running: it has the ledger 'ledger' open"):
+        written(path)
+    book.close()
+    written(path)
+    assert verify(path, check).runs == 2
+
+
+def test_a_first_run_that_crashes_before_its_seal(tmp_path):
+    path = tmp_path / "ledger"
+    written(path)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
+    seal_file(path).unlink()
+    written(path)
+    assert verify(path, check).runs == 2

@@ -70,7 +70,23 @@ def test_a_place_that_cannot_be_is_refused(place, words):
     assert str(caught.value).startswith(words)
 
 
-def test_an_address_in_use_is_said():
+def test_a_port_that_another_party_listens_on_is_not_shared():
+    async def scenario():
+        with Federation("a", "b") as federation, Federation("a", "b") as another:
+            address = f"127.0.0.1:{free_port()}"
+            for each in (federation, another):
+                each.listen["b"] = each.addresses["b"] = address
+            waiting = asyncio.ensure_future(federation.party("b", pong, "a", 1, shared_port=False))
+            await asyncio.sleep(0.5)
+            with pytest.raises(OptionError, match=r"can't listen on .*; is the port in use"):
+                await another.party("b", pong, "a", 1, shared_port=False)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    run(scenario)
+
+
+def test_an_address_that_is_not_ours_is_said():
     async def scenario():
         with Federation("a", "b") as federation:
             port = free_port()

@@ -48,6 +48,7 @@ def test_before_a_run(policy, changed, sentence):
         (Policy(peers=("clinic",)), ("shop", "scores", np.zeros(64), 1), "does not let anything out to 'shop'"),
         (Policy(max_rounds=10), ("shop", "scores", np.zeros(64), 11), "ends a run after 10 rounds; raise max_rounds"),
         (Policy(), ("shop", "scores for 2", np.zeros((3, 2)), 1), "is about 3 rows, the policy of 'bank' asks for 8"),
+        (Policy(), ("shop", "snapshot for 1", np.zeros(3), 1), "is about 3 rows, the policy of 'bank' asks for 8"),
     ],
 )
 def test_at_the_door(policy, message, sentence):
@@ -119,3 +120,15 @@ def test_a_run_ends_where_the_policy_does(monkeypatch):
     X = np.random.default_rng(0).standard_normal((100, 6))
     with pytest.raises(PolicyRefused, match="the policy of 'party1' does not let messages of the kind 'signal' out"):
         cn.LogisticRegression(verbose=0).fit(*cn.split(X, X[:, 0] > 0, into=2))
+
+
+def test_the_smallest_batch_is_what_the_policy_looks_at():
+    """Pieces of nearly one size: 100 rows in batches of 32 at most are four of 25."""
+    algorithm = cn.FedSGD(batch=32)
+    assert algorithm.smallest_batch(100, 1) == 25
+    assert algorithm.smallest_batch(64, 1) == 32
+    assert algorithm.smallest_batch(100, 2) == 25
+    assert algorithm.smallest_batch(101, 3) == 16
+    assert cn.FedSGD().smallest_batch(3, 5) == 1
+    with pytest.raises(PolicyRefused, match="batches have 25 rows, the policy of 'bank' asks for 32 at least"):
+        Policy(min_batch=32).check_part("bank", 5, algorithm.smallest_batch(100, 1))

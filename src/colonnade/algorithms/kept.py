@@ -46,6 +46,10 @@ class Keeper(Protocol):
         """Add one, whole or not at all."""
         ...
 
+    def forget(self, after: int) -> None:
+        """Let go of those after this one."""
+        ...
+
 
 async def common_version(net: Net, keeper: Keeper) -> int:
     """The last version that every party has; 0 if there is none."""

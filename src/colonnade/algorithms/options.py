@@ -72,6 +72,11 @@ class Training:
             raise OptionError(f"batch must be at most the {rows} rows, got {self.batch}; lower it")
         return self.batch
 
+    def smallest_batch(self, rows: int, holders: int) -> int:
+        """Rows of the smallest batch, where the holders share the rows equally: pieces of nearly one size."""
+        share = max(1, rows // holders)
+        return share // -(-share // min(share, self.batch_for(rows)))
+
     async def prepare(self, session: Any) -> None:
         """What the parties must agree on before they agree on a step size."""
 

@@ -52,6 +52,7 @@ class Session:
     _records: int = 0
     _rounds: int = 0  # at the last evaluation
     _steps: int = 0
+    _said: list[tuple[Any, ...]] = field(default_factory=list)  # about the evaluations so far
 
     @classmethod
     async def open(
@@ -226,9 +227,9 @@ class Session:
             self.eta0 *= SHRINK**passed if self._moved else SEARCH
             if not best:
                 self.block.restore(self._best)
-        self.net.report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
+        self._report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
         if self.flow.staleness:
-            self.net.report(("flow", self._records, *self.flow.take()))
+            self._report(("flow", self._records, *self.flow.take()))
         self._records += 1
         return not stop
 
@@ -237,11 +238,15 @@ class Session:
     async def begin(self, *more: Frozen) -> tuple[int, bool]:
         """(the epoch that is done, whether to go on): 0 after a first evaluation, or what all parties have kept."""
         version = await common_version(self.net, self.keeper) if self.keeper is not None else 0
+        if self.keeper is not None:
+            self.keeper.forget(version)
         if self.keeper is None or not version:
             return 0, await self.evaluate(0)
-        go_on, mine, block, others = self.keeper.load(version)
+        go_on, mine, block, others, said = self.keeper.load(version)
         self.eta0, self._lowest, self._best, self._moved, self._bad, *counts = mine
         self._records, self._rounds, self._steps, self.net.traffic.rounds = counts
+        for report in said:  # the history is that of the whole run
+            self._report(report)
         self.block.thaw(block)
         for one, state in zip(more, others, strict=True):
             one.thaw(state)
@@ -254,7 +259,11 @@ class Session:
         counts = (self._records, self._rounds, self._steps, self.net.traffic.rounds)
         mine = (self.eta0, self._lowest, self._best, self._moved, self._bad, *counts)
         others = tuple([one.freeze() for one in more])
-        self.keeper.save(epoch, (go_on, mine, self.block.freeze(), others))
+        self.keeper.save(epoch, (go_on, mine, self.block.freeze(), others, tuple(self._said)))
+
+    def _report(self, report: tuple[Any, ...]) -> None:
+        self._said.append(report)
+        self.net.report(report)
 
     # -- judgement ----------------------------------------------------------------------------------------------
 
@@ -274,7 +283,7 @@ class Session:
             watched = float(totals[4])
             extra = (watched, float(totals[5] / totals[6]) if totals[6] else math.nan)
         record = (self._records, epoch, self.net.traffic.rounds, objective, metric, *extra)
-        self.net.report(("record", *record))
+        self._report(("record", *record))
         lowest, tol = self._lowest, self.options.tol
         improved = not math.isfinite(lowest) or watched < lowest - (tol or 0.0) * abs(lowest)
         searching = self.options.schedule == "adaptive" and not self._moved and self._records < _LONGEST_SEARCH

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from colonnade import __version__
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, OptionError
 from colonnade.federation import certificates
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.ledger import Ledger
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.policy import Door
-from colonnade.federation.signatures import signer
+from colonnade.federation.signatures import checker, signer
 from colonnade.runtimes.net import Net, Observer, Outcome
 from colonnade.runtimes.place import Place
 
@@ -37,7 +37,10 @@ def attend(
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.sum)
-    party.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        party.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
     digest = Terms.of(job.parties, agreed).digest.hex()
     purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
     about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, **purpose}
@@ -47,7 +50,8 @@ def attend(
         """What a program returns over a `Net` must be able to travel; this stays here and may be anything."""
         found.append(await program(net, *given))
 
-    ledger, how = Ledger(party.ledger, signer(credentials.key), run=about), "stopped"
+    check = checker(party.certificates.certificate)
+    ledger, how = Ledger(party.ledger, signer(credentials.key), check, run=about), "stopped"
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
         "door": Door(party.name, party.policy, ledger),

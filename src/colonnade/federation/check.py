@@ -50,7 +50,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     try:
         table = data.load(party.data)
         columns = column_names(preparation.fit(table, party.prepare))
-        batch = job.algorithm.batch_for(table.rows)
+        batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
     except ColonnadeError as error:
         return [Finding("data", False, str(error))]

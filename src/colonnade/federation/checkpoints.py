@@ -36,10 +36,18 @@ class Checkpoints:
 
     def versions(self) -> tuple[int, ...]:
         """What is there, whole and of this job."""
-        with suppress(FileNotFoundError):
-            found = sorted(int(match[1]) for name in os.listdir(self._folder) if (match := _NAME.fullmatch(name)))
-            return tuple(version for version in found if self._read(version) is not None)
-        return ()
+        return tuple(version for version in self._listed() if self._read(version) is not None)
+
+    def _listed(self) -> list[int]:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise CheckpointError(
+                f"the folder {self._folder.name!r} for what is kept can't be read: {error.strerror}; remove or mend it"
+            ) from None
+        return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
     def load(self, version: int) -> Any:
         """The state of a version."""
@@ -85,8 +93,14 @@ class Checkpoints:
                 f"version {version} can't be kept in {self._folder.name!r}: {error.strerror}; the versions before are "
                 f"as they were, so mend this and start the same job again"
             ) from None
-        for old in self.versions()[:-_KEPT]:
+        for old in [one for one in self.versions() if one <= version][:-_KEPT]:
             self._path(old).unlink(missing_ok=True)
+
+    def forget(self, after: int) -> None:
+        """Versions after this one are of a run that nobody goes on with: they must not outlive those to come."""
+        for version in self._listed():
+            if version > after:
+                self._path(version).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """The run is done, and its model is saved."""

@@ -28,6 +28,9 @@ FORMAT = 1
 _START = hashlib.sha256(b"colonnade ledger 1").hexdigest()
 _CHAIN = ',"chain":"'  # what a line ends with: this, 64 hexadecimal digits, and two more characters
 _TAIL = len(_CHAIN) + 64 + 2
+_BEFORE_A_SEAL = 2  # lines that a first run may have written when it crashes before its first seal
+_BROKEN = "does not follow from the lines before it: a line was changed, removed or moved"
+_SET_ASIDE = "set both files aside, for whoever looks into it, and a new ledger begins"
 
 Sign = Callable[[bytes], bytes]
 Check = Callable[[bytes, bytes], bool]  # (what was signed, signature)
@@ -45,12 +48,20 @@ def shape(value: Value) -> str:
 class Ledger:
     """The ledger of one party, open for one run."""
 
-    def __init__(self, path: Path, sign: Sign, *, run: dict[str, Any]) -> None:
+    def __init__(self, path: Path, sign: Sign, check: Check, *, run: dict[str, Any]) -> None:
         self._path, self._sign = path, sign
-        self._chain, self._count = _end_of(path)
         # A line goes to the system as it is written: whatever ends this process, what has left it is in the ledger.
-        self._file = path.open("a", encoding="utf-8", newline="\n", buffering=1)
-        os.chmod(path, 0o600)
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LedgerError(f"the ledger {path.name!r} can't be opened: {error.strerror}; mend that first") from None
+        self._file = open(handle, "a", encoding="utf-8", newline="\n", buffering=1)  # noqa: SIM115
+        try:
+            _lock(handle, path)
+            self._chain, self._count = _end_of(path, check)
+        except BaseException:
+            self._file.close()
+            raise
         self._add({"event": "run", "format": FORMAT, **run})
         self.seal("begin")
 
@@ -68,6 +79,7 @@ class Ledger:
         end = json.dumps({"lines": self._count, "chain": self._chain, "seal": self._signed_end()})
         beside = seal_file(self._path)
         partial = beside.with_name(beside.name + ".partial")
+        partial.touch(0o600)
         partial.write_text(end + "\n", encoding="utf-8")
         partial.replace(beside)
 
@@ -101,19 +113,48 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise LedgerError(f"the ledger {path.name!r} can't be read: {error.strerror}") from None
 
 
-def _end_of(path: Path) -> tuple[str, int]:
-    """(chain, lines) of the file as it is; a line that was cut off by a crash is completed away."""
-    chain, count = _START, 0
-    if path.exists():
-        whole = 0
-        for number, line in _lines(path):
-            if not line.endswith('"}\n') or len(line) <= _TAIL:
-                break
-            chain, count = line[-3 - 64 : -3], number
-            whole += len(line.encode("utf-8", "surrogateescape"))
-        if whole < path.stat().st_size:
+def _lock(handle: int, path: Path) -> None:
+    """Two writers would break the chain for good."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system: whoever starts a party twice there is not told
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise LedgerError(
+            f"another process of this party is running: it has the ledger {path.name!r} open; wait for it, or stop it"
+        ) from None
+
+
+def _end_of(path: Path, check: Check) -> tuple[str, int]:
+    """(chain, lines) of the file as it is; a last line that a crash cut off is cut away.
+
+    Nothing is added to a ledger of which something is missing: after that nobody could find it out.
+    """
+    sealed, last = 0, _START
+    if seal_file(path).exists():
+        sealed, last = _sealed(path, check)
+    chain, count, whole = _START, 0, 0
+    for number, line in _lines(path):
+        if not line.endswith("\n"):
             os.truncate(path, whole)
+            break
+        if _chained(chain, line) != line[-3 - 64 : -3]:
+            raise LedgerError(f"line {number} of {path.name!r} {_BROKEN}; {_SET_ASIDE}")
+        chain, count = line[-3 - 64 : -3], number
+        whole += len(line.encode("utf-8", "surrogateescape"))
+        if number == sealed and chain != last:
+            raise LedgerError(f"line {number} of {path.name!r} is another one than its seal says; {_SET_ASIDE}")
+    if count < sealed:
+        raise LedgerError(f"{path.name!r} has {count} lines, its seal says {sealed}; {_SET_ASIDE}")
+    if count > _BEFORE_A_SEAL and not sealed:
+        raise LedgerError(f"the seal of {path.name!r} is missing, it belongs beside it; {_SET_ASIDE}")
     return chain, count
+
+
+def _chained(chain: str, line: str) -> str:
+    return hashlib.sha256((chain + line[: -_TAIL - 1]).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass
@@ -130,20 +171,23 @@ class Report:
 def verify(path: Path, check: Check) -> Report:
     """Read a ledger from its first line to its last; the first thing that is wrong is a `LedgerError`."""
     chain, report = _START, Report()
+    next(_lines(path), None)  # that there is none says more than that its seal is missing
+    sealed, last = _sealed(path, check)
     for number, line in _lines(path):
         entry = _entry(path, number, line)
-        before, told = line[: -_TAIL - 1], line[-3 - 64 : -3]
-        expected = hashlib.sha256((chain + before).encode("utf-8", "surrogateescape")).hexdigest()
-        if entry.get("n") != number or told != expected:
-            raise LedgerError(
-                f"line {number} of {path.name!r} does not follow from the lines before it: a line was changed, removed "
-                f"or moved"
-            )
+        told = line[-3 - 64 : -3]
+        if entry.get("n") != number or told != _chained(chain, line):
+            raise LedgerError(f"line {number} of {path.name!r} {_BROKEN}")
         if "seal" in entry and not check(chain.encode(), _signature(entry["seal"])):
             raise LedgerError(f"line {number} of {path.name!r} has a seal that this party's key did not make")
         chain = told
+        if number == sealed and chain != last:
+            raise LedgerError(f"line {number} of {path.name!r} is another one than its seal says")
         _count(report, number, entry)
-    _check_end(path, chain, report, check)
+    if report.lines < sealed:
+        raise LedgerError(
+            f"{path.name!r} has {report.lines} lines, its seal says {sealed}: lines at the end were removed"
+        )
     return report
 
 
@@ -155,25 +199,25 @@ def _count(report: Report, number: int, entry: dict[str, Any]) -> None:
     if "kind" in entry:
         key = str(entry.get("to")), str(entry["kind"])
         report.by_kind[key] += 1
-        report.bytes_by_kind[key] += int(entry.get("bytes", 0))
+        size = entry.get("bytes")
+        report.bytes_by_kind[key] += size if isinstance(size, int) else 0
 
 
-def _check_end(path: Path, chain: str, report: Report, check: Check) -> None:
+def _sealed(path: Path, check: Check) -> tuple[int, str]:
+    """(lines, chain) up to where the seal beside the file goes."""
     try:
         end = json.loads(seal_file(path).read_text(encoding="utf-8"))
         lines, last, seal = int(end["lines"]), str(end["chain"]), _signature(end["seal"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LedgerError(
             f"the seal of {path.name!r} can't be read ({type(error).__name__}): it belongs beside it"
         ) from None
     if not check(f"{lines} {last}".encode(), seal):
-        raise LedgerError(f"the seal of {path.name!r} is not one that this party's key made")
-    if lines > report.lines:
         raise LedgerError(
-            f"{path.name!r} has {report.lines} lines, its seal says {lines}: lines at the end were removed"
+            f"the seal of {path.name!r} is not one that this party's key made; if the key was renewed, set the ledger "
+            f"and its seal aside with the old certificate, and a new ledger begins"
         )
-    if lines == report.lines and last != chain:
-        raise LedgerError(f"{path.name!r} ends otherwise than its seal says")
+    return lines, last
 
 
 def _signature(text: Any) -> bytes:
@@ -186,7 +230,7 @@ def _signature(text: Any) -> bytes:
 def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         entry = None
     if not isinstance(entry, dict) or not line.endswith('"}\n') or line[-_TAIL - 1 :][: len(_CHAIN)] != _CHAIN:
         raise LedgerError(f"line {number} of {path.name!r} is no line of a ledger: it was changed or cut off")

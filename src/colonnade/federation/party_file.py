@@ -99,7 +99,7 @@ def read_party(path: Path, job: Job) -> PartyFile:
         settings["prepare"],
         CertificatePaths(*(base / files[key] for key in ("authority", "certificate", "key"))),
         Policy(
-            tuple(rules["kinds"] or KINDS),
+            KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
             rules["plain"],
             rules["min_features"],
             rules["min_batch"],

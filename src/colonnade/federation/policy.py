@@ -21,7 +21,7 @@ KINDS = (
     "rows", "scoring",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
-_OF_A_BATCH = ("scores", "signal")
+_OF_A_BATCH = ("scores", "signal", "snapshot")
 _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?")
 
 

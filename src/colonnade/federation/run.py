@@ -90,26 +90,29 @@ def run_job(
     def read() -> tuple[Any, ...]:
         source = TableSource(data.load(party.data), party.prepare)
         tell(f"{source.rows:,} rows read")
-        return source, kept_by(job, party, source)
+        return (source,)
 
-    async def program(net: Net, source: Any, kept: Any) -> Any:
+    async def program(net: Net, source: Any) -> Any:
         check = partial(party.policy.check_part, party.name)
-        return source, kept, await take_part(net, job, source, align, check, Keepers(*kept))
+        return source, await take_part(net, job, source, align, check, kept_by(job, party, source))
 
     try:
         outcome = attend(job, party, program, read, agreed=job.agreed, observer=history.observe, mpi=mpi)
     finally:
         history.close()
-    source, kept, trained = outcome.value
+    source, trained = outcome.value
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
     model_file.save_history(party.folder, history.records)
-    for one in kept:
-        one.clear()  # the model is saved: nothing to go on from
+    for name in ("rows", "state"):
+        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
     return Done(path, trained, outcome, history.records)
 
 
-def kept_by(job: Job, party: PartyFile, source: TableSource) -> tuple[Checkpoints, Checkpoints]:
-    """Where the party keeps its rows and its state: those of this job on these ids, and of nothing else."""
+def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
+    """Where the party keeps its rows, of this job on these ids, and its state, of the columns and labels besides."""
     mine = Terms.of(job.parties, job.agreed).digest + source.digest()
-    rows = Checkpoints(party.checkpoints / "rows", mine)
-    return rows, Checkpoints(party.checkpoints / "state", mine, job.checkpoint_every)
+
+    def state(trained_on: bytes) -> Checkpoints:
+        return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
+
+    return Keepers(Checkpoints(party.checkpoints / "rows", mine), state)

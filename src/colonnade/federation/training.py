@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -67,7 +68,7 @@ class Keepers:
     """Where this party keeps what a resumed job goes on from."""
 
     rows: Keeper
-    state: Keeper
+    state: Callable[[bytes], Keeper]  # given a digest of what is trained on
 
 
 async def take_part(
@@ -78,7 +79,7 @@ async def take_part(
     rows = await _common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
     prepared = await net.in_thread(source.prepare, train)
-    check(len(prepared.columns), job.algorithm.batch_for(len(train)))
+    check(len(prepared.columns), job.algorithm.smallest_batch(len(train), len(job.holders)))
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
     async def part(of: Rows) -> Any:
@@ -91,8 +92,23 @@ async def take_part(
         job.loss, outputs, job.penalty, job.holders, job.sum, job.topology, job.algorithm.as_value(), owner
     )  # fmt: skip
     mine = (*await part(train), await part(held_out) if len(held_out) else None)
-    state = await train_linear(net, value, mine, None if keepers is None else keepers.state)
+    keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
+    state = await train_linear(net, value, mine, keeper)
     return Trained(state, classes, prepared, len(train), len(held_out))
+
+
+def digest_of(value: Any) -> bytes:
+    """Of a wire value: a state that was kept belongs to the same columns, prepared alike, and the same labels."""
+    found = hashlib.sha256(type(value).__name__.encode())
+    if isinstance(value, tuple):
+        for part in value:
+            found.update(digest_of(part))
+    elif isinstance(value, np.ndarray):
+        found.update(f"{value.dtype} {value.shape}".encode())
+        found.update(np.ascontiguousarray(value).data)
+    else:
+        found.update(repr(value).encode())
+    return found.digest()
 
 
 async def _common_rows(net: Net, job: Job, source: Source, align: Align, keepers: Keepers | None) -> Rows:

@@ -119,12 +119,15 @@ class Listener:
         credentials: Credentials | None,
         take: Callable[[Stream], Awaitable[None]],
         refused: Callable[[], None],
+        *,
+        shared: bool = False,
     ) -> None:
         self._loop, self._take, self._refused = asyncio.get_running_loop(), take, refused
         self._secure = credentials is not None
         self._begun: deque[float] = deque()  # when connections were made that have not brought a stream yet
         self._callers: set[str] = set()
-        self._server = grpc.aio.server(options=_OPTIONS)
+        # A port that two servers share is a lottery for those who dial; only who reserves a port for one needs it.
+        self._server = grpc.aio.server(options=(*_OPTIONS, ("grpc.so_reuseport", int(shared))))
         handler = grpc.stream_stream_rpc_method_handler(self._talk)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),),

@@ -40,6 +40,7 @@ async def run_party(
     patience: float = PATIENCE,
     observer: Observer | None = None,
     door: Door | None = None,
+    shared_port: bool = False,
 ) -> Outcome:
     """Take part in a run as one party, from the handshakes to the last acknowledgement; raises what ends it early.
 
@@ -47,11 +48,15 @@ async def run_party(
     succeeded: that is where private data is read. job: what all parties agreed on; where another one's differs, both
     raise `JobMismatch`. deadline: seconds after which a silent party ends the run. grace: seconds that a line may be
     down. patience: seconds to wait for the others to join, and then for their data. door: asked before anything leaves.
-    Cancelling this tells the others.
+    shared_port: whether somebody else may have bound the port that this party listens on, to reserve it. Cancelling
+    this tells the others.
     """
     from colonnade.runtimes.network_net import NetworkNet
 
-    net = NetworkNet(place, deadline, observer, job=job, credentials=credentials, grace=grace, patience=patience)
+    times = {"grace": grace, "patience": patience}
+    net = NetworkNet(
+        place, deadline, observer, job=job, credentials=credentials, shared_port=shared_port, **times
+    )  # fmt: skip
     return await net.take_part(program, arguments, door)
 
 
@@ -108,5 +113,5 @@ def opened(me: str, told: Any, deadline: float, observer: Observer, slowed: Mapp
     addresses, listen, files, grace, run = told
     return NetworkNet(
         Place(me, dict(addresses), listen), deadline, observer, job={"run": run}, credentials=Credentials(*files),
-        grace=grace, patience=START_LIMIT, slowed=slowed,
+        grace=grace, patience=START_LIMIT, slowed=slowed, shared_port=True,
     )  # fmt: skip

@@ -49,11 +49,12 @@ class NetworkNet(StagedNet):
         grace: float,
         patience: float,
         slowed: PerLane = 0.0,
+        shared_port: bool = False,
     ) -> None:
         at_least("grace", grace, 0, strict=True)
         check_security(credentials)
         super().__init__(place.me, place.names, deadline, observer, slowed, patience=patience)
-        self._place, self.grace = place, grace
+        self._place, self.grace, self._shared_port = place, grace, shared_port
         self.terms, self.credentials = Terms.of(place.names, job), credentials
         self.lines = {name: PeerLine(self, name) for name in self.others()}
         self.refuse = Refusals()
@@ -70,7 +71,8 @@ class NetworkNet(StagedNet):
             address = self._place.listen or self._place.addresses[self.me]
             if address is None:  # can't be: `Place` has seen to it
                 raise OptionError(f"party {self.me!r} has no address to listen on")
-            self._listener = Listener(address, self.credentials, self._welcome, self._turned_away)
+            take, refused, shared = self._welcome, self._turned_away, self._shared_port
+            self._listener = Listener(address, self.credentials, take, refused, shared=shared)
             await self._listener.start()
         for name, line in self.lines.items():
             if self._place.dials(name):
