@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 Packed = tuple[Bytes, npt.NDArray[np.int64]]  # all ids as UTF-8 one after another, and where each ends
 
-_EXACT = 2**53  # from here on a float may stand for several whole numbers
+EXACT = 2**53  # from here on a float may stand for several whole numbers
 # Before every id that is hashed: a digest made here is of no use elsewhere, and the other way round.
 _PURPOSE = b"colonnade alignment v1\0"
 
@@ -133,7 +133,7 @@ def normal(value: Any) -> str | None:
         return ""
     if isinstance(value, (float, np.floating)):
         number = float(value)
-        whole = number.is_integer() and abs(number) < _EXACT
+        whole = number.is_integer() and abs(number) < EXACT
         return "" if math.isnan(number) else str(int(number)) if whole else None
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return str(int(value))
