@@ -152,16 +152,18 @@ def _unfit(who: str, count: int, kinds: list[str]) -> DataError:
     )
 
 
-def _check_encodable(texts: list[str], who: str) -> None:
-    def fits(text: str) -> bool:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
-        return True
+def encodable(text: str) -> bool:
+    """Whether it is Unicode text: a lone surrogate is not, and no message can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
-    if not fits("".join(texts)):  # one pass; who is to blame is only asked when somebody is
-        bad = [row for row, text in enumerate(texts) if not fits(text)]
+
+def _check_encodable(texts: list[str], who: str) -> None:
+    if not encodable("".join(texts)):  # one pass; who is to blame is only asked when somebody is
+        bad = [row for row, text in enumerate(texts) if not encodable(text)]
         raise DataError(
             f"{who}: {len(bad)} ids hold characters that are not Unicode text (lone surrogates), the first in row "
             f"{bad[0]}; read the file with its right encoding"
