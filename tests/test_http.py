@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import threading
@@ -246,8 +247,9 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
             if "/score" in line:
                 break
         token = (folder / "bank-files" / "http.token").read_text().strip()
-        header, first, *_ = (folder / "bank.csv").read_text().splitlines()
-        cells = dict(zip(header.split(","), first.split(","), strict=True))
+        with (folder / "bank.csv").open(newline="") as file, (folder / "shop.csv").open(newline="") as other:
+            customers = {one["id"] for one in csv.DictReader(other)}
+            cells = next(one for one in csv.DictReader(file) if one["id"] in customers)  # known everywhere
         row = {"id": cells["id"], "income": float(cells["income"]), "city": cells["city"]}
         row["age"] = float(cells["age"]) if cells["age"] else None
         by_id, by_features = (
@@ -262,10 +264,12 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
         known, nobody = by_id[1]["scores"]
         assert nobody == {"id": "nobody", "known": False}
         assert known == by_features[1]["scores"][0]
-        if known["known"]:
-            assert set(known["probabilities"]) == {"good", "bad"}
-            assert sum(known["probabilities"].values()) == pytest.approx(1.0)
+        assert known["known"] is True
+        assert known["prediction"] == max(known["probabilities"], key=known["probabilities"].get)
+        assert set(known["probabilities"]) == {"good", "bad"}
+        assert sum(known["probabilities"].values()) == pytest.approx(1.0)
     finally:
         bank.send_signal(signal.SIGINT)
-        for process in (bank, shop):
-            process.communicate(timeout=LIMIT)
+        said = [process.communicate(timeout=LIMIT)[0] for process in (bank, shop)]
+    assert (bank.returncode, shop.returncode) == (130, 1), said  # interrupted, and left by the one it served
+    assert "party 'bank' was stopped by its owner" in said[1]
