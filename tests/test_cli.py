@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from colonnade.cli.demo_data import patients
 from colonnade.cli.main import main
+from colonnade.federation import check, ledger, model_file
 
 
 def test_help_names_every_command(capsys):
@@ -51,6 +54,64 @@ def test_a_missing_data_set_is_one_sentence(capsys, tmp_path):
     assert said.startswith("colonnade: ")
     assert "physionet2012" in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["notes", "notes/first", "full"])
+def test_a_federation_needs_a_folder_of_its_own(capsys, tmp_path, name):
+    (tmp_path / "notes").write_text("mine\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").touch()
+    assert main(["init", str(tmp_path / name), "--parties", "bank,shop"]) == 1
+    said = capsys.readouterr().err
+    assert re.search(r"(Not a directory\)|not empty); choose another", said)
+    assert said.count("\n") == 1
+    assert (tmp_path / "notes").read_text() == "mine\n"
+
+
+@pytest.fixture
+def first(tmp_path, monkeypatch, capsys):
+    """A new federation, whose command is to be called with what stands before the job."""
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["init", str(tmp_path / "first"), "--parties", "bank,shop"])
+    capsys.readouterr()
+
+    def show(*command):
+        code = main([*command, str(tmp_path / "first" / "job.toml"), "--as", "bank"])
+        return code, capsys.readouterr().out
+
+    return show
+
+
+# What rich would take for colours: the first vanished, and the second ended the command.
+BRACKETS = "set it in [policy], not in [/Rome]"
+
+
+def test_brackets_in_a_finding_are_shown(first, monkeypatch):
+    found = [check.Finding("peer [bold]", False, BRACKETS)]
+    monkeypatch.setattr(check, "check", lambda *_: found)
+    code, said = first("check")
+    assert code == 1
+    assert "peer [bold]" in said
+    assert BRACKETS in said
+
+
+def test_brackets_in_the_names_of_columns_and_classes_are_shown(first, monkeypatch):
+    public = {"model": "SoftmaxRegression", "parties": ["bank", "shop"], "rows": 3}
+    classes = np.array(["[red]", "[/b]", "c"])
+    part = model_file.ModelPart("bank", public, (np.zeros((1, 3)),), classes, (BRACKETS,), None)
+    monkeypatch.setattr(model_file, "load", lambda *_: part)
+    code, said = first("model", "show")
+    assert code == 0
+    assert all(name in said for name in ("[red]", "[/b]", BRACKETS))
+
+
+def test_brackets_in_a_ledger_are_shown(first, monkeypatch):
+    key = ("shop", BRACKETS)
+    report = SimpleNamespace(by_kind={key: 1}, bytes_by_kind={key: 2}, lines=1, sealed=1, runs=1)
+    monkeypatch.setattr(ledger, "verify", lambda *_: report)
+    code, said = first("ledger", "show")
+    assert code == 0
+    assert BRACKETS in said
 
 
 def test_an_unknown_command_is_refused(capsys):

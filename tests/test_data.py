@@ -169,6 +169,29 @@ def test_what_stands_for_a_missing_value(read):
     np.testing.assert_array_equal(table.columns["c"].values, [np.nan, 5, np.nan])
 
 
+@pytest.mark.parametrize(
+    ("mark", "section", "labels", "expected"),
+    [
+        ("-1", "", ["0", "-1", "1"], [0, None, 1]),
+        ("-1", "", ["0", "-1.0", "1"], [0, None, 1]),
+        ("9999999", "", ["0", "9999999", "1"], [0, None, 1]),
+        ("1e7", "", ["0", "10000000", "1"], [0, None, 1]),
+        ("-1", "", ["no", "-1", "yes"], ["no", None, "yes"]),
+        ("-1", "", ["no", "-1.0", "yes"], ["no", None, "yes"]),
+        ("9999999", "", ["no", "9999999", "yes"], ["no", None, "yes"]),
+        ("0.125", "", ["no", "0.125", "yes"], ["no", None, "yes"]),
+        ("0.125", 'decimal = ","', ["no", "0,125", "yes"], ["no", None, "yes"]),
+        ("-1", 'decimal = ","', ["no", "-1,0", "yes"], ["no", None, "yes"]),
+        ("-1", 'decimal = ","\ndelimiter = ","', ["0", "-1", "1"], [0, None, 1]),
+    ],
+)
+def test_a_number_that_stands_for_a_missing_label(read, mark, section, labels, expected):
+    delimiter = "," if "delimiter" in section else ";"
+    content = f"y{delimiter}x\n" + "".join(f"{label}{delimiter}1\n" for label in labels)
+    label = read(f'source = "a.csv"\nlabel = "y"\nmissing = [{mark}]\n{section}', {"a.csv": content}).label
+    assert label.tolist() == expected
+
+
 def test_kinds_of_columns(read):
     content = (
         "Age,age,flag,code,empty,late,word\n"
@@ -234,6 +257,14 @@ LATE = "id,age\n" + "".join(f"{n},{n % 90}\n" for n in range(30_000)) + "30000,a
          'source = "a.csv"', {"a.csv": "age,b\n1,1\n2,1\nx,1\n3,1\n"}),
         ("holds numbers with a comma; write decimal = \",\"", 'source = "a.csv"', {"a.csv": "a;b\n1,5;1\n2,5;1\n"}),
         ("holds numbers with a comma; write decimal = \",\"", 'source = "a.csv"', {"a.csv": "a;b\n1,5;1\n2;1\n3;1\n"}),
+        ('column \'a\' of a.csv holds numbers with a point, and decimal = "," says', 'source = "a.csv"\ndecimal = ","',
+         {"a.csv": "a;b\n1.234;1\n999;1\n"}),
+        ("holds numbers with a point", 'source = "a.csv"\ndecimal = ","', {"a.csv": "a;b\n1.234,5;1\n9.999.999,5;1\n"}),
+        ("holds numbers with a point", 'source = "a.csv"\ndecimal = ","', {"a.csv": "a;b\n1,5;1\n1.234,5;1\n2;1\n"}),
+        ("column 'y' of a.csv holds numbers with a point", 'source = "a.csv"\nlabel = "y"\ndecimal = ","',
+         {"a.csv": "y;b\n1.5;1\n2,5;1\n"}),
+        ("line 30002: column 'a' has '1.234', but the first rows have numbers", 'source = "a.csv"\ndecimal = ","',
+         {"a.csv": "a;b\n" + "1,5;1\n" * 30_000 + "1.234;1\n"}),
         ("2 rows of a.csv have no id in column 'id', the first is row 2",
          'source = "a.csv"\nid = "id"', {"a.csv": "id,x\n1,1\n,1\n ,1\n"}),
         ("2 rows of a.csv have an id that another row has",
@@ -245,6 +276,30 @@ LATE = "id,age\n" + "".join(f"{n},{n % 90}\n" for n in range(30_000)) + "30000,a
 def test_csv_that_is_refused(read, tmp_path, sentence, section, files):
     (tmp_path / "x.csv").mkdir()
     refused(read, sentence, section.replace("{folder}", tmp_path.name), files)
+
+
+def test_points_in_text_are_no_numbers_where_fractions_begin_at_a_comma(read):
+    content = "id;version;host\n1.5;1.2.3.4;a.b\n2.5;1.2.3.5;c.d\n"
+    table = read('source = "a.csv"\nid = "id"\ndecimal = ","', {"a.csv": content})
+    assert table.ids.tolist() == ["1.5", "2.5"]
+    assert texts(table.columns["version"]) == ["1.2.3.4", "1.2.3.5"]
+    assert texts(table.columns["host"]) == ["a.b", "c.d"]
+
+
+GZIP = gzip.compress(b"id,x\n" + b"".join(b"%d,%d\n" % (n, n * 7919 % 977) for n in range(3000)), mtime=0)
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.svm.gz"])
+@pytest.mark.parametrize("damage", ["cut", "body", "checksum", "start"])
+def test_a_packed_file_that_is_damaged(read, name, damage):
+    whole = GZIP if name == "a.csv.gz" else gzip.compress(b"1 1:5 2:7\n" * 3000, mtime=0)
+    content = {
+        "cut": whole[: len(whole) // 2],
+        "body": whole[:12] + b"\xff" * 8 + whole[20:],  # zlib itself gives up
+        "checksum": whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:],
+        "start": b"nothing packed",
+    }[damage]
+    refused(read, f"{name} can't be ", f'source = "{name}"', {name: content}, DataError)
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1, max_size=8).filter(
@@ -317,6 +372,27 @@ def test_a_parquet_file(read, tmp_path):
     np.testing.assert_array_equal(found["huge"], [9, np.nan, 10])
     assert texts(table.columns["the city"]) == ["Paris", None, "Rome"]
     assert texts(table.columns["level"]) == ["low", None, "high"]
+
+
+@pytest.mark.parametrize("kind", ["TINYINT", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL(9,1)", "VARCHAR"])
+@pytest.mark.parametrize("source", ["parquet", "sql"])
+def test_a_number_that_stands_for_a_missing_label_is_none_whatever_its_type(read, tmp_path, kind, source):
+    parquet(tmp_path / "a.parquet", f"SELECT y::{kind} AS y, x FROM (VALUES (0, 1), (-1, 2), (1, 3)) t(y, x)")
+    where = "sql = \"SELECT * FROM 'a.parquet' ORDER BY x\"" if source == "sql" else 'source = "a.parquet"'
+    label = read(f'{where}\nlabel = "y"\nmissing = [-1]').label.tolist()
+    absent = np.nan if isinstance(label[0], float) else None
+    np.testing.assert_equal(label, ["0", None, "1"] if kind == "VARCHAR" else [0, absent, 1])
+
+
+def test_a_fraction_that_stands_for_a_missing_label(read, tmp_path):
+    parquet(tmp_path / "a.parquet", "SELECT y::FLOAT AS y, 1 AS x FROM (VALUES (0.5), (0.1), (1)) t(y)")
+    table = read('source = "a.parquet"\nlabel = "y"\nmissing = [0.1]')
+    np.testing.assert_array_equal(table.label, [0.5, np.nan, 1])
+
+
+def test_true_and_false_are_no_numbers_that_could_be_missing(read, tmp_path):
+    parquet(tmp_path / "a.parquet", "SELECT y, 1 AS x FROM (VALUES (true), (false)) t(y)")
+    assert read('source = "a.parquet"\nlabel = "y"\nmissing = [0]').label.tolist() == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -410,6 +486,7 @@ def test_sql_over_a_database(read, tmp_path):
         ('sql = "SELECT id FROM \'people.csv\'"\nid = "id"', "no column of the result of sql is left"),
         ('sql = "SELECT * FROM \'people.csv\' WHERE false"\nid = "id"', "the result of sql has no rows"),
         ('sql = "SELECT 1"\ndatabase = "nowhere.duckdb"', "line 3, key data.database: 'nowhere.duckdb' can't be read"),
+        ('sql = "SELECT 1"\ndatabase = "a\\u0000b"', "key data.database: 'a\\x00b' can't be read (embedded null byte)"),
         ('sql = "SELECT 1"\ndatabase = "people.csv"', "line 3, key data.database: can't be opened"),
         (
             'source = "people.csv"\ndatabase = "x"',
@@ -455,6 +532,15 @@ def packed(**arrays):
     return file.getvalue()
 
 
+def deflated(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+DEFLATED = deflated(X=np.random.default_rng(0).standard_normal((40, 3)))
+
+
 def sparse(matrix, **others):
     matrix = sp.csr_matrix(matrix)
     parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": np.array(matrix.shape)}
@@ -471,6 +557,30 @@ def test_an_array(read, tmp_path):
     assert table.ids.tolist() == ["007", "8", "9", "10"]
     (tmp_path / "ids.txt").write_text("7\n8\n9\n10")
     assert read('source = "a.npy"\nids = "ids.txt"').ids.tolist() == [7, 8, 9, 10]
+
+
+def test_an_array_whose_header_is_damaged(read):
+    file = io.BytesIO()
+    np.save(file, X)
+    content = file.getvalue().replace(b"(4, 3)", b"(4, 3 ")
+    refused(read, "a.npy can't be read", 'source = "a.npy"', {"a.npy": content}, DataError)
+
+
+def test_new_rows_bring_their_own_ids(read, tmp_path):
+    np.save(tmp_path / "b.npy", X[:2])
+    files = {"a.svm": "1 1:1\n0 1:2\n", "b.svm": "1 1:3\n0 1:4\n", "ids.txt": "anna\nben\n"}
+    np.save(tmp_path / "a.npy", X[:2])
+    for name in ("svm", "npy"):
+        section, new = f'source = "a.{name}"\nids = "ids.txt"', tmp_path / f"b.{name}"
+        assert read(section, files).ids.tolist() == ["anna", "ben"]
+        refused(read, "'ids.txt' has the ids of the training rows and b.", section, source=new, labels=False)
+        (tmp_path / f"b.{name}.ids").write_text("carl\ndora\n")
+        assert read(section, source=new, labels=False).ids.tolist() == ["carl", "dora"]
+        (tmp_path / f"b.{name}.ids").write_text("carl\n")
+        refused(read, f"b.{name} has 2 rows and 1 ids", section, source=new, labels=False)
+    content = packed(X=X[:2], who=np.array(["emil", "fay"]))  # a file that brings them itself
+    section = 'source = "c.npz"\nid = "who"\nids = "ids.txt"'
+    assert read(section, {"c.npz": content}, source=tmp_path / "c.npz").ids.tolist() == ["emil", "fay"]
 
 
 def test_arrays_together(read):
@@ -538,6 +648,10 @@ CSR = sp.csr_matrix(X)
         (sparse(X, indptr=CSR.indptr[::-1].copy()), "", "of a.npz are no CSR matrix"),
         (sparse(X, shape=np.array([4])), "", "of a.npz are no CSR matrix"),
         (packed(X=X), 'ids = "nowhere.txt"', "nowhere.txt' can't be read"),
+        (packed(X=X), 'ids = "a\\u0000b"', "a\\x00b' can't be read (embedded null byte)"),
+        (packed(X=X)[:200], "", "a.npz can't be read (File is not a zip file)"),
+        (packed(X=X).replace(X.tobytes()[8:16], bytes(8)), "", "a.npz can't be read (Bad CRC-32"),
+        (DEFLATED[:150] + b"\xff" * 8 + DEFLATED[158:], "", "a.npz can't be read (Error -3"),
         (packed(X=X), 'ids = "gap.txt"', "line 2 of gap.txt is empty"),
         (packed(X=X), 'ids = "two.txt"', "a.npz has 4 rows and 2 ids"),
     ],

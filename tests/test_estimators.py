@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from sklearn import linear_model
@@ -160,6 +162,16 @@ def test_files_that_do_not_fit_are_refused(models, tmp_path):
     (tmp_path / "party2.colonnade.npz").write_bytes(b"not an archive")
     with pytest.raises(DataError, match="is not a model file of Colonnade"):
         cn.load(tmp_path)
+    whole = (tmp_path / "party1.colonnade.npz").read_bytes()
+    flipped = whole.replace("party".encode("utf-32-le"), "PARTY".encode("utf-32-le"))  # its checksum does not fit
+    assert flipped != whole
+    array, other = io.BytesIO(), io.BytesIO()
+    np.save(array, np.zeros(3))
+    np.savez(other, public=np.array("[1]"))
+    for damaged in (whole[:-30], whole[: len(whole) // 2], flipped, array.getvalue(), other.getvalue(), b""):
+        (tmp_path / "party2.colonnade.npz").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"party2.colonnade.npz is not a model file of Colonnade \("):
+            cn.load(tmp_path)
     models["PoissonRegression"].save(tmp_path / "other")
     (tmp_path / "other" / "party2.colonnade.npz").rename(tmp_path / "party2.colonnade.npz")
     with pytest.raises(DataError, match="belong to different models"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import threading
@@ -36,6 +37,14 @@ def test_requests_are_read():
     assert PREPARED.apply(table).shape == (2, 3)
 
 
+def test_an_empty_text_is_a_missing_one_as_in_a_file():
+    _, table = http.parse(b'{"rows": [{"id": 1, "city": ""}, {"id": 2, "city": null}, {"id": 3}]}', PREPARED)
+    assert table.columns["city"].codes.tolist() == [-1, -1, -1]
+    assert table.columns["city"].categories.tolist() == []
+    _, table = http.parse(b'{"rows": [{"id": 1, "city": ""}, {"id": 2, "city": "Rome"}]}', PREPARED)
+    assert table.columns["city"].codes.tolist() == [-1, 0]
+
+
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
@@ -47,6 +56,10 @@ def test_requests_are_read():
         (b'{"ids": []}', "a request is about 1 to 10000 people, got 0"),
         (b'{"ids": [1.5]}', "an id must be text or a whole number"),
         (b'{"ids": [" "]}', "an id must be text or a whole number"),
+        (rb'{"ids": ["\ud800"]}', "an id holds characters that are not Unicode text (lone surrogates)"),
+        (rb'{"rows": [{"id": "a\udfff", "age": 3}]}', "an id holds characters that are not Unicode text"),
+        (rb'{"rows": [{"id": 1, "city": "\ud800"}]}', "column 'city' holds characters that are not Unicode text"),
+        (rb'{"rows": [{"id": 1, "\ud800": 1}]}', r"'\ud800' is no column of the model"),
         (b'{"rows": [{"age": 3}]}', 'the body must be {"ids"'),
         (b'{"rows": [{"id": 1, "agee": 3}]}', "'agee' is no column of the model; columns are 'age', 'city'"),
         (b'{"rows": [{"id": 1, "age": "3"}]}', "column 'age' holds numbers, or null"),
@@ -70,6 +83,102 @@ def ask(port, path="/score", body=None, token="x" * 20):
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
+
+
+@pytest.fixture
+def serving():
+    """Starts servers on a free port; all of them end with the test."""
+    started = []
+
+    def serve(score):
+        (port,) = free_ports(1)
+        server = http.Server(f"127.0.0.1:{port}", "x" * 20, PREPARED, score)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        started.append((server, thread))
+        return port
+
+    yield serve
+    for server, thread in started:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def everybody(ids, table):
+    return [{"id": one, "known": True} for one in ids]
+
+
+def test_who_sends_too_much_still_hears_why(serving):
+    """More than the line itself holds: a server that closes on it breaks the line before the answer is read."""
+    port, large = serving(everybody), b" " * (3 * http.MAX_BODY)
+    assert ask(port, body=large, token="y" * 20)[0] == 401
+    assert ask(port, body=large)[0] == 413
+    assert ask(port, "/elsewhere", body=large)[0] == 404
+    assert ask(port, body=b'{"ids": [1]}')[0] == 200
+
+
+@pytest.mark.parametrize("length", ["²", "-1", "1_0", "+1", "", "9" * 5000])
+def test_a_length_that_is_no_number(serving, length):
+    port = serving(everybody)
+    line = HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+    line.putrequest("POST", "/score")
+    line.putheader("Authorization", "Bearer " + "x" * 20)
+    line.putheader("Content-Length", length)
+    line.endheaders()
+    answer = line.getresponse()
+    assert answer.status == 413
+    assert "a request has a Content-Length of at most" in json.load(answer)["error"]
+    line.close()
+
+
+def test_no_more_requests_at_once_than_can_be_answered(serving, monkeypatch):
+    monkeypatch.setattr(http, "AT_ONCE", 2)
+    entered, go_on = threading.Semaphore(0), threading.Event()
+
+    def slowly(ids, table):
+        entered.release()
+        assert go_on.wait(LIMIT)
+        return everybody(ids, table)
+
+    port, heard = serving(slowly), []
+    askers = [threading.Thread(target=lambda: heard.append(ask(port, body=b'{"ids": [1]}')[0])) for _ in range(2)]
+    for one in askers:
+        one.start()
+    try:
+        assert entered.acquire(timeout=LIMIT)
+        assert entered.acquire(timeout=LIMIT)
+        full = ask(port, body=b'{"ids": [1]}')
+        assert full == (503, {"error": "2 requests are being answered already; ask again in a moment"})
+        assert ask(port, "/health", token="")[0] == 200
+        assert ask(port, body=b'{"ids": [1]}', token="y" * 20)[0] == 401
+    finally:
+        go_on.set()
+        for one in askers:
+            one.join()
+    assert heard == [200, 200]
+    assert ask(port, body=b'{"ids": [1]}')[0] == 200  # every turn was given back
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["8080", ":8080", "a\0b:8080", "localhost:", "127.0.0.1:²", "127.0.0.1:0", "127.0.0.1:99999", "a:" + "9" * 5000],
+)
+def test_an_address_that_is_none(address):
+    for refuse in (http.check_address, lambda one: http.Server(one, "x" * 20, PREPARED, everybody)):
+        with pytest.raises(OptionError, match=r"the address to serve HTTP at must be host:port, such as 127.0.0.1"):
+            refuse(address)
+
+
+def test_an_address_is_looked_at_before_the_partners_are_joined(serving):
+    port = serving(everybody)
+    for address in (f"127.0.0.1:{port}", "a..b:8080", "192.0.2.1:8080"):  # the last is nobody's
+        for refuse in (http.check_address, lambda one: http.Server(one, "x" * 20, PREPARED, everybody)):
+            with pytest.raises(OptionError, match=r"HTTP can't be served at '.*; choose another port or host"):
+                refuse(address)
+    (port,) = free_ports(1)
+    http.check_address(f"127.0.0.1:{port}")
+    http.check_address(f"127.0.0.1:{port}")  # it does not stay
 
 
 def test_who_has_no_token_hears_nothing(tmp_path):
@@ -138,8 +247,9 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
             if "/score" in line:
                 break
         token = (folder / "bank-files" / "http.token").read_text().strip()
-        header, first, *_ = (folder / "bank.csv").read_text().splitlines()
-        cells = dict(zip(header.split(","), first.split(","), strict=True))
+        with (folder / "bank.csv").open(newline="") as file, (folder / "shop.csv").open(newline="") as other:
+            customers = {one["id"] for one in csv.DictReader(other)}
+            cells = next(one for one in csv.DictReader(file) if one["id"] in customers)  # known everywhere
         row = {"id": cells["id"], "income": float(cells["income"]), "city": cells["city"]}
         row["age"] = float(cells["age"]) if cells["age"] else None
         by_id, by_features = (
@@ -154,10 +264,12 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
         known, nobody = by_id[1]["scores"]
         assert nobody == {"id": "nobody", "known": False}
         assert known == by_features[1]["scores"][0]
-        if known["known"]:
-            assert set(known["probabilities"]) == {"good", "bad"}
-            assert sum(known["probabilities"].values()) == pytest.approx(1.0)
+        assert known["known"] is True
+        assert known["prediction"] == max(known["probabilities"], key=known["probabilities"].get)
+        assert set(known["probabilities"]) == {"good", "bad"}
+        assert sum(known["probabilities"].values()) == pytest.approx(1.0)
     finally:
         bank.send_signal(signal.SIGINT)
-        for process in (bank, shop):
-            process.communicate(timeout=LIMIT)
+        said = [process.communicate(timeout=LIMIT)[0] for process in (bank, shop)]
+    assert (bank.returncode, shop.returncode) == (130, 1), said  # interrupted, and left by the one it served
+    assert "party 'bank' was stopped by its owner" in said[1]

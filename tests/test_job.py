@@ -46,6 +46,13 @@ def test_what_a_job_says():
     assert read.agreed["model"]["kind"] == "logistic"
 
 
+@pytest.mark.parametrize("option", ["goal", "epochs", "tol", "seconds", "step"])
+def test_a_number_that_no_machine_holds_is_refused(option):
+    text = GOOD.replace("epochs = 7", f"{option} = -1{'0' * 400}")
+    with pytest.raises(OptionError, match=rf"job.toml, line 17, key algorithm.{option}: must be a number of 64 bits"):
+        job(text)
+
+
 def test_the_algorithm_may_be_left_out():
     text = GOOD[: GOOD.index("[algorithm]")]
     assert job(text).algorithm == cn.VFB2("saga", asynchronous=False)

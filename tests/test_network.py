@@ -60,6 +60,8 @@ def test_a_party_that_can_only_dial_out_takes_part(dial_out_only, log):
         (("a", {"b": "b:1", "c": "c:1"}), "'a' is no party of this run; parties: ('b', 'c')"),
         (("a", {"a": "7000"}), "the address of party 'a' must be host:port, such as bank.example.org:7000, got '7000'"),
         (("a", {"a": "a:70000"}), "the address of party 'a' must be host:port"),
+        (("a", {"a": "a:²"}), "the address of party 'a' must be host:port"),
+        (("a", {"a": "a:" + "9" * 5000}), "the address of party 'a' must be host:port"),
         (("a", {"a": "a:b"}), "the address of party 'a' must be host:port"),
         (("a", {"a": None}, ":7000"), "listen must be host:port"),
     ],

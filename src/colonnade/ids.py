@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 Packed = tuple[Bytes, npt.NDArray[np.int64]]  # all ids as UTF-8 one after another, and where each ends
 
-_EXACT = 2**53  # from here on a float may stand for several whole numbers
+EXACT = 2**53  # from here on a float may stand for several whole numbers
 # Before every id that is hashed: a digest made here is of no use elsewhere, and the other way round.
 _PURPOSE = b"colonnade alignment v1\0"
 
@@ -133,7 +133,7 @@ def normal(value: Any) -> str | None:
         return ""
     if isinstance(value, (float, np.floating)):
         number = float(value)
-        whole = number.is_integer() and abs(number) < _EXACT
+        whole = number.is_integer() and abs(number) < EXACT
         return "" if math.isnan(number) else str(int(number)) if whole else None
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return str(int(value))
@@ -152,16 +152,18 @@ def _unfit(who: str, count: int, kinds: list[str]) -> DataError:
     )
 
 
-def _check_encodable(texts: list[str], who: str) -> None:
-    def fits(text: str) -> bool:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
-        return True
+def encodable(text: str) -> bool:
+    """Whether it is Unicode text: a lone surrogate is not, and no message can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
-    if not fits("".join(texts)):  # one pass; who is to blame is only asked when somebody is
-        bad = [row for row, text in enumerate(texts) if not fits(text)]
+
+def _check_encodable(texts: list[str], who: str) -> None:
+    if not encodable("".join(texts)):  # one pass; who is to blame is only asked when somebody is
+        bad = [row for row, text in enumerate(texts) if not encodable(text)]
         raise DataError(
             f"{who}: {len(bad)} ids hold characters that are not Unicode text (lone surrogates), the first in row "
             f"{bad[0]}; read the file with its right encoding"

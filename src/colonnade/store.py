@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -17,6 +20,11 @@ from colonnade.errors import DataError
 
 FORMAT = 1
 SUFFIX = ".colonnade.npz"
+# What numpy raises about a file that is no archive, or is cut short or damaged somewhere.
+DAMAGED = (
+    OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, MemoryError, BadZipFile, SyntaxError,
+    TokenError, zlib.error,
+)  # fmt: skip
 
 
 def write_party(folder: Path, party: str, public: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -34,10 +42,12 @@ def write_party(folder: Path, party: str, public: dict[str, Any], arrays: dict[s
 def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read one party's file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # numpy leaves a damaged one open
             public = json.loads(str(archive["public"]))
             arrays = {key: archive[key] for key in archive.files if key != "public"}
-    except (OSError, ValueError, KeyError, EOFError) as error:
+            if not isinstance(public, dict):
+                raise ValueError("it does not say what it holds")
+    except (*DAMAGED, RecursionError) as error:
         raise DataError(
             f"{path.name} is not a model file of Colonnade ({error}); give a file that `save` wrote"
         ) from None

@@ -120,16 +120,18 @@ def _init(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from colonnade.federation.check import check
 
     job, party = _read(options)
     findings = check(job, party)
-    table = Table(title=f"{party.name} in {job.name}", title_justify="left")
+    table = Table(title=Text(f"{party.name} in {job.name}"), title_justify="left")
     for name in ("what", "", "finding"):
         table.add_column(name, overflow="fold")  # a sentence that is cut off helps nobody
     for finding in findings:
-        table.add_row(finding.what, "ok" if finding.ok else "WRONG", finding.text)
+        # as text: in a sentence, [policy] is no colour
+        table.add_row(Text(finding.what), "ok" if finding.ok else "WRONG", Text(finding.text))
     Console().print(table)
     return 0 if all(finding.ok for finding in findings) else 1
 
@@ -216,6 +218,7 @@ def _log() -> None:
 def _ledger(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from colonnade.federation.ledger import verify
     from colonnade.federation.signatures import checker
@@ -223,11 +226,11 @@ def _ledger(options: argparse.Namespace) -> int:
     _, party = _read(options)
     report = verify(party.ledger, checker(party.certificates.certificate))
     if options.action == "show":
-        table = Table(title=f"what left {party.name}", title_justify="left")
+        table = Table(title=Text(f"what left {party.name}"), title_justify="left")
         for name in ("to", "kind", "messages", "bytes"):
             table.add_column(name, justify="right" if name in ("messages", "bytes") else "left")
         for (to, kind), count in sorted(report.by_kind.items()):
-            table.add_row(to, kind, f"{count:,}", f"{report.bytes_by_kind[to, kind]:,}")
+            table.add_row(Text(to), Text(kind), f"{count:,}", f"{report.bytes_by_kind[to, kind]:,}")
         Console().print(table)
     unsealed = report.lines - report.sealed
     note = f"; the last {unsealed} lines are of a run that was broken off and are not sealed" if unsealed else ""
@@ -238,6 +241,7 @@ def _ledger(options: argparse.Namespace) -> int:
 def _model(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from colonnade.federation import model_file
 
@@ -245,11 +249,11 @@ def _model(options: argparse.Namespace) -> int:
     part = model_file.load(party.folder, party.name)
     print(f"{part.public['model']} of {', '.join(part.public['parties'])}, trained on {part.public['rows']:,} rows")
     theta = part.state[0]
-    table = Table(title=f"{party.name}'s coefficients", title_justify="left")
+    table = Table(title=Text(f"{party.name}'s coefficients"), title_justify="left")
     names = [str(one) for one in part.classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]
     for name in ("column", *(names if len(names) == theta.shape[1] else map(str, range(theta.shape[1])))):
-        table.add_column(name, justify="left" if name == "column" else "right")
+        table.add_column(Text(name), justify="left" if name == "column" else "right")
     for column, row in zip(part.columns, theta, strict=True):
-        table.add_row(column, *(f"{value:+.4f}" for value in row))
+        table.add_row(Text(column), *(f"{value:+.4f}" for value in row))
     Console().print(table)
     return 0

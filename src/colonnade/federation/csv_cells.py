@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _WHOLE = r"0|-?[1-9][0-9]{0,17}"  # that fits into 64 bits, as one would write it: 007 is text
 _LEADING_ZERO = r"[+-]?0[0-9].*"
 _COMMA = r"-?[0-9]+,[0-9]+"
+_GROUPED = r"[+-]?[0-9]{1,3}([.][0-9]{3})+(,[0-9]+)?"
 
 
 def settle_kinds(query: Query, names: Iterable[str], id_column: str | None, label: str | None, decimal: str) -> None:
@@ -38,6 +39,14 @@ def settle_kinds(query: Query, names: Iterable[str], id_column: str | None, labe
             query.read_as(name, "BIGINT", f"CAST({cell} AS BIGINT)")
         elif name == id_column:
             continue
+        elif decimal == "," and _points(query, cell, point, filled, numbers):
+            raise query.settings.error(
+                "source",
+                f'column {name!r} of {query.where} holds numbers with a point, and decimal = "," says that '
+                f"fractions begin at a comma; remove the points from the file if they group digits, or list the column "
+                f"under text",
+                DataError,
+            )
         elif numbers == filled and not zeros:
             query.read_as(name, "DOUBLE", f"CAST({point} AS DOUBLE)")
         elif commas and decimal == "." and 2 * (numbers + commas) >= filled:
@@ -49,6 +58,15 @@ def settle_kinds(query: Query, names: Iterable[str], id_column: str | None, labe
             )
         elif 2 * numbers >= filled and numbers < filled:
             raise _mixed(query, name, cell, point, filled - numbers, numbers)
+
+
+def _points(query: Query, cell: str, point: str, filled: int, numbers: int) -> bool:
+    """Whether a column of numbers has points, which group digits where fractions begin at a comma."""
+    read, grouped = query.one(
+        f"count(*) FILTER ({cell} LIKE '%.%' AND TRY_CAST({point} AS DOUBLE) IS NOT NULL), "
+        f"count(*) FILTER (regexp_full_match({cell}, '{_GROUPED}') AND TRY_CAST({point} AS DOUBLE) IS NULL)"
+    )
+    return bool(read + grouped) and 2 * (numbers + grouped) >= filled
 
 
 def _mixed(query: Query, name: str, cell: str, point: str, strange: int, numbers: int) -> Exception:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +52,11 @@ class Dialect:
 
 def dialect(path: Path, settings: Settings) -> Dialect:
     """Look at the first line of a file."""
+    packed = path.suffix.lower() == ".gz"
+    if packed:
+        _check_packed(path, settings)
     try:
-        opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+        opener: Any = gzip.open if packed else open
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             line = file.readline()
             delimiter = settings["delimiter"] or _delimiter(line, path.name)
@@ -61,7 +66,7 @@ def dialect(path: Path, settings: Settings) -> Dialect:
         raise settings.error(
             "source", f"{path.name} is not UTF-8 text; save it as UTF-8 (`iconv -t UTF-8` converts a file)", DataError
         ) from None
-    except (csv.Error, OSError, EOFError) as error:
+    except (csv.Error, OSError) as error:
         raise settings.error("source", f"the first line of {path.name} can't be read ({error})", DataError) from None
     if not any(names):
         raise settings.error("source", f"{path.name} has no first line that names its columns; add one", DataError)
@@ -76,9 +81,36 @@ def dialect(path: Path, settings: Settings) -> Dialect:
     if twice is not None:
         sentence = f"{path.name} has two columns {twice!r}; give each a name of its own"
         raise settings.error("source", sentence, DataError)
-    # The same spelling as in the file: DuckDB compares text with text.
-    missing = [value if isinstance(value, str) else f"{value:g}" for value in settings["missing"] or []]
+    # A comma that begins fractions may be the delimiter too, and DuckDB takes no mark with it; columns of numbers are
+    # compared by their values later on.
+    given, sign = settings["missing"] or [], settings["decimal"]
+    missing = [mark for mark in spellings(given, sign) if mark in given or delimiter not in mark]
     return Dialect(path, names, delimiter, settings["decimal"], missing)
+
+
+def _check_packed(path: Path, settings: Settings) -> None:
+    """Read it all once: DuckDB does not compare checksums, and would take damaged rows for real ones."""
+    try:
+        with gzip.open(path, "rb") as file:
+            while file.read(1 << 20):
+                pass
+    except (OSError, EOFError, zlib.error) as error:
+        raise settings.error(
+            "source", f"{path.name} can't be unpacked ({error}); pack it anew, or fetch it once more", DataError
+        ) from None
+
+
+def spellings(marks: Iterable[str | float], decimal: str = ".") -> list[str]:
+    """What stands for a missing value, as a file may spell it: text is compared with text, and -1 may be -1.0 there."""
+    found: list[str] = []
+    for mark in marks:
+        if isinstance(mark, str):
+            found.append(mark)
+        elif float(mark).is_integer():
+            found += [str(int(mark)), f"{int(mark)}{decimal}0"]
+        else:
+            found.append(repr(float(mark)).replace(".", decimal))
+    return list(dict.fromkeys(found))
 
 
 def _delimiter(line: str, name: str) -> str:

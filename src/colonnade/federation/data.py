@@ -63,7 +63,8 @@ def load(
 ) -> Table:
     """Read what a `[data]` section describes.
 
-    source: another file instead of the section's own, for example with new rows to predict.
+    source: another file instead of the section's own, for example with new rows to predict; where `ids` names a file,
+        the ids of new.svm are in new.svm.ids.
     labels: whether the label column is read; for prediction it need not be there.
     texts: columns that are text whatever they look like: what `Prepared.texts` says of the training rows.
     """
@@ -82,7 +83,8 @@ def load(
         from colonnade.federation.query import load_csv, load_parquet
 
         return (load_csv if kind == "csv" else load_parquet)(settings, path.absolute(), labels, as_text)
-    return load_libsvm(settings, path, labels) if kind == "libsvm" else load_numpy(settings, path, labels)
+    load_arrays = load_libsvm if kind == "libsvm" else load_numpy
+    return load_arrays(settings, path, labels, new=source is not None)
 
 
 def _check_file(settings: Settings, path: Path) -> str:

@@ -9,11 +9,16 @@ party's own. `GET /openapi.json` describes it all.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
+import re
 import secrets
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,14 +30,39 @@ from colonnade import __version__
 from colonnade.errors import ColonnadeError, DataError, InputError, OptionError
 from colonnade.federation.prepared import Prepared
 from colonnade.federation.table import Numbers, Table, Texts
-from colonnade.ids import normal
+from colonnade.ids import encodable, normal
+from colonnade.runtimes.place import host_and_port
 
 MAX_BODY = 1 << 23  # bytes
 MAX_PEOPLE = 10_000
+AT_ONCE = 64  # requests that are worked on at the same time
+_DRAINED = 1 << 26  # bytes of a refused request that are taken, so that its caller comes to read why
+_LENGTH = re.compile(r"[0-9]{1,18}")  # `isdigit` takes digits of every alphabet
 _SECONDS = 30.0  # that a caller may take to send its request
 
 # (ids, their rows or None for the party's own data) -> one answer per id
 Score = Callable[[list[str], Table | None], list[dict[str, Any]]]
+
+
+def check_address(address: str) -> None:
+    """Refuse an address where HTTP can't be served; to be asked before the partners are joined."""
+    place = _host_and_port(address)
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself will
+            probe.bind(place)
+    except (OSError, ValueError) as error:
+        raise _unfit(address, error) from None
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    return host_and_port("the address to serve HTTP at", address, "127.0.0.1:8080")
+
+
+def _unfit(address: str, error: Exception) -> OptionError:
+    # a host that is no name is a ValueError
+    reason = getattr(error, "strerror", None) or error
+    return OptionError(f"HTTP can't be served at {address!r}: {reason}; choose another port or host")
 
 
 def token_in(path: Path) -> str:
@@ -83,6 +113,8 @@ def _id(value: Any) -> str:
     text = None if isinstance(value, float) else normal(value)
     if not text:
         raise DataError("an id must be text or a whole number")
+    if not encodable(text):
+        raise DataError("an id holds characters that are not Unicode text (lone surrogates); send it as it is written")
     return text
 
 
@@ -97,9 +129,11 @@ def _numbers(name: str, values: list[Any]) -> Numbers:
 def _texts(name: str, values: list[Any]) -> Texts:
     if any(not isinstance(value, (str, type(None))) for value in values):
         raise DataError(f"column {name!r} holds text, or null where a value is missing")
-    categories = sorted({value for value in values if value is not None})
+    if not all(encodable(value) for value in values if value):
+        raise DataError(f"column {name!r} holds characters that are not Unicode text (lone surrogates); correct them")
+    categories = sorted({value for value in values if value})  # an empty text is a missing one, as in a file
     place = {value: number for number, value in enumerate(categories)}
-    codes = np.array([-1 if value is None else place[value] for value in values], dtype=np.int32)
+    codes = np.array([place[value] if value else -1 for value in values], dtype=np.int32)
     found = np.empty(len(categories), dtype=object)
     found[:] = categories
     return Texts(codes, found)
@@ -111,16 +145,16 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: str, token: str, prepared: Prepared, score: Score) -> None:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise OptionError(
-                f"the address to serve HTTP at must be host:port, such as 127.0.0.1:8080, got {address!r}"
-            )
         self.token, self.prepared, self.score = token, prepared, score
+        self.turns = threading.BoundedSemaphore(AT_ONCE)
+        place = _host_and_port(address)
         try:
-            super().__init__((host, int(port)), _Handler)
-        except OSError as error:
-            raise OptionError(f"HTTP can't be served at {address}: {error.strerror}; choose another port") from None
+            super().__init__(place, _Handler)
+        except (OSError, ValueError) as error:
+            raise _unfit(address, error) from None
+
+
+_PLACES = "there is /score, /health and /openapi.json"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -135,28 +169,51 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/health":
             self._answer(200, {"status": "ok"})
         else:
-            self._answer(404, {"error": "there is /score, /health and /openapi.json"})
+            self._answer(404, {"error": _PLACES})
 
     def do_POST(self) -> None:
         """Scores."""
         if self.path != "/score":
-            self._answer(404, {"error": "there is /score, /health and /openapi.json"})
+            self._refuse(404, _PLACES)
             return
         shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         if not hmac.compare_digest(shown, self.server.token.encode()):
-            self._answer(401, {"error": "a request needs the header Authorization: Bearer TOKEN"})
+            self._refuse(401, "a request needs the header Authorization: Bearer TOKEN")
             return
-        length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > MAX_BODY:
-            self._answer(413, {"error": f"a request has a Content-Length of at most {MAX_BODY} bytes"})
+        length = self._length()
+        if length is None or length > MAX_BODY:
+            self._refuse(413, f"a request has a Content-Length of at most {MAX_BODY} bytes")
+            return
+        if not self.server.turns.acquire(blocking=False):
+            self._refuse(503, f"{AT_ONCE} requests are being answered already; ask again in a moment")
             return
         try:
-            ids, table = parse(self.rfile.read(int(length)), self.server.prepared)
+            self._score(length)
+        finally:
+            self.server.turns.release()
+
+    def _score(self, length: int) -> None:
+        try:
+            ids, table = parse(self.rfile.read(length), self.server.prepared)
             self._answer(200, {"scores": self.server.score(ids, table)})
         except InputError as error:
             self._answer(400, {"error": str(error)})
         except ColonnadeError as error:
             self._answer(503, {"error": str(error)})
+
+    def _length(self) -> int | None:
+        length = self.headers.get("Content-Length", "")
+        return int(length) if _LENGTH.fullmatch(length) else None
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Answer, and then take what still comes: to close on it would break the line before the answer is read."""
+        self._answer(status, {"error": sentence})
+        length = self._length()
+        left, end = _DRAINED if length is None else min(length, _DRAINED), time.monotonic() + _SECONDS
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while left > 0 and time.monotonic() < end and (taken := len(self.rfile.read1(1 << 16))):
+                left -= taken
 
     def _answer(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
@@ -225,7 +282,7 @@ DESCRIPTION: dict[str, Any] = {
                     "400": {"description": "the request is wrong; the sentence says how"},
                     "401": {"description": "no token, or another one"},
                     "413": {"description": "too long"},
-                    "503": {"description": "a partner is out of reach"},
+                    "503": {"description": "a partner is out of reach, or too many requests come at once"},
                 },
             }
         },

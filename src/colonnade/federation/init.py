@@ -99,9 +99,14 @@ def init(folder: Path, parties: Sequence[str], holders: Sequence[str] = ()) -> l
     holders = tuple(holders) or (parties[0],)
     if strangers := [name for name in holders if name not in parties]:
         raise OptionError(f"labels are held by parties, {strangers[0]!r} is none; parties are {', '.join(parties)}")
-    if folder.exists() and any(folder.iterdir()):
-        raise OptionError(f"the folder {str(folder)!r} is there already and not empty; choose another name")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise OptionError(f"the folder {str(folder)!r} is there already and not empty; choose another name")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(
+            f"{str(folder)!r} can't be the folder of a federation ({error.strerror}); choose another place or name"
+        ) from None
     make_authority(folder / "certificates")
     written = [folder / "job.toml"]
     written[0].write_text(_job(folder.name, parties, holders), encoding="utf-8")

@@ -21,12 +21,13 @@ from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm
 from colonnade.errors import OptionError
 from colonnade.federation import toml
 from colonnade.federation.certificates import NAME
-from colonnade.federation.settings import Anything, Key, ListOf, Section, Settings
+from colonnade.federation.settings import Anything, Key, ListOf, Section, Settings, shown
 from colonnade.penalties import PENALTIES
 from colonnade.sums import SUMS
 from colonnade.sums.trees import TOPOLOGIES
 
 VERSION = 1
+_LARGEST = 1 << 63  # as TOML has it; larger ones can't be compared with a float everywhere
 # The kind of model in a job, and its loss.
 LOSSES = {
     "logistic": "logistic",
@@ -204,9 +205,11 @@ def _algorithm(settings: Settings) -> Algorithm:
     kind = ALGORITHMS[table["kind"]]
     known = {field.name for field in fields(kind)}
     options = {name: value for name, value in table.items() if name != "kind"}
-    for name in options:
+    for name, value in options.items():
         if name not in known:
             raise table.error(name, f"{kind.name} has no such option; it has {', '.join(sorted(known))}")
+        if isinstance(value, int) and abs(value) >= _LARGEST:
+            raise table.error(name, f"must be a number of 64 bits at most, got {shown(value)}")
     try:
         return kind(**options)
     except OptionError as error:

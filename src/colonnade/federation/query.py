@@ -127,8 +127,8 @@ def _attach(con: DuckDBPyConnection, settings: Settings) -> None:
         try:
             with path.open("rb") as file:
                 kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else ""
-        except OSError as error:
-            sentence = f"{name!r} can't be read ({error.strerror}); give a database file"
+        except (OSError, ValueError) as error:  # a path may hold what no path can
+            sentence = f"{name!r} can't be read ({getattr(error, 'strerror', None) or error}); give a database file"
             raise settings.error("database", sentence, DataError) from None
         name = str(path.absolute())
     try:

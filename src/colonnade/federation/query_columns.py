@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import DataError, InputError, LabelError
-from colonnade.federation.csv_dialect import quoted
+from colonnade.federation.csv_dialect import quoted, spellings
 from colonnade.federation.settings import Settings
 from colonnade.federation.table import Numbers, Table, Texts, repeated_ids, without_label
+from colonnade.ids import EXACT
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -22,7 +23,6 @@ Chosen = tuple[str | None, str | None, list[str]]  # the id column, the label co
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 NUMBERS = (*_WHOLE, "HUGEINT", "UHUGEINT", "BIGNUM", "DECIMAL", "DOUBLE", "FLOAT", "BOOLEAN")
 _TEXTS = ("VARCHAR", "ENUM")
-_EXACT = 2.0**53  # from here on a float may stand for several whole numbers
 
 
 @dataclass
@@ -90,10 +90,12 @@ class Query:
         """NaN where there is none."""
         kind = "FLOAT" if self.types[name] == "FLOAT" else "DOUBLE"
         value = f"CAST({self.cells[name]} AS {kind})"
+        return Numbers(self.fetch(f"coalesce({self.unmarked(value, value, kind)}, 'nan'::{kind})"))
+
+    def unmarked(self, cell: str, value: str, kind: str) -> str:
+        """A cell in SQL, but NULL where its value, of this kind, is a number that stands for a missing one."""
         marks = [f"{float(mark)!r}::{kind}" for mark in self.settings["missing"] or [] if not isinstance(mark, str)]
-        if marks:
-            value = f"CASE WHEN {value} NOT IN ({', '.join(marks)}) THEN {value} END"
-        return Numbers(self.fetch(f"coalesce({value}, 'nan'::{kind})"))
+        return f"CASE WHEN {value} NOT IN ({', '.join(marks)}) THEN {cell} END" if marks else cell
 
     def texts(self, name: str) -> Texts:
         """As codes, for a column of Python's texts would need ten times the memory."""
@@ -110,7 +112,7 @@ class Query:
     def text(self, name: str) -> str:
         """A column's cells as text, in SQL; NULL where they are empty or say that they are missing."""
         cell = f"CAST({self.cells[name]} AS VARCHAR)"
-        marks = ["", *(mark for mark in self.settings["missing"] or [] if isinstance(mark, str))]
+        marks = ["", *spellings(self.settings["missing"] or [])]
         return f"CASE WHEN {cell} NOT IN ({', '.join(map(quoted, marks))}) THEN {cell} END"
 
     def ids(self, name: str) -> Array:
@@ -124,7 +126,7 @@ class Query:
         if kind in ("DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UHUGEINT"):
             # tables with gaps turn numbers into floats
             cell = f"CAST({cell} AS DOUBLE)"
-            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {_EXACT!r}), true)")[0]
+            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {EXACT}), true)")[0]
             kind, cell = ("BIGINT", f"CAST({cell} AS BIGINT)") if whole else (kind, cell)
         if kind not in (*_WHOLE, *_TEXTS, "UUID"):
             raise self.settings.error(
@@ -151,8 +153,10 @@ class Query:
         kind, cell = self.types[name], self.cells[name]
         if kind in _TEXTS:
             cell = self.text(name)
-        elif kind in NUMBERS and kind not in (*_WHOLE, "BOOLEAN"):
-            cell = f"CAST({cell} AS DOUBLE)"
+        elif kind in NUMBERS and kind != "BOOLEAN":
+            seen = "FLOAT" if kind == "FLOAT" else "DOUBLE"  # 0.1 of a FLOAT is another number than 0.1 of a DOUBLE
+            value = f"CAST({cell} AS {seen})"
+            cell = self.unmarked(cell if kind in _WHOLE else f"CAST({cell} AS DOUBLE)", value, seen)
         elif kind not in NUMBERS:
             raise self.settings.error(
                 "label",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from colonnade.errors import OptionError
+
+_HOST = re.compile(r"[^\s\0]+")
+_PORT = re.compile(r"[0-9]{1,5}")  # `isdigit` takes digits of every alphabet
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,9 @@ class Place:
             raise OptionError(f"{self.me!r} is no party of this run; parties: {tuple(self.addresses)}")
         for name, address in self.addresses.items():
             if address is not None:
-                _check_address(f"the address of party {name!r}", address)
+                host_and_port(f"the address of party {name!r}", address)
         if self.listen is not None:
-            _check_address("listen", self.listen)
+            host_and_port("listen", self.listen)
         for name in self.names:
             if name != self.me and self.addresses[name] is None and self.addresses[self.me] is None:
                 raise OptionError(
@@ -47,7 +51,9 @@ class Place:
         return self.addresses[self.me] is None or self.names.index(self.me) < self.names.index(peer)
 
 
-def _check_address(what: str, address: str) -> None:
+def host_and_port(what: str, address: str, example: str = "bank.example.org:7000") -> tuple[str, int]:
+    """The two parts of an address; `what` and an example are for the error if it is none."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise OptionError(f"{what} must be host:port, such as bank.example.org:7000, got {address!r}")
+    if not _HOST.fullmatch(host) or not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
+        raise OptionError(f"{what} must be host:port, such as {example}, got {address!r}")
+    return host, int(port)
