@@ -127,9 +127,25 @@ def test_a_length_that_is_no_number(serving, length):
     line.putheader("Content-Length", length)
     line.endheaders()
     answer = line.getresponse()
-    assert answer.status == 413
-    assert "a request has a Content-Length of at most" in json.load(answer)["error"]
+    assert answer.status == 411
+    assert json.load(answer)["error"] == "a request needs the header Content-Length"
     line.close()
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "GET"])
+def test_other_methods_are_refused_as_everything_is(serving, method):
+    line = HTTPConnection("127.0.0.1", serving(everybody), timeout=LIMIT)
+    line.request(method, "/score")
+    answer = line.getresponse()
+    assert answer.status in (405, 501)
+    assert json.load(answer)["error"]
+    line.close()
+
+
+def test_while_the_partners_are_not_there(serving):
+    port = serving(None)
+    assert ask(port, "/health", token="") == (503, {"status": "the partners are not there"})
+    assert ask(port, body=b'{"ids": [1]}') == (503, {"error": "the partners are not there; ask again later"})
 
 
 def test_no_more_requests_at_once_than_can_be_answered(serving, monkeypatch):
@@ -240,12 +256,10 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
     folder = federation(tmp_path, names, 'kind = "VFB2"\nestimator = "saga"\nasynchronous = false\nepochs = 3')
     run_all(folder, names)
     (port,) = free_ports(1)
-    shop = start(folder, "shop", "serve", "--once")
+    shop = start(folder, "shop", "serve")
     bank = start(folder, "bank", "serve", "--http", f"127.0.0.1:{port}")
     try:
-        for line in bank.stdout:
-            if "/score" in line:
-                break
+        wait_for(bank, "the partners are there")
         token = (folder / "bank-files" / "http.token").read_text().strip()
         with (folder / "bank.csv").open(newline="") as file, (folder / "shop.csv").open(newline="") as other:
             customers = {one["id"] for one in csv.DictReader(other)}
@@ -268,8 +282,36 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
         assert known["prediction"] == max(known["probabilities"], key=known["probabilities"].get)
         assert set(known["probabilities"]) == {"good", "bad"}
         assert sum(known["probabilities"].values()) == pytest.approx(1.0)
+        # a partner that is killed is missed though nobody asks, and welcome when it comes back
+        shop.kill()
+        shop.communicate()
+        wait_for(bank, "waiting for the partners again")
+        assert ask(port, "/health", token="")[0] == 503
+        shop = start(folder, "shop", "serve")
+        wait_for(bank, "the partners are there")
+        assert by_id == ask(port, body=json.dumps({"ids": [cells["id"], "nobody"]}).encode(), token=token)
+        # and who serves goes on when its asker is stopped, as a service is
+        bank.send_signal(signal.SIGTERM)
+        assert "interrupted" in bank.communicate(timeout=LIMIT)[0]
+        wait_for(shop, "party 'bank' was stopped by its owner")
+        bank = start(folder, "bank", "serve", "--http", f"127.0.0.1:{port}")
+        wait_for(bank, "the partners are there")
+        assert by_id == ask(port, body=json.dumps({"ids": [cells["id"], "nobody"]}).encode(), token=token)
     finally:
-        bank.send_signal(signal.SIGINT)
+        for process in (bank, shop):
+            process.send_signal(signal.SIGINT)
         said = [process.communicate(timeout=LIMIT)[0] for process in (bank, shop)]
-    assert (bank.returncode, shop.returncode) == (130, 1), said  # interrupted, and left by the one it served
-    assert "party 'bank' was stopped by its owner" in said[1]
+    assert (bank.returncode, shop.returncode) == (130, 130), said
+
+
+def wait_for(process, words):
+    said, alarm = [], threading.Timer(LIMIT, process.kill)
+    alarm.start()
+    try:
+        for line in process.stdout:
+            said.append(line)
+            if words in line:
+                return
+    finally:
+        alarm.cancel()
+    raise AssertionError(f"{words!r} was never said: {said}")

@@ -264,7 +264,8 @@ def test_breaks_are_survived_and_nothing_is_lost_or_doubled(kind, log):
     run(scenario)
     said = lines(log)
     assert said
-    assert all("was down for" in line and line.endswith("and is up again") for line in said)
+    for line in said:  # a break may also come in the middle of a handshake
+        assert line.endswith(("and is up again", "hung up during the handshake"))
     assert len({line.split()[3] for line in said}) == (2 if kind == "reset" else 1)  # the sides that noticed
 
 

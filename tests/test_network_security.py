@@ -106,7 +106,8 @@ def test_a_certificate_that_is_not_good_is_refused(shown, log):
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
     assert under_attack(attack, log) == [
-        "refused a caller: it did not get through TLS: no certificate, an expired one, or another authority's"
+        "refused a caller: it did not get through TLS: it hung up early, or has no certificate, an expired one, or "
+        "another authority's"
     ]
 
 

@@ -147,6 +147,13 @@ def test_predictions_of_every_kind_are_written(tmp_path, column):
     assert [one for (one,) in found] == [*column[:2].tolist(), None]
 
 
+def test_classes_that_differ_in_case_only_keep_their_names(tmp_path):
+    chances = {"p(A)": np.ones(1), "p(a)": np.zeros(1)}
+    scores = serving.Scores(["1"], np.array([True]), {"prediction": np.array(["A"]), **chances})
+    serving.write(scores, tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_text() == "id,known,prediction,p(A),p(a)\n1,true,A,1.0,0.0\n"
+
+
 def test_nobody_to_score(tmp_path):
     empty = serving.Scores([], np.zeros(0, bool), {"prediction": np.zeros(0, "<U4"), "p(a)": np.zeros(0)})
     serving.write(empty, tmp_path / "scores.csv")

@@ -144,8 +144,9 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: str, token: str, prepared: Prepared, score: Score) -> None:
-        self.token, self.prepared, self.score = token, prepared, score
+    def __init__(self, address: str, token: str, prepared: Prepared, score: Score | None = None) -> None:
+        self.token, self.prepared = token, prepared
+        self.score = score  # None while the partners are not there
         self.turns = threading.BoundedSemaphore(AT_ONCE)
         place = _host_and_port(address)
         try:
@@ -154,6 +155,7 @@ class Server(ThreadingHTTPServer):
             raise _unfit(address, error) from None
 
 
+_WAITING = "the partners are not there"
 _PLACES = "there is /score, /health and /openapi.json"
 
 
@@ -167,9 +169,15 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/openapi.json":
             self._answer(200, DESCRIPTION)
         elif self.path == "/health":
-            self._answer(200, {"status": "ok"})
+            self._answer(*((200, {"status": "ok"}) if self.server.score else (503, {"status": _WAITING})))
+        elif self.path == "/score":
+            self._answer(405, {"error": "scores are asked for with POST"})
         else:
             self._answer(404, {"error": _PLACES})
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the library itself refuses is said as everything else is."""
+        self._answer(code, {"error": message or "the request is wrong"})
 
     def do_POST(self) -> None:
         """Scores."""
@@ -181,7 +189,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(401, "a request needs the header Authorization: Bearer TOKEN")
             return
         length = self._length()
-        if length is None or length > MAX_BODY:
+        if length is None:
+            self._refuse(411, "a request needs the header Content-Length")
+            return
+        if length > MAX_BODY:
             self._refuse(413, f"a request has a Content-Length of at most {MAX_BODY} bytes")
             return
         if not self.server.turns.acquire(blocking=False):
@@ -195,7 +206,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _score(self, length: int) -> None:
         try:
             ids, table = parse(self.rfile.read(length), self.server.prepared)
-            self._answer(200, {"scores": self.server.score(ids, table)})
+            if (score := self.server.score) is None:
+                self._answer(503, {"error": f"{_WAITING}; ask again later"})
+            else:
+                self._answer(200, {"scores": score(ids, table)})
         except InputError as error:
             self._answer(400, {"error": str(error)})
         except ColonnadeError as error:
@@ -260,6 +274,7 @@ _SCORE = {
         "probabilities": {"type": "object", "additionalProperties": {"type": "number"}},
     },
 }
+_ALIVE = {"200": {"description": "it does"}, "503": {"description": "a partner is out of reach"}}
 DESCRIPTION: dict[str, Any] = {
     "openapi": "3.1.0",
     "info": {"title": "Colonnade scores", "version": __version__},
@@ -286,6 +301,11 @@ DESCRIPTION: dict[str, Any] = {
                 },
             }
         },
-        "/health": {"get": {"summary": "Whether it runs", "responses": {"200": {"description": "it does"}}}},
+        "/health": {
+            "get": {
+                "summary": "Whether it runs",
+                "responses": _ALIVE,
+            }
+        },
     },
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +16,21 @@ import numpy.typing as npt
 
 from colonnade import labels, losses
 from colonnade.blocks.prediction import MIXTURES
-from colonnade.errors import DataError, OptionError
+from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
 from colonnade.federation import data, model_file
 from colonnade.federation.attend import attend
+from colonnade.federation.csv_dialect import quoted
 from colonnade.federation.job import Job
 from colonnade.federation.model_file import ModelPart
 from colonnade.federation.party_file import PartyFile
+from colonnade.federation.query_columns import sql_name
 from colonnade.federation.scoring import Asker, Contributions, Directory, Terms, serve
 from colonnade.federation.table import Table
 from colonnade.ids import canonical
 from colonnade.runtimes.net import Net
 
 Array = npt.NDArray[Any]
+_PAUSE = 1.0  # seconds before serving again
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Scores:
 
 def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
     """Ask the partners, who serve, about the people in a file (or in the party's own data)."""
+    if source is not None and not source.is_file():  # before anybody is dialled; what is in it is read after
+        raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
     if party.name not in job.holders:
         raise OptionError(
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
@@ -83,16 +90,37 @@ def serve_once(job: Job, party: PartyFile, asker: str) -> int:
 
 
 def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None]) -> None:
-    """Keep the line to the partners up, and answer requests over HTTP until somebody stops it."""
-    import threading
-
-    from colonnade.federation.http import Server, token_in
-
+    """Answer requests over HTTP until somebody stops it; while a partner is not there, with a sentence about that."""
     if party.name not in job.holders:
         raise OptionError(
             f"scores are summed at a label holder, {party.name!r} is none; serve HTTP at {job.holders[0]!r}"
         )
-    part, token = model_file.load(party.folder, party.name), token_in(party.folder / "http.token")
+    from colonnade.federation.http import Server, token_in
+
+    part = model_file.load(party.folder, party.name)
+    server = Server(address, token_in(party.folder / "http.token"), part.prepared)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
+    try:
+        again_and_again(lambda: _answer_http(job, party, part, server, tell), tell)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) -> None:
+    """Serve, and after every end serve again: a partner that was stopped or lost comes back."""
+    while True:
+        try:
+            serve()
+        except RunFailed as error:
+            if not (isinstance(error, PartySilent) and error.step == "joining"):  # else nobody asked for so long
+                tell(f"{error}; waiting for the partners again")
+            time.sleep(_PAUSE)
+
+
+def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell: Callable[[str], None]) -> None:
+    """While the line to the partners is up."""
     contributions = Contributions(part.state, part.public["combines"])
 
     def read() -> tuple[Any, ...]:
@@ -116,10 +144,21 @@ def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], N
             try:
                 async with turn:  # partners answer one question after another
                     return await asker.scores(ids, mine)
-            except BaseException as error:
-                if not ended.done():
-                    ended.set_exception(error)
+            except RunFailed as error:
+                end_with(error)
                 raise
+
+        def end_with(error: Exception) -> None:
+            if not ended.done():
+                ended.set_exception(error)
+
+        async def watch() -> None:
+            """Hear of a partner that goes while nobody asks anything: this never comes."""
+            partner = next(name for name in net.names if name != net.me)
+            try:
+                await net.recv(partner, "end of serving", patient=True)
+            except RunFailed as error:
+                end_with(error)
 
         def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
             mine, here = own(ids, rows)
@@ -127,14 +166,13 @@ def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], N
             totals, there = asyncio.run_coroutine_threadsafe(answer(ids, mine), loop).result()
             return answers(Scores(ids, here & there, outputs(job, part, totals)))
 
-        server = Server(address, token, part.prepared, score)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
+        net.spawn(watch())
+        server.score = score
+        tell("the partners are there")
         try:
             await ended
         finally:
-            server.shutdown()
-            server.server_close()
+            server.score = None
 
     attend(job, party, program, read, agreed=_agreed(job, party.name))
 
@@ -201,17 +239,26 @@ def write(scores: Scores, path: Path) -> None:
     import duckdb
 
     check_place(path)
-    table = {"c0": _objects(scores.ids), "c1": scores.known}
-    shown = ['c0 AS "id"', 'c1 AS "known"']
-    for number, (name, column) in enumerate(scores.columns.items(), 2):
+    table, cells = {"c0": _objects(scores.ids), "c1": scores.known}, ["c0", "c1"]
+    for number, (_, column) in enumerate(scores.columns.items(), 2):
         table[f"c{number}"] = _objects(column.tolist()) if column.dtype.kind in "OU" else column
-        quoted = name.replace('"', '""')
-        shown.append(f'CASE WHEN c1 THEN c{number} END AS "{quoted}"')
-    target, how = str(path).replace("'", "''"), "FORMAT parquet" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
+        cells.append(f"CASE WHEN c1 THEN c{number} END")
+    names = ["id", "known", *scores.columns]
+    if path.suffix == ".parquet":
+        how = "FORMAT parquet"
+        named = [f"{cell} AS {sql_name(name)}" for cell, name in zip(cells, names, strict=True)]
+        rows = f"SELECT {', '.join(named)} FROM scores"
+    else:
+        # The names as a row of their own: as names of columns, DuckDB takes p(A) and p(a) for the same and renames one.
+        how = "FORMAT csv, HEADER false"
+        rows = (
+            f"SELECT {', '.join(map(quoted, names))} UNION ALL "
+            f"SELECT {', '.join(f'CAST({cell} AS VARCHAR)' for cell in cells)} FROM scores"
+        )
     try:
         with duckdb.connect() as database:
             database.register("scores", table)
-            database.execute(f"COPY (SELECT {', '.join(shown)} FROM scores) TO '{target}' ({how})")
+            database.execute(f"COPY ({rows}) TO {quoted(str(path))} ({how})")
     except duckdb.IOException as error:
         raise OptionError(f"the scores can't be written to {str(path)!r}: {str(error).splitlines()[0]}") from None
 

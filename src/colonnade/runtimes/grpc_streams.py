@@ -99,7 +99,10 @@ def why(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         details = error.details() or ""
         # "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused"
-        return _WHERE.sub("", details.rpartition("last error: ")[2]) or error.code().name
+        reason = _WHERE.sub("", details.rpartition("last error: ")[2]) or error.code().name
+        if "SSL" in reason and "certificate" in reason.lower():
+            return f"its certificate is not accepted here: another authority's, or expired ({reason})"
+        return reason
     if isinstance(error, asyncio.TimeoutError):
         return "no answer"
     if isinstance(error, asyncio.CancelledError):

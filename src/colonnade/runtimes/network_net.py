@@ -91,7 +91,10 @@ class NetworkNet(StagedNet):
 
     def _trouble(self, peer: str) -> str:
         line = self.lines[peer]
-        return "it is there, and not as far" if line.up else line.trouble
+        if line.up:
+            return "it is there, and not as far"
+        refused = "; callers were refused, see the log" if self.refuse.any and line.unheard else ""
+        return line.trouble + refused
 
     def _obstacle(self) -> ColonnadeError | None:
         return self.broken or self._unfit
@@ -151,7 +154,8 @@ class NetworkNet(StagedNet):
         return self.lines[hello.me]
 
     def _turned_away(self) -> None:
-        self.refuse("a caller", "it did not get through TLS: no certificate, an expired one, or another authority's")
+        why = "it hung up early, or has no certificate, an expired one, or another authority's"
+        self.refuse("a caller", f"it did not get through TLS: {why}")
 
     # -- what the lines tell ------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Seconds between attempts to dial: short at first, for a short break, and then no burden on anybody.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_NOBODY = "nobody was there"
 _ACKNOWLEDGE_WITHIN = 0.2  # seconds, if no message of ours takes the acknowledgement along
 
 
@@ -42,7 +43,7 @@ class PeerLine:
         self.stage = 0  # how far the peer is on its way to the start of the run
         self.ending = False  # the peer has said its last word: the end of its connection is no break
         self.over = False  # hung up, or lost
-        self.trouble = "nobody was there"  # the last one
+        self.trouble = _NOBODY  # the last one
         self._stream: Stream | None = None
         self._carriers: tuple[asyncio.Task[None], ...] = ()
         self._work = asyncio.Event()  # there is something to send
@@ -56,6 +57,11 @@ class PeerLine:
     def up(self) -> bool:
         """Whether a connection stands."""
         return self._stream is not None
+
+    @property
+    def unheard(self) -> bool:
+        """Whether nothing was ever heard of the peer."""
+        return self.trouble == _NOBODY
 
     @property
     def settled(self) -> bool:

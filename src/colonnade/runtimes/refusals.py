@@ -17,11 +17,12 @@ _REMEMBERED = 100  # refusals
 class Refusals:
     """A line in the log for whoever was turned away, and not one for each of a hundred attempts."""
 
+    any: bool = False  # whether anybody was
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def __call__(self, who: str, reason: str) -> None:
         """Write it down, unless the same was written down a moment ago."""
-        now = time.monotonic()
+        now, self.any = time.monotonic(), True
         last, count = self._seen.get(reason, (-_QUIET_FOR, 0))
         if now - last < _QUIET_FOR:
             self._seen[reason] = (last, count + 1)
