@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -98,17 +99,20 @@ def test_brackets_in_a_finding_are_shown(first, monkeypatch):
 def test_brackets_in_the_names_of_columns_and_classes_are_shown(first, monkeypatch):
     public = {"model": "SoftmaxRegression", "parties": ["bank", "shop"], "rows": 3}
     classes = np.array(["[red]", "[/b]", "c"])
-    part = model_file.ModelPart("bank", public, (np.zeros((1, 3)),), classes, (BRACKETS,), None)
+    part = model_file.ModelPart("bank", public, (np.zeros((1, 3)), np.ones(3)), classes, (BRACKETS,), None)
     monkeypatch.setattr(model_file, "load", lambda *_: part)
     code, said = first("model", "show")
     assert code == 0
-    assert all(name in said for name in ("[red]", "[/b]", BRACKETS))
+    assert all(name in said for name in ("[red]", "[/b]", BRACKETS, "(intercept)", "+1.0000"))
 
 
 def test_brackets_in_a_ledger_are_shown(first, monkeypatch):
     key = ("shop", BRACKETS)
     report = SimpleNamespace(by_kind={key: 1}, bytes_by_kind={key: 2}, lines=1, sealed=1, runs=1)
     monkeypatch.setattr(ledger, "verify", lambda *_: report)
+    code, said = first("ledger", "show")
+    assert (code, "there is none yet, nothing has left bank" in said) == (0, True)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
     code, said = first("ledger", "show")
     assert code == 0
     assert BRACKETS in said

@@ -6,6 +6,7 @@ What they train is to the bit what the estimator trains on their common rows, al
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -123,7 +124,7 @@ def estimator_states(folder, names):
 def test_one_command_each(tmp_path, names, capsys):
     folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 2\nepochs = 4\ntol = 0.0\npatience = 99')
     said = run_all(folder, names)
-    assert re.search(r"bank: epoch 4, loss 0\.\d+, auc 0\.\d+, auc 0\.\d+ held out", said["bank"])
+    assert re.search(r"bank: kept epoch \d of 4, loss 0\.\d+, auc 0\.\d+, auc 0\.\d+ held out", said["bank"])
     assert states(folder, names) == estimator_states(folder, names)
     for name in names:
         capsys.readouterr()
@@ -282,8 +283,13 @@ def test_a_party_is_killed_and_the_job_goes_on_to_the_same_bits(tmp_path, victim
             assert f"party '{victim}'" in said[name].strip().splitlines()[-1], said[name]
     assert max((int(path.stem) for path in kept.glob("*.kept")), default=0) < 40
     assert main(["ledger", "verify", str(folder / "job.toml"), "--as", victim]) == 0  # every line that it wrote
-    run_all(folder, names)
+    last = max((int(path.stem) for path in kept.glob("*.kept")), default=0)
+    said = run_all(folder, names)
+    if last > 1:
+        assert re.search(r"going on from epoch \d+, which all parties have kept", said[victim])
     assert states(folder, names) == estimator_states(folder, names)
+    history = json.loads((folder / "bank-files" / "history.json").read_text())
+    assert [record["epoch"] for record in history] == list(range(41))  # of both runs
     assert not list(kept.glob("*"))  # the model is saved: nothing to go on from
 
 

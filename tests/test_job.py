@@ -72,6 +72,17 @@ def test_what_is_disclosed():
         ("[parties.shop]", "[parties.Shop]", r"line 5, key parties.Shop: the name of a party must be lower-case"),
         ("[parties.shop]\n", "", r"key parties: a job has two parties or more, got 1"),
         ("labels = true", "labels = false", r"key parties: no party holds labels; set labels = true"),
+        (
+            "[parties.shop]",
+            '[parties.shop]\naddress = "127.0.0.1:7443"',
+            r"parties.shop.address: 'bank' has the same one",
+        ),
+        (
+            '"127.0.0.1:7443"',
+            '"127.0.0.1"',
+            r"key parties.bank.address: must be host:port, such as bank.example.org:7443",
+        ),
+        ('"127.0.0.1:7443"', '"127.0.0.1:99999"', r"key parties.bank.address: must be host:port"),
         ('address = "127.0.0.1:7443"\n', "", r"key parties.shop: 'bank' has no address either, so neither can dial"),
         (
             '"logistic"',

@@ -370,7 +370,7 @@ MISSING = (
         (
             LOGISTIC,
             [0, 1, 2],
-            r"^the labels hold 3 classes \(0, 1, 2\), logistic needs exactly two; use SoftmaxRegression$",
+            r"^the labels hold 3 classes \(0, 1, 2\), logistic needs exactly two; use SoftmaxRegression",
         ),
         (HINGE, list("abcdefg"), r"7 classes \('a', 'b', 'c', 'd', 'e', \.\.\.\), smooth_hinge needs exactly two"),
         (LOGISTIC, [0, None, 1], MISSING.format(1, 0, 3, "logistic", "two classes")),

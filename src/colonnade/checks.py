@@ -111,9 +111,9 @@ def check_runtime(on: Any) -> None:
         raise OptionError(f"on must be a runtime such as Simulation() or Processes(), got {what}")
 
 
-def warn_single_features(parties: tuple[Party, ...]) -> None:
-    """A party with one column is told what that shows, before it sends anything."""
-    for party in parties if len(parties) > 1 else ():
+def warn_single_features(parties: tuple[Party, ...], of: int | None = None) -> None:
+    """A party with one column is told what that shows, before it sends anything; of: how many take part."""
+    for party in parties if (of or len(parties)) > 1 else ():
         if party.features == 1:
             warnings.warn(
                 f"party {party.name!r} has a single column: FedBCD's Theorem 2, which keeps partners from solving for "
@@ -155,9 +155,8 @@ def _column_sizes(X: Any) -> Array:
     return sizes
 
 
-def warn_frozen(parties: tuple[Party, ...]) -> None:
+def warn_frozen(frozen: list[str]) -> None:
     """Under AFSGD a block without labels is never updated; its owner is told."""
-    frozen = [party.name for party in parties if not party.active]
     if frozen:
         warnings.warn(
             f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
@@ -167,9 +166,9 @@ def warn_frozen(parties: tuple[Party, ...]) -> None:
         )
 
 
-def warn_sequential(parties: tuple[Party, ...]) -> None:
+def warn_sequential(parties: int) -> None:
     """FedBCD-s with three or more parties shows the label holder each party's own change, masks or not."""
-    if len(parties) > 2:
+    if parties > 2:
         warnings.warn(
             "order='sequential' sums the same rows again after each party's steps, so the label holder can subtract "
             "two sums and see what that one party changed, whatever the masks; use order='parallel' where that matters",

@@ -119,9 +119,9 @@ class LinearModel:
         warn_single_features(parties)
         warn_scales(parties)
         if isinstance(algorithm, AFSGD):
-            warn_frozen(parties)
+            warn_frozen([party.name for party in parties if not party.active])
         if isinstance(algorithm, FedBCD) and algorithm.order == "sequential":
-            warn_sequential(parties)
+            warn_sequential(len(parties))
 
         sum_name = choose_sum(self.sum, len(parties))
         owner = holders[0] if self.fit_intercept else ""

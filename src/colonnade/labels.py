@@ -18,6 +18,7 @@ _TAKES: dict[str, str] = {
     "real": "finite numbers",
     "count": "finite numbers >= 0",
 }
+_MOST_NUMBERS = 50  # different labels with fractions that may still be classes
 _SHOWN = 5  # how many label values an error names before it says "..."
 
 
@@ -34,10 +35,15 @@ def class_labels(y: npt.ArrayLike, loss: Loss) -> Labels:
     if len(classes) == 1:
         what = "a binary loss needs two" if loss.kind == "binary" else f"{loss.name} needs at least two"
         raise LabelError(f"the labels hold only one class ({_show(classes)}), {what}: add rows of another class")
+    if len(classes) > _MOST_NUMBERS and classes.dtype.kind == "f" and (classes != np.trunc(classes)).any():
+        raise LabelError(
+            f"the labels hold {len(classes)} different numbers with fractions ({_show(classes)}), {loss.name} takes "
+            f'classes; use RidgeRegression for numbers (in a job: kind = "ridge")'
+        )
     if loss.kind == "binary" and len(classes) > 2:
         raise LabelError(
             f"the labels hold {len(classes)} classes ({_show(classes)}), {loss.name} needs exactly two; "
-            "use SoftmaxRegression"
+            'use SoftmaxRegression (in a job: kind = "softmax")'
         )
     return classes
 
@@ -131,7 +137,7 @@ def _numbers(labels: Labels, loss: Loss) -> Floats:
     if negative:
         raise LabelError(
             f"the labels hold {negative} negative of {len(labels)} values, {loss.name} takes {_TAKES[loss.kind]}; "
-            "correct those rows or use the square loss"
+            "correct those rows or use the square loss (ridge regression)"
         )
     return labels.astype(np.float64)
 

@@ -245,6 +245,7 @@ class Session:
         go_on, mine, block, others, said = self.keeper.load(version)
         self.eta0, self._lowest, self._best, self._moved, self._bad, *counts = mine
         self._records, self._rounds, self._steps, self.net.traffic.rounds = counts
+        self.net.report(("resumed", version))
         for report in said:  # the history is that of the whole run
             self._report(report)
         self.block.thaw(block)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from colonnade.errors import ColonnadeWarning
 
 if TYPE_CHECKING:
     from colonnade.federation.job import Job
@@ -86,10 +92,8 @@ def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
         job = read_job(options.job)
     if options.party not in job.parties:
         raise OptionError(f"{options.party!r} is no party of {options.job.name}; parties are {', '.join(job.parties)}")
-    party = read_party(options.file or options.job.parent / f"{options.party}.toml", job)
-    if party.name != options.party:
-        raise OptionError(f"the file is {party.name!r}'s and not {options.party!r}'s; give the right one with --file")
-    return job, party
+    path = options.file or options.job.parent / f"{options.party}.toml"
+    return job, read_party(path, job, options.party)
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -109,7 +113,8 @@ def run_command(options: argparse.Namespace) -> int:
 def _init(options: argparse.Namespace) -> int:
     from colonnade.federation.init import init
 
-    parties, labels = ([name for name in text.split(",") if name] for text in (options.parties, options.labels))
+    given = (options.parties, options.labels)
+    parties, labels = ([name.strip() for name in text.split(",") if name.strip()] for text in given)
     for path in init(options.name, parties, labels):
         print(f"wrote {path}")
     print(f"wrote test certificates to {options.name / 'certificates'}: not for real data")
@@ -125,7 +130,8 @@ def _check(options: argparse.Namespace) -> int:
     from colonnade.federation.check import check
 
     job, party = _read(options)
-    findings = check(job, party)
+    with _notes(party.name):
+        findings = check(job, party)
     table = Table(title=Text(f"{party.name} in {job.name}"), title_justify="left")
     for name in ("what", "", "finding"):
         table.add_column(name, overflow="fold")  # a sentence that is cut off helps nobody
@@ -141,21 +147,18 @@ def _run(options: argparse.Namespace) -> int:
 
     job, party = _read(options)
     _log()
-    _say(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}")
     # Ranks share one terminal, where several bars would overwrite each other.
     verbose = 0 if options.quiet or options.mpi else 1
-    done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
+    with _notes(party.name):
+        done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
     trained, traffic = done.trained, done.outcome.traffic
     _say(f"{party.name}: trained on {trained.rows:,} common rows, {trained.held_out:,} held out")
-    known = [record for record in done.history if "loss" in record]  # at the first label holder
-    if known:
-        last = known[-1]
-        held_out = (
-            f", {last['metric_name']} {last['validation_metric']:.4f} held out" if "validation_metric" in last else ""
-        )
+    if done.kept:
+        kept, metric = done.kept, done.kept["metric_name"]
+        held_out = f", {metric} {kept['validation_metric']:.4f} held out" if "validation_metric" in kept else ""
         _say(
-            f"{party.name}: epoch {last['epoch']}, loss {last['loss']:.5f}, "
-            f"{last['metric_name']} {last['metric']:.4f}{held_out}"
+            f"{party.name}: kept epoch {kept['epoch']} of {done.epochs}, loss {kept['loss']:.5f}, "
+            f"{metric} {kept['metric']:.4f}{held_out}"
         )
     _say(
         f"{party.name}: sent {traffic.messages:,} messages, {traffic.bytes:,} bytes in {traffic.rounds:,} rounds, "
@@ -180,39 +183,49 @@ def _predict(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from colonnade.errors import OptionError, PartySilent
-    from colonnade.federation.serving import serve_once
+    from colonnade.errors import OptionError
+    from colonnade.federation.serving import again_and_again, serve_http, serve_once
 
     job, party = _read(options)
-    if options.http:
-        from colonnade.federation.serving import serve_http
+    _log()
 
-        _log()
-        _say(f"{party.name}: waiting for {', '.join(name for name in job.parties if name != party.name)}")
-        serve_http(job, party, options.http, lambda text: _say(f"{party.name}: {text}"))
+    def tell(text: str) -> None:
+        _say(f"{party.name}: {text}")
+
+    if options.http:
+        serve_http(job, party, options.http, tell)
         return 0
     asker = options.asker or job.holders[0]
     if asker not in job.holders or asker == party.name:
         raise OptionError(
             f"the asker must be another label holder, got {asker!r}; label holders: {', '.join(job.holders)}"
         )
-    _log()
-    _say(f"{party.name}: serving {asker}")
-    while True:
-        try:
-            count = serve_once(job, party, asker)
-        except PartySilent as error:
-            if options.once or error.step != "joining":
-                raise
-            continue  # nobody asked for so long
-        _say(f"{party.name}: answered about {count:,} people")
-        if options.once:
-            return 0
+    tell(f"serving {asker}")
+
+    def serve() -> None:
+        tell(f"answered about {serve_once(job, party, asker):,} people")
+
+    if options.once:
+        serve()
+    else:
+        again_and_again(serve, tell)
+    return 0
+
+
+@contextmanager
+def _notes(name: str) -> Iterator[None]:
+    """Warnings as words of the party, and not as Python prints them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ColonnadeWarning)
+        warnings.showwarning = lambda message, *_, **__: _say(f"{name}: note: {message}")
+        yield
 
 
 def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
-    logging.getLogger("grpc").setLevel(logging.ERROR)
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # a caller that is gone is no news with a traceback
+    # Whoever stops a service sends SIGTERM: the partners shall hear of it as of Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _ledger(options: argparse.Namespace) -> int:
@@ -220,10 +233,13 @@ def _ledger(options: argparse.Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from colonnade.federation.ledger import verify
+    from colonnade.federation.ledger import seal_file, verify
     from colonnade.federation.signatures import checker
 
     _, party = _read(options)
+    if not party.ledger.exists() and not seal_file(party.ledger).exists():
+        print(f"{party.ledger.name}: there is none yet, nothing has left {party.name}")
+        return 0
     report = verify(party.ledger, checker(party.certificates.certificate))
     if options.action == "show":
         table = Table(title=Text(f"what left {party.name}"), title_justify="left")
@@ -255,5 +271,7 @@ def _model(options: argparse.Namespace) -> int:
         table.add_column(Text(name), justify="left" if name == "column" else "right")
     for column, row in zip(part.columns, theta, strict=True):
         table.add_row(Text(column), *(f"{value:+.4f}" for value in row))
+    if part.state[1] is not None:
+        table.add_row("(intercept)", *(f"{value:+.4f}" for value in part.state[1]))
     Console().print(table)
     return 0

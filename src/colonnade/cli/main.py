@@ -63,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ColonnadeError as error:
         sys.stderr.write(f"colonnade: {error}\n")  # in one piece: the ranks of an MPI job share a terminal
         return 1
+    except OSError as error:
+        sys.stderr.write(f"colonnade: {error.strerror or error}: {error.filename!r}\n")
+        return 1
     except KeyboardInterrupt:
         print("colonnade: interrupted; every party was stopped", file=sys.stderr)
         return 130

@@ -70,7 +70,7 @@ def load_numpy(settings: Settings, path: Path, labels: bool, *, new: bool = Fals
         sentence = f"X of {where} must be numbers in rows and columns, got {X.dtype} of shape {X.shape}"
         raise settings.error("source", sentence, DataError)
     rows = int(X.shape[0])
-    columns, names = _columns(settings, X, arrays.get("columns"), where)
+    columns, names = _columns(settings, X, arrays.get("columns"), where, new=not labels)
     ids, label = None, None
     if settings["id"] is not None:
         ids = _array(settings, "id", arrays, where)
@@ -112,13 +112,15 @@ def _csr(settings: Settings, arrays: dict[str, Array], where: str) -> Any:
     return matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
 
 
-def _columns(settings: Settings, X: Any, given: Array | None, where: str) -> tuple[Any, tuple[str, ...] | None]:
+def _columns(
+    settings: Settings, X: Any, given: Array | None, where: str, *, new: bool
+) -> tuple[Any, tuple[str, ...] | None]:
     """The chosen columns, and their names if the file has any."""
     width = int(X.shape[1])
     if given is not None and (given.shape != (width,) or given.dtype.kind != "U" or len(set(given.tolist())) < width):
         raise settings.error("source", f"columns of {where} must be {width} different texts, one per column", DataError)
     names = [f"x{number}" for number in range(width)] if given is None else given.tolist()
-    chosen = choose_columns(settings, names, where, ())
+    chosen = choose_columns(settings, names, where, (), new=new)
     numbers = {name: number for number, name in enumerate(names)}
     places = [numbers[name] for name in chosen]
     if hasattr(X, "indptr"):

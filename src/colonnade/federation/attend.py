@@ -29,11 +29,12 @@ def attend(
     agreed: Mapping[str, Any],
     observer: Observer | None = None,
     mpi: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
-    this process's MPI job, wherever job.toml says that they are.
+    this process's MPI job, wherever job.toml says that they are. tell: where words about the run go.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.sum)
@@ -56,6 +57,7 @@ def attend(
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
         "door": Door(party.name, party.policy, ledger),
     }  # fmt: skip
+    tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
     try:
         if mpi:
             from colonnade.runtimes.mpi import run_party_mpi

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from colonnade import __version__
-from colonnade.errors import ColonnadeError, PartySilent
+import numpy as np
+
+from colonnade import __version__, labels, losses
+from colonnade.errors import ColonnadeError, OptionError, PartySilent
 from colonnade.federation import certificates, data, preparation
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.run import column_names
+from colonnade.party import Party
 from colonnade.runtimes.look import look
 from colonnade.runtimes.place import Place
 
@@ -30,6 +34,7 @@ def check(job: Job, party: PartyFile) -> list[Finding]:
     """All findings; nothing is sent but a greeting to the peers' doors."""
     found = [Finding("job", True, f"{len(job.parties)} parties, {job.algorithm.name}, sum {job.sum}")]
     found.append(_try("certificates", lambda: _certificates(party)))
+    found.append(_try("folder", lambda: _folder(party)))
     found += _data(job, party)
     return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
 
@@ -58,9 +63,24 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     def policy() -> str:
         party.policy.check_company(party.name, job.parties, job.sum)
         party.policy.check_part(party.name, len(columns), batch)
+        party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
         return "allows this job"
 
-    return [*found, _try("policy", policy)]
+    def own_labels() -> str:
+        of = Party(party.name, np.zeros((table.rows, 1)), table.label)
+        known = np.asarray(of.y)[np.asarray(of.labelled)]
+        classes = labels.class_labels(known, losses.loss(job.loss))
+        return f"{len(known):,} rows with a label" + (f", {len(classes)} classes" if len(classes) else "")
+
+    return [*found, *([_try("labels", own_labels)] if table.label is not None else []), _try("policy", policy)]
+
+
+def _folder(party: PartyFile) -> str:
+    """Where the party's files go: there, or to be made."""
+    there = next(path for path in (party.folder, *party.folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise OptionError(f"{str(party.folder)!r} can't be written to: {str(there)!r} is no folder of ours to write")
+    return str(party.folder)
 
 
 def _peer(job: Job, party: PartyFile, name: str) -> Finding:

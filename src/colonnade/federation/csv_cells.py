@@ -104,9 +104,11 @@ def why_refused(con: DuckDBPyConnection, file: Dialect, types: dict[str, str], r
     if kind == "CAST":
         value = re.search(r'Could not convert string "(.*)" to', message, re.DOTALL)
         shown = _cut(value[1]) if value else "something else"
-        kinds = {"DOUBLE": "numbers", "BOOLEAN": "true and false"}.get(types[column], types[column])
+        dates = types[column].startswith(("DATE", "TIME"))
+        known = {"DOUBLE": "numbers", "BOOLEAN": "true and false"}
+        kinds = "dates in another form" if dates else known.get(types[column], types[column])
         return (
-            f"{name}, line {line}: column {file.names[int(column[1:])]!r} has {shown}, but the first rows have "
+            f"{name}, line {line}: column {file.names[int(column[1:])]!r} has {shown}, but other rows have "
             f"{kinds}; correct it, list it under missing, or list the column under text"
         )
     if kind in ("MISSING COLUMNS", "TOO MANY COLUMNS"):

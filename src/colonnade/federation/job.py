@@ -23,6 +23,7 @@ from colonnade.federation import toml
 from colonnade.federation.certificates import NAME
 from colonnade.federation.settings import Anything, Key, ListOf, Section, Settings, shown
 from colonnade.penalties import PENALTIES
+from colonnade.runtimes.place import host_and_port
 from colonnade.sums import SUMS
 from colonnade.sums.trees import TOPOLOGIES
 
@@ -51,7 +52,16 @@ def party_name(name: str) -> str | None:
     return None if NAME.fullmatch(name) else "must be lower-case letters, digits and inner hyphens, at most 40"
 
 
-_PARTY = Section(Key("address", str), Key("labels", bool, default=False))
+def address(text: str) -> str | None:
+    """What is wrong with an address, if anything is."""
+    try:
+        host_and_port("it", text)
+    except OptionError:
+        return "must be host:port, such as bank.example.org:7443"
+    return None
+
+
+_PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
     Key("name", str, required=True, check=party_name),
@@ -167,6 +177,10 @@ def job_of(settings: Settings) -> Job:
             unreachable[1],
             f"{unreachable[0]!r} has no address either, so neither can dial the other; give one of them one",
         )
+    known = [parties[name]["address"] for name in names]
+    for name, at in zip(names, known, strict=True):
+        if at is not None and known.index(at) < names.index(name):
+            raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
     model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
     algorithm = _algorithm(settings)
     if isinstance(algorithm, FDML) and len(holders) > 1:

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from colonnade.federation import data, preparation, toml
 from colonnade.federation.certificates import CertificatePaths
-from colonnade.federation.job import Job, party_name
+from colonnade.federation.job import Job, address, party_name
 from colonnade.federation.policy import KINDS, Policy
 from colonnade.federation.settings import Key, ListOf, Section, Settings
 
 PARTY = Section(
     Key("name", str, required=True, check=party_name),
-    Key("listen", str),
+    Key("listen", str, check=address),
     Key("folder", str),
     Key("data", data.SECTION, required=True),
     Key("prepare", preparation.SECTION),
@@ -77,10 +77,12 @@ class PartyFile:
         return self.folder / "checkpoints"
 
 
-def read_party(path: Path, job: Job) -> PartyFile:
-    """Read and check a party's file, also against the job."""
+def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
+    """Read and check a party's file, also against the job, and whose it is expected to be."""
     settings = toml.read(path, PARTY)
     name, base = settings["name"], settings.place.folder
+    if expected is not None and name != expected:
+        raise settings.error("name", f"this file is {name!r}'s and not {expected!r}'s; give the right one with --file")
     if name not in job.parties:
         raise settings.error(
             "name", f"{name!r} is no party of the job; parties are {', '.join(map(repr, job.parties))}"

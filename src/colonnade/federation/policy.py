@@ -62,6 +62,14 @@ class Policy:
                 f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
             )
 
+    def check_rounds(self, me: str, rounds: int) -> None:
+        """Refuse before training a run that would not even get through one epoch."""
+        if rounds > self.max_rounds:
+            raise PolicyRefused(
+                f"an epoch of this job has {rounds} rounds, the policy of {me!r} ends a run after {self.max_rounds}; "
+                f"raise max_rounds, or the job's batch"
+            )
+
     def check_part(self, me: str, features: int, batch: int) -> None:
         """Refuse before training what the door would refuse during it."""
         if features < self.min_features:

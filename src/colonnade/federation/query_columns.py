@@ -72,9 +72,10 @@ class Query:
         if kind.startswith(("DATE", "TIME", "INTERVAL")):
             what = "times" if kind.startswith("TIME") and not kind.startswith("TIMESTAMP") else "dates"
             from_where = "..." if key == "sql" else f"'{self.where}'"
+            days = f"date_diff('day', {sql_name(name)}, DATE '2025-01-01') AS days"
             advice = (
-                f"turn them into numbers, for example with sql = \"SELECT *, date_diff('day', {sql_name(name)}, "
-                f"DATE '2025-01-01') AS days FROM {from_where}\", or list the column under exclude"
+                f"turn them into numbers, for example with sql = '''SELECT * EXCLUDE ({sql_name(name)}), {days} FROM "
+                f"{from_where} ''', or list the column under exclude"
             )
             if kind in ("INTERVAL", "TIME") or what == "times":
                 advice = "turn them into numbers with sql (epoch(...) counts seconds), or list the column under exclude"
@@ -145,7 +146,9 @@ class Query:
             )
         again = self.one(f"count(*) - count(DISTINCT {cell})")[0]
         if again:
-            raise self.settings.error("id", repeated_ids(again, self.where), DataError)
+            turns = f"SELECT rowid + 1 AS row, row_number() OVER (PARTITION BY {cell} ORDER BY rowid) AS turn FROM t"
+            ((first,),) = self.con.execute(f"SELECT min(row) FROM ({turns}) WHERE turn > 1").fetchall()
+            raise self.settings.error("id", repeated_ids(again, first, self.where), DataError)
         return self.fetch(cell)
 
     def labels(self, name: str) -> Array:

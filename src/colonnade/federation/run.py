@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import metrics
+from colonnade.checks import warn_diverged, warn_unfinished
 from colonnade.federation import data, model_file, preparation
 from colonnade.federation.attend import attend
 from colonnade.federation.checkpoints import Checkpoints
@@ -78,6 +79,19 @@ class Done:
     outcome: Outcome
     history: list[dict[str, Any]]
 
+    @property
+    def epochs(self) -> int:
+        """How many there were."""
+        return max((int(record["epoch"]) for record in self.history if "epoch" in record), default=0)
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """The record of the epoch whose parameters are the model; None at parties that hear no loss."""
+        known = [record for record in self.history if "loss" in record]
+        if not known or not self.trained.best:
+            return known[-1] if known else None
+        return min(known, key=lambda record: float(record.get("validation_loss", record["loss"])))
+
 
 def run_job(
     job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str], None] = lambda _: None, mpi: bool = False
@@ -96,13 +110,22 @@ def run_job(
         check = partial(party.policy.check_part, party.name)
         return source, await take_part(net, job, source, align, check, kept_by(job, party, source))
 
+    def observe(name: str, seconds: float, value: Any) -> None:
+        if value[0] == "resumed":
+            tell(f"going on from epoch {value[1]}, which all parties have kept")
+        history.observe(name, seconds, value)
+
     try:
-        outcome = attend(job, party, program, read, agreed=job.agreed, observer=history.observe, mpi=mpi)
+        outcome = attend(job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell)
     finally:
         history.close()
     source, trained = outcome.value
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
     model_file.save_history(party.folder, history.records)
+    if known := [record for record in history.records if "loss" in record]:
+        warn_diverged(known, job.algorithm.schedule == "adaptive")
+        if job.algorithm.tol is not None:
+            warn_unfinished(known, job.algorithm.epochs)
     for name in ("rows", "state"):
         Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
     return Done(path, trained, outcome, history.records)

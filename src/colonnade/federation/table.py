@@ -92,17 +92,22 @@ def choose(
             raise settings.error(key, unknown_column(name, names, where), DataError)
     if label is not None and label == id_column:
         raise settings.error("label", f"column {label!r} is the id already; give another one", LabelError)
-    return id_column, label if labels else None, choose_columns(settings, names, where, (id_column, label))
+    chosen = choose_columns(settings, names, where, (id_column, label), new=not labels)
+    return id_column, label if labels else None, chosen
 
 
-def choose_columns(settings: Settings, names: Sequence[str], where: str, taken: tuple[str | None, ...]) -> list[str]:
-    """The columns to learn from; `taken` are the id and the label."""
+def choose_columns(
+    settings: Settings, names: Sequence[str], where: str, taken: tuple[str | None, ...], *, new: bool = False
+) -> list[str]:
+    """The columns to learn from; `taken` are the id and the label. New rows need not have what the model leaves out."""
     if settings["columns"] is not None and settings["exclude"] is not None:
         raise settings.error("exclude", "columns are given too; give columns or exclude, not both")
     known = frozenset(names)
     for key in ("columns", "exclude", "text"):
         seen: set[str] = set()
         for number, name in enumerate(settings[key] or []):
+            if name not in known and new and key != "columns":
+                continue
             if name not in known:
                 raise settings.error((key, number), unknown_column(name, names, where), DataError)
             if name in seen:
@@ -129,14 +134,18 @@ def check_ids(settings: Settings, key: str, ids: Array, rows: int, where: str) -
     """One id for each row, and no two the same."""
     if ids.shape != (rows,):
         raise settings.error(key, f"{where} has {rows} rows and {len(ids)} ids; give one id per row", DataError)
-    again = rows - len(np.unique(ids))
-    if again:
-        raise settings.error(key, repeated_ids(again, where), DataError)
+    firsts = np.unique(ids, return_index=True)[1]
+    if len(firsts) < rows:
+        repeated = np.setdiff1d(np.arange(rows), firsts)
+        raise settings.error(key, repeated_ids(len(repeated), int(repeated[0]) + 1, where), DataError)
 
 
-def repeated_ids(again: int, where: str) -> str:
+def repeated_ids(again: int, first: int, where: str) -> str:
     """The sentence for ids that are not unique; it quotes none."""
-    return f"{again} rows of {where} have an id that another row has; every row needs an id of its own"
+    return (
+        f"{again} rows of {where} have an id that a row before them has, the first is row {first}; every row needs an "
+        f"id of its own"
+    )
 
 
 def without_label(values: Array, missing: Array, settings: Settings, where: str) -> Array:

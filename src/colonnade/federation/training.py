@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
+from colonnade.algorithms import AFSGD, FedBCD
 from colonnade.algorithms.kept import Keeper, common_version
 from colonnade.algorithms.program import train_linear
-from colonnade.checks import party_part
+from colonnade.checks import party_part, warn_frozen, warn_scales, warn_sequential, warn_single_features
 from colonnade.errors import DataError, LabelError, ProtocolError
 from colonnade.federation.job import Job
 from colonnade.party import Party
@@ -61,6 +62,7 @@ class Trained:
     prepared: Prepared
     rows: int
     held_out: int
+    best: bool  # of all epochs, rather than the last one
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,10 @@ async def take_part(
     async def part(of: Rows) -> Any:
         y = None if source.labels is None else np.asarray(source.labels)[of]
         X = await net.in_thread(prepared.matrix, of)
-        return party_part(Party(net.me, X, y, columns=prepared.columns), classes, loss)
+        party = Party(net.me, X, y, columns=prepared.columns)
+        if of is train:
+            _warn(party, job)
+        return party_part(party, classes, loss)
 
     owner = job.holders[0] if job.intercept else ""
     value = (
@@ -94,7 +99,18 @@ async def take_part(
     mine = (*await part(train), await part(held_out) if len(held_out) else None)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
     state = await train_linear(net, value, mine, keeper)
-    return Trained(state, classes, prepared, len(train), len(held_out))
+    best = job.algorithm.schedule == "adaptive" or len(held_out) > 0
+    return Trained(state, classes, prepared, len(train), len(held_out), best)
+
+
+def _warn(party: Party, job: Job) -> None:
+    """What an estimator would warn of, as far as this party knows it."""
+    warn_single_features((party,), of=len(job.parties))
+    warn_scales((party,))
+    if isinstance(job.algorithm, AFSGD):
+        warn_frozen([name for name in job.parties if name not in job.holders])
+    if isinstance(job.algorithm, FedBCD) and job.algorithm.order == "sequential":
+        warn_sequential(len(job.parties))
 
 
 def digest_of(value: Any) -> bytes:
