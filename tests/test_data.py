@@ -566,6 +566,14 @@ def test_an_array_whose_header_is_damaged(read):
     refused(read, "a.npy can't be read", 'source = "a.npy"', {"a.npy": content}, DataError)
 
 
+def test_new_rows_need_not_have_what_the_model_leaves_out(read, tmp_path):
+    files = {"a.csv": "id,x,y,label\n1,2,3,0\n2,3,4,1\n", "new.csv": "id,x\n7,8\n"}
+    section = 'source = "a.csv"\nid = "id"\nlabel = "label"\nexclude = ["y"]\ntext = ["y"]'
+    assert list(read(section, files).columns) == ["x"]
+    table = read(section, files, source=tmp_path / "new.csv", labels=False)
+    assert (list(table.columns), table.ids.tolist()) == (["x"], [7])
+
+
 def test_new_rows_bring_their_own_ids(read, tmp_path):
     np.save(tmp_path / "b.npy", X[:2])
     files = {"a.svm": "1 1:1\n0 1:2\n", "b.svm": "1 1:3\n0 1:4\n", "ids.txt": "anna\nben\n"}

@@ -359,6 +359,26 @@ def test_jobs_that_differ_are_named_on_both_sides(tmp_path):
         ),
         ("bank.toml", "bank.pem", "shop.pem", r"the key .*does not belong to the certificate"),
         ("job.toml", 'kind = "auto"', 'kind = "plain"', r"sum 'plain'"),
+        ("bank.csv", ",bad\n", ",good\n", r"labels .* the labels hold only one class \('good'\)"),
+        (
+            "job.toml",
+            'kind = "logistic"',
+            'kind = "ridge"',
+            r"labels WRONG the labels are text .'bad', 'good'., square takes",
+        ),
+        ("shop.toml", 'folder = "shop-files"', 'folder = "shop.csv/x"', r"folder .*shop.csv' is no folder of ours"),
+        (
+            "shop.toml",
+            "max_rounds = 1000000",
+            "max_rounds = 3",
+            r"an epoch of this job has \d+ rounds, the policy of 'shop'",
+        ),
+        (
+            "shop.toml",
+            'name = "shop"',
+            'name = "bank"',
+            r"key name: this file is of 'bank' and not of 'shop'; give the",
+        ),
     ],
 )
 def test_one_wrong_thing_is_one_sentence_in_check(tmp_path, capsys, file, old, new, sentence):

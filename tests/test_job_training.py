@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.align import align
-from colonnade.errors import DataError, LabelError, PolicyRefused, RunFailed
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, PolicyRefused, RunFailed
 from colonnade.federation import toml
 from colonnade.federation.job import JOB, job_of
 from colonnade.federation.policy import Policy
@@ -169,6 +169,18 @@ def test_a_state_belongs_to_the_columns_and_labels_it_was_trained_on():
     assert again["bank"].state[0].tobytes() != whole["bank"].state[0].tobytes()
     (bank,), shop = kept["bank"].state.of.values(), list(kept["shop"].state.of.values())[-1]
     assert bank.versions() == shop.versions()  # nobody keeps one of the run that no one can go on with
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "sentence"),
+    [
+        (cn.AFSGD(epochs=2, tol=None), "parties 'clinic', 'shop' hold no labels: AFSGD never updates their blocks"),
+        (cn.FedBCD(order="sequential", epochs=2, tol=None), "order='sequential' sums the same rows again"),
+    ],
+)
+def test_a_job_warns_of_what_an_estimator_warns_of(algorithm, sentence):
+    with pytest.warns(ColonnadeWarning, match=sentence):
+        run(job_for(THIRD, algorithm=algorithm), sources(ORDER))
 
 
 def test_digests_of_what_is_trained_on():

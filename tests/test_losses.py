@@ -423,3 +423,12 @@ def test_refused_labels(f, y, sentence):
 def test_unknown_labels(f, y, classes, sentence):
     with pytest.raises(LabelError, match=sentence):
         encode(y, np.array(classes), f)
+
+
+def test_numbers_with_fractions_are_no_classes():
+    with pytest.raises(
+        LabelError, match=r"hold 60 different numbers with fractions \(.*\), softmax takes classes; use Ridge"
+    ):
+        class_labels(np.linspace(0, 1, 60), loss("softmax"))
+    assert len(class_labels(np.arange(0, 10, 0.5), loss("softmax"))) == 20  # few, like grades
+    assert len(class_labels(np.arange(500.0), loss("softmax"))) == 500

@@ -82,7 +82,9 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     settings = toml.read(path, PARTY)
     name, base = settings["name"], settings.place.folder
     if expected is not None and name != expected:
-        raise settings.error("name", f"this file is {name!r}'s and not {expected!r}'s; give the right one with --file")
+        raise settings.error(
+            "name", f"this file is of {name!r} and not of {expected!r}; give the right one with --file"
+        )
     if name not in job.parties:
         raise settings.error(
             "name", f"{name!r} is no party of the job; parties are {', '.join(map(repr, job.parties))}"
