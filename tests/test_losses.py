@@ -43,7 +43,7 @@ def slow_value(name, z, y):
         return math.log(1 + math.exp(-y * z))
     if name == "softmax":
         return math.log(sum(math.exp(v) for v in z)) - z[y]
-    if name == "square":
+    if name in ("square", "binary_square"):
         return (z - y) ** 2 / 2
     if name == "poisson":
         return math.exp(z) - y * z
@@ -160,7 +160,9 @@ def test_the_signal_points_away_from_the_label(name, seed):
     f = loss(name)
     z, y = some_scores(f, rng, 30), some_labels(f.kind, rng, 30)
     s = f.signal(z, y)
-    if f.kind == "binary":
+    if f.name == "binary_square":  # beyond the label it points back
+        assert ((y * s <= 0) == (y * z <= 1)).all()
+    elif f.kind == "binary":
         assert (y * s <= 0).all()
         assert (np.abs(s) <= 1).all()
     elif f.kind == "classes":
@@ -245,7 +247,7 @@ def test_predict():
     np.testing.assert_allclose(POISSON.predict(z), np.exp(z))
 
 
-@pytest.mark.parametrize("name", ["square", "smooth_hinge", "poisson"])
+@pytest.mark.parametrize("name", ["square", "smooth_hinge", "poisson", "binary_square"])
 def test_no_probability(name):
     with pytest.raises(OptionError, match=f"^{name} has no probabilities, only logistic and softmax do; use predict"):
         loss(name).probability(np.zeros(2))
@@ -258,6 +260,7 @@ def test_registry():
         ("square", "real"),
         ("smooth_hinge", "binary"),
         ("poisson", "count"),
+        ("binary_square", "binary"),
     ]
     assert all(key == f.name for key, f in LOSSES.items())
     with pytest.raises(OptionError, match=r"^loss must be one of 'logistic', 'softmax', 'square', .*, got 'hinge'$"):

@@ -7,7 +7,7 @@ the batch size, and all of them stay finite and quiet for |z| up to 1e4.
 Labels come in two forms: the user's own (numbers, booleans, text) and the encoded ones the losses take:
 
     kind       loss                    encoded labels
-    binary     logistic, smooth_hinge  float64, -1.0 or +1.0
+    binary     logistic, smooth_hinge, binary_square  float64, -1.0 or +1.0
     classes    softmax                 int64, index into the sorted classes
     real       square                  float64, finite
     count      poisson                 float64, finite, >= 0
@@ -167,7 +167,7 @@ class Square(Loss):
     """
 
     name = "square"
-    kind = "real"
+    kind: ClassVar[Kind] = "real"
     curvature_bound = 1.0
 
     def values(self, z: Floats, y: Labels) -> Floats:
@@ -266,7 +266,25 @@ class Poisson(Loss):
         return out
 
 
-LOSSES: dict[str, Loss] = {known.name: known for known in (Logistic(), Softmax(), Square(), SmoothHinge(), Poisson())}
+@dataclass(frozen=True)
+class BinarySquare(Square):
+    """½ (z - y)², y in {-1, +1}: a classifier by least squares."""
+
+    name = "binary_square"
+    kind = "binary"
+
+    def start(self, y: Labels) -> float:
+        """No intercept is asked for where this loss is used."""
+        return 0.0
+
+    def predict(self, z: Floats) -> Labels:
+        """+1 where z > 0, else -1."""
+        return np.where(z > 0, 1.0, -1.0)
+
+
+LOSSES: dict[str, Loss] = {
+    known.name: known for known in (Logistic(), Softmax(), Square(), SmoothHinge(), Poisson(), BinarySquare())
+}
 """Every loss by its name."""
 
 

@@ -94,8 +94,8 @@ def root_removes_its_own_masks(n, size, rounds, monkeypatch):
     made, opened, received, log = defaultdict(list), {}, [], defaultdict(list)
     honest = MaskStream.mask
 
-    def mask(self, root, serial, shape):
-        made[self].append(honest(self, root, serial, shape))
+    def mask(self, root, serial, shape, dtype=np.uint64):
+        made[self].append(honest(self, root, serial, shape, dtype))
         return made[self][-1]
 
     async def program(net):

@@ -134,19 +134,19 @@ def masks_of(place):
     """A replacement for `MaskStream.mask` that makes its masks elsewhere and forgets which were used."""
     honest = MaskStream.mask
 
-    def mask(self, root, serial, shape):
+    def mask(self, root, serial, shape, dtype=np.uint64):
         self._last.clear()
-        return honest(self, *place(root, serial), shape)
+        return honest(self, *place(root, serial), shape, dtype)
 
     return mask
 
 
-def small_mask(self, root, serial, shape, honest=MaskStream.mask):
-    return honest(self, root, serial, shape) >> np.uint64(32)
+def small_mask(self, root, serial, shape, dtype=np.uint64, honest=MaskStream.mask):
+    return honest(self, root, serial, shape, dtype) >> np.dtype(dtype).type(4 * np.dtype(dtype).itemsize)
 
 
 SABOTAGE = {
-    "no mask": lambda self, root, serial, shape: np.zeros(shape, np.uint64),
+    "no mask": lambda self, root, serial, shape, dtype=np.uint64: np.zeros(shape, dtype),
     "the same mask for all sums": masks_of(lambda root, serial: (root, 0)),
     "the same mask for all roots": masks_of(lambda root, serial: (0, serial)),
     "every mask twice": masks_of(lambda root, serial: (root, serial // 2)),
@@ -263,6 +263,7 @@ def test_a_sum_that_counts_wrong_stops_before_it_reuses_a_mask(kind):
             opened._serial["p0"] = 0
             if kind == "pairwise":  # which counts blocks of masks
                 opened._made.clear()
+                opened._blocks.clear()
             await opened.total(TAG, np.zeros(2), "p0")
 
     with pytest.raises(ProtocolError, match="the mask of sum 0 towards party 0 was used before"):

@@ -9,15 +9,15 @@ import numpy as np
 
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.ring import FloatArray, Ring, RingArray
+from colonnade.sums.ring import AnyRing, FloatArray, PhaseArray, Ring
 from colonnade.sums.trees import Tree
 
 
-async def tree_sum(net: Net, tag: str, value: RingArray, tree: Tree) -> RingArray | None:
+async def tree_sum(net: Net, tag: str, value: AnyRing, tree: Tree) -> AnyRing | None:
     """Add up along a tree: the whole of an aggregation. The root gets the sum, the others None."""
     for child in tree.children(net.me):
-        # uint64 wraps around by itself: this is addition in Z_2^64.
-        value = value + expect_array(await net.recv(child, tag), value.shape, np.uint64, child, tag)
+        # Unsigned numbers wrap around by themselves: this is addition in Z_2^64, or in Z_2^32 for phases.
+        value = value + expect_array(await net.recv(child, tag), value.shape, value.dtype, child, tag)
     parent = tree.parent(net.me)
     if parent is None:
         return value
@@ -46,6 +46,11 @@ class SecureSum(ABC):
         summed = await self._in_turn(tag, self.ring.encode(value, self.net.me), root)
         return None if summed is None else self.ring.decode(summed)
 
+    async def total_phases(self, tag: str, phases: PhaseArray, root: str) -> PhaseArray | None:
+        """The same for points on a circle of 2^32 steps: there is nothing to round and nothing to overflow."""
+        summed = await self._in_turn(tag, phases, root)
+        return None if summed is None else summed.astype(np.uint32, copy=False)
+
     async def total_wide(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
         """The same for a few numbers of any size (a loss, a curvature): whole parts and fractions summed apart."""
         whole = np.rint(value)
@@ -57,7 +62,7 @@ class SecureSum(ABC):
         high, low = np.split(summed, 2)
         return rings[0].decode(high) + rings[1].decode(low)
 
-    async def _in_turn(self, tag: str, value: RingArray, root: str) -> RingArray | None:
+    async def _in_turn(self, tag: str, value: AnyRing, root: str) -> AnyRing | None:
         """One sum after the other for a root, though many may be under way: none takes what was sent for another.
 
         A sum that has been handed a message runs on only when its coroutine has its turn. Until then a later one must
@@ -74,5 +79,5 @@ class SecureSum(ABC):
         return summed
 
     @abstractmethod
-    async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
-        """The sum in the ring."""
+    async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
+        """The sum in the ring of the value's own size."""

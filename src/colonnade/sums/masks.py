@@ -11,13 +11,14 @@ import os
 import struct
 
 import numpy as np
+import numpy.typing as npt
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from colonnade.errors import ProtocolError
-from colonnade.sums.ring import RingArray
+from colonnade.sums.ring import AnyRing
 
 # ChaCha20: a block counter (4 bytes, starts at 0), then what makes the stream unique: root (4) and serial number (8).
 _PLACE = struct.Struct("<IIQ")
@@ -31,7 +32,7 @@ class MaskStream:
         self._stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
         self._last: dict[int, int] = {}
 
-    def mask(self, root: int, serial: int, shape: tuple[int, ...]) -> RingArray:
+    def mask(self, root: int, serial: int, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint64) -> AnyRing:
         """The mask of sum number `serial` towards party number `root`; serial numbers of a root only go up."""
         if serial <= self._last.get(root, -1):
             raise ProtocolError(
@@ -42,7 +43,8 @@ class MaskStream:
         for size in shape:
             count *= size
         self._stream.reset_nonce(_PLACE.pack(0, root, serial))
-        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8").reshape(shape)
+        kind = np.dtype(dtype).newbyteorder("<")
+        return np.frombuffer(self._stream.update(bytes(kind.itemsize * count)), dtype=kind).reshape(shape)
 
 
 def private_stream() -> MaskStream:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum, tree_sum
 from colonnade.sums.masks import KeyPair, MaskStream
-from colonnade.sums.ring import RingArray
+from colonnade.sums.ring import AnyRing
 from colonnade.sums.trees import topology
 
 # Masks that are made at a time: one call for many small sums.
@@ -28,7 +28,8 @@ class PairwiseSum(SecureSum):
     def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
         super().__init__(net, topology, fraction_bits)
         self._shared: list[tuple[bool, MaskStream]] = []
-        self._made: dict[int, tuple[RingArray, int, int]] = {}  # per root: masks, how many are used, blocks so far
+        self._made: dict[tuple[int, str], tuple[AnyRing, int]] = {}  # per root and ring: masks, how many are used
+        self._blocks: dict[int, int] = {}  # per root: blocks of masks so far
 
     async def open(self) -> None:
         """Exchange public keys and agree on a stream with every other party."""
@@ -40,25 +41,26 @@ class PairwiseSum(SecureSum):
             stream = keys.agree(await net.recv(name, "public key"), name)
             self._shared.append((net.names.index(net.me) < net.names.index(name), stream))
 
-    async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
-        mask = self._masks(self.net.names.index(root), value.size)
+    async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
+        mask = self._masks(self.net.names.index(root), value.size, value.dtype)
         tree = topology(self.topology, self.net.names, root)
         return await tree_sum(self.net, tag, value + mask.reshape(value.shape), tree)
 
-    def _masks(self, root: int, count: int) -> RingArray:
-        """The next `count` masks towards a root: all streams added up, a block at a time.
+    def _masks(self, root: int, count: int, ring: np.dtype[Any]) -> AnyRing:
+        """The next `count` masks towards a root: all streams added up in the value's own ring, a block at a time.
 
         Sums for a root come in the same order and sizes at every party, so all of them cut their blocks alike.
         """
-        block, used, blocks = self._made.get(root, (np.empty(0, dtype=np.uint64), 0, 0))
+        block, used = self._made.get((root, ring.str), (np.empty(0, dtype=ring), 0))
         if used + count > len(block):
-            block, used = np.zeros(max(count, _BLOCK), dtype=np.uint64), 0
+            block, used = np.zeros(max(count, _BLOCK), dtype=ring), 0
+            serial = self._blocks.get(root, 0)
+            self._blocks[root] = serial + 1
             for i_am_first, stream in self._shared:
-                mask = stream.mask(root, blocks, block.shape)
+                mask = stream.mask(root, serial, block.shape, ring)
                 if i_am_first:
                     block += mask
                 else:
                     block -= mask
-            blocks += 1
-        self._made[root] = (block, used + count, blocks)
+        self._made[root, ring.str] = (block, used + count)
         return block[used : used + count]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from colonnade.sums.base import SecureSum, tree_sum
-from colonnade.sums.ring import RingArray
+from colonnade.sums.ring import AnyRing
 from colonnade.sums.trees import topology
 
 
@@ -15,5 +15,5 @@ class PlainSum(SecureSum):
     name: ClassVar[str] = "plain"
     masked: ClassVar[bool] = False
 
-    async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
+    async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
         return await tree_sum(self.net, tag, value, topology(self.topology, self.net.names, root))

@@ -8,6 +8,7 @@ Masks on real numbers, as the papers write them, hide imperfectly and cost preci
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ import numpy.typing as npt
 from colonnade.errors import OptionError, RingOverflow
 
 RingArray = npt.NDArray[np.uint64]
+PhaseArray = npt.NDArray[np.uint32]  # 2^32 steps are a whole turn
+AnyRing = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
 

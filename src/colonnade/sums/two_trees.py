@@ -7,7 +7,7 @@ from typing import ClassVar
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum, tree_sum
 from colonnade.sums.masks import private_stream
-from colonnade.sums.ring import RingArray
+from colonnade.sums.ring import AnyRing
 from colonnade.sums.trees import different_pair
 
 
@@ -25,11 +25,11 @@ class TwoTreesSum(SecureSum):
         super().__init__(net, topology, fraction_bits)
         self._masks = private_stream()
 
-    async def _sum(self, tag: str, value: RingArray, root: str, serial: int) -> RingArray | None:
+    async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
         net = self.net
         first, second = different_pair(net.names, root, self.topology)
         # Step 2: a random number delta_l for every value.
-        delta = self._masks.mask(net.names.index(root), serial, value.shape)
+        delta = self._masks.mask(net.names.index(root), serial, value.shape, value.dtype)
         # Step 4: xi_1, the sum of value + delta, through T_1.
         masked = await tree_sum(net, tag, value + delta, first)
         # Step 5: xi_2, the sum of delta, through T_2.
