@@ -74,9 +74,9 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "FDML", "Faults", "FedBCD", "FedSGD", "LinearSVC", "LogisticRegression", "Party", "PoissonRegression",
-        "Processes", "RidgeRegression", "Simulation", "SoftmaxRegression", "VFB2", "align_parties", "errors", "load",
-        "split",
+        "AFSGD", "FDML", "FDSKL", "Faults", "FedBCD", "FedSGD", "KernelClassifier", "KernelRegressor", "LinearSVC",
+        "LogisticRegression", "Party", "PoissonRegression", "Processes", "RidgeRegression", "Simulation",
+        "SoftmaxRegression", "VFB2", "align_parties", "errors", "load", "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -10,6 +10,7 @@ from colonnade import errors
 if TYPE_CHECKING:
     from colonnade.algorithms.afsgd import AFSGD
     from colonnade.algorithms.fdml import FDML
+    from colonnade.algorithms.fdskl import FDSKL
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.common_rows import align_parties
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.kernel_estimators import KernelClassifier, KernelRegressor
     from colonnade.party import Party, split
     from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
@@ -40,6 +42,9 @@ _HOME = {
     "load": "colonnade.estimators",
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
+    "FDSKL": "colonnade.algorithms.fdskl",
+    "KernelClassifier": "colonnade.kernel_estimators",
+    "KernelRegressor": "colonnade.kernel_estimators",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.common_rows",
     "Party": "colonnade.party",
@@ -52,10 +57,13 @@ _HOME = {
 __all__ = [
     "AFSGD",
     "FDML",
+    "FDSKL",
     "VFB2",
     "Faults",
     "FedBCD",
     "FedSGD",
+    "KernelClassifier",
+    "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
     "Party",

@@ -1,25 +1,22 @@
-"""The scikit-learn face: linear models over several parties."""
+"""The scikit-learn face of linear models over several parties."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import labels, losses, metrics, penalties, store
+from colonnade import labels, losses, penalties, store
 from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, FedBCD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.checks import (
     all_labels,
-    check_columns,
     check_fdml,
     check_runtime,
-    in_order,
     label_holders,
     party_part,
     warn_diverged,
@@ -31,17 +28,13 @@ from colonnade.checks import (
 )
 from colonnade.errors import (
     DataError,
-    LabelError,
-    NotFittedError,
     OptionError,
-    one_of,
 )
+from colonnade.estimator import Estimator
+from colonnade.kernel_estimators import KERNEL_MODELS, KernelModel
 from colonnade.party import Party, check_together
-from colonnade.progress import History, Line
-from colonnade.runtimes.net import Runtime, Traffic
-from colonnade.runtimes.simulation import Simulation
+from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
-from colonnade.sums.trees import TOPOLOGIES
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="LinearModel")
@@ -50,7 +43,7 @@ _PUBLIC = ("model", "options", "parties", "holders", "sum", "combines")
 _STATE = ("theta", "intercept", "share")  # the share only with FDML
 
 
-class LinearModel:
+class LinearModel(Estimator):
     """A linear score over all parties' columns, and a loss.
 
     The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
@@ -79,24 +72,8 @@ class LinearModel:
         self.topology = topology
         self.verbose = verbose
 
-    # -- scikit-learn's conventions -----------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's options."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self: Model, **params: Any) -> Model:
-        """Change options."""
-        allowed = tuple(inspect.signature(type(self)).parameters)
-        for name, value in params.items():
-            one_of("the option's name", name, allowed)
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
-        return f"{type(self).__name__}({', '.join(given)})"
+    def _minimised(self) -> losses.Loss:
+        return losses.loss(self.loss)
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -134,19 +111,11 @@ class LinearModel:
             )
             for party, other in zip(parties, held_out or parties, strict=True)
         }
-        history = History(metrics.METRICS[loss.kind], algorithm.epochs, self.verbose)
-        try:
-            outcomes = (on or Simulation()).run(programs, history.observe)
-        finally:
-            history.close()
-
+        outcomes = self._run(programs, on, algorithm.epochs)
         self.parties_ = names
         self.holders_ = holders
         self.classes_ = classes
         self.columns_ = {party.name: party.columns for party in parties}
-        self.history_: list[dict[str, Any]] = history.records
-        self.traffic_: dict[str, Traffic] = {name: outcomes[name].traffic for name in names}
-        self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         self.sum_ = sum_name
         self._combines = "predictions" if isinstance(algorithm, FDML) else "scores"
         self._states = {name: outcomes[name].value for name in names}
@@ -157,31 +126,14 @@ class LinearModel:
 
     def _check_options(self, rows: int) -> Algorithm:
         penalties.penalty(self.penalty, self.l2)
-        choose_sum(self.sum, 2)
-        one_of("topology", self.topology, tuple(TOPOLOGIES))
+        self._check_sums()
         algorithm = VFB2("saga", asynchronous=False) if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
         algorithm.batch_for(rows)
         return algorithm
 
-    def _check_validation(self, parties: tuple[Party, ...], validation: list[Party] | None) -> list[Party] | None:
-        if validation is None:
-            return None
-        ordered = in_order(validation, tuple(party.name for party in parties), "validation")
-        check_together(ordered)
-        for party, other in zip(parties, ordered, strict=True):
-            check_columns(party.columns, other)
-            if party.active and not other.active:
-                raise LabelError(f"validation: party {other.name!r} holds labels in training and none here; give its y")
-        all_labels(tuple(ordered))
-        return ordered
-
     # -- what was learnt ----------------------------------------------------------------------------------------
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_states"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(*parties) or load(folder) first")
 
     @property
     def coef_(self) -> dict[str, Array]:
@@ -199,13 +151,6 @@ class LinearModel:
         }
         return found if self._combines == "predictions" else found[self.holders_[0]]
 
-    def history_frame(self) -> Any:
-        """`history_` as a pandas data frame."""
-        self._check_fitted()
-        import pandas as pd
-
-        return pd.DataFrame(self.history_)
-
     # -- use ----------------------------------------------------------------------------------------------------
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
@@ -213,12 +158,7 @@ class LinearModel:
 
         With FDML: the log odds of the combined probability, or for softmax the logarithms of all of them.
         """
-        self._check_fitted()
-        check_runtime(on)
-        ordered = in_order(parties, self.parties_, "prediction")
-        check_together(ordered)
-        for party in ordered:
-            check_columns(self.columns_[party.name], party)
+        ordered = self._check_rows(parties, on)
         leader = self.holders_[0]
         outputs = self._states[leader][0].shape[1]
         job = (outputs, leader, self.sum_, self.topology, self._combines)
@@ -226,30 +166,8 @@ class LinearModel:
             party.name: (score_linear, (job, (columns_to_value(party.X), self._states[party.name])))
             for party in ordered
         }
-        line = Line("predicting", None, self.verbose)
-        try:
-            scores: Array = (on or Simulation()).run(programs)[leader].value
-        finally:
-            line.close()
+        scores = self._score_with(programs, on)
         return MIXTURES[self.loss].log_odds(scores) if self._combines == "predictions" else scores
-
-    def predict(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Predicted labels, or values for a regression."""
-        loss = losses.loss(self.loss)
-        return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
-
-    def score(self, *parties: Party, on: Runtime | None = None) -> float:
-        """Accuracy for classes, R² for real numbers, D² (deviance explained) for counts."""
-        known = [party for party in parties if isinstance(party, Party) and party.active]
-        if not known:
-            raise LabelError("no party holds labels; score needs the true labels at one of them")
-        truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
-        kind = losses.loss(self.loss).kind
-        if kind == "real":
-            return metrics.r2(truth, predicted)
-        if kind == "count":
-            return metrics.d2_poisson(truth, predicted)
-        return metrics.accuracy(truth, predicted)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -277,15 +195,7 @@ class LinearModel:
     @classmethod
     def load(cls: type[Model], folder: str | Path) -> Model:
         """A model from the files of all its parties."""
-        files = [store.read_party(path) for path in store.party_files(folder)]
-        public = files[0][0]
-        arrays = {entry["party"]: part for entry, part in files}
-        for entry, _ in files:
-            if any(entry.get(key) != public.get(key) for key in _PUBLIC):
-                raise DataError(f"the files of {public['party']!r} and {entry['party']!r} belong to different models")
-        missing = [name for name in public["parties"] if name not in arrays]
-        if missing:
-            raise DataError(f"the files of {missing} are missing; a model needs the file of every party")
+        public, arrays = store.read_parties(folder, _PUBLIC)
         kind = MODELS.get(public["model"])
         if kind is None or not issubclass(kind, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")
@@ -342,6 +252,7 @@ MODELS: dict[str, type[LinearModel]] = {
 }
 
 
-def load(folder: str | Path) -> LinearModel:
+def load(folder: str | Path) -> LinearModel | KernelModel:
     """Whatever model the files in `folder` hold."""
-    return LinearModel.load(folder)
+    public, _ = store.read_parties(folder, ())
+    return KernelModel.load(folder) if public["model"] in KERNEL_MODELS else LinearModel.load(folder)

@@ -62,3 +62,17 @@ def party_files(folder: str | Path) -> list[Path]:
     if not found:
         raise DataError(f"{str(folder)!r} holds no file that ends in {SUFFIX}; give the folder that `save` wrote")
     return found
+
+
+def read_parties(folder: str | Path, same: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """(what all parties know, {party: its arrays}) of a whole model; `same` must not differ between the files."""
+    files = [read_party(path) for path in party_files(folder)]
+    public = files[0][0]
+    arrays = {entry["party"]: part for entry, part in files}
+    for entry, _ in files:
+        if any(entry.get(key) != public.get(key) for key in same):
+            raise DataError(f"the files of {public['party']!r} and {entry['party']!r} belong to different models")
+    missing = [name for name in public["parties"] if name not in arrays]
+    if missing:
+        raise DataError(f"the files of {missing} are missing; a model needs the file of every party")
+    return public, arrays

@@ -6,12 +6,13 @@ from typing import Any
 
 from colonnade.algorithms.afsgd import AFSGD
 from colonnade.algorithms.fdml import FDML
+from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
 
-Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML
+Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML  # of linear models
 
-__all__ = ["AFSGD", "ALGORITHMS", "FDML", "VFB2", "Algorithm", "FedBCD", "FedSGD", "from_value"]
+__all__ = ["AFSGD", "ALGORITHMS", "FDML", "FDSKL", "VFB2", "Algorithm", "FedBCD", "FedSGD", "from_value"]
 
 ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML)}
 

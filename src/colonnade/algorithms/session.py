@@ -68,12 +68,16 @@ class Session:
         """Agree on keys, on who owns which row, and on the step size."""
         opened = await open_sum(job.sum, net, job.topology)
         session = cls(net, job, block, options, train, validation, opened, keeper)
-        for part in (train, validation):
-            if part is not None:
-                await session._share_out(part)
-        await options.prepare(session)
-        session.eta0 = await session._agree_on_step()
+        await session.agree()
         return session
+
+    async def agree(self) -> None:
+        """Agree on who owns which row, and on the step size."""
+        for part in (self.train, self.validation):
+            if part is not None:
+                await self._share_out(part)
+        await self.options.prepare(self)
+        self.eta0 = await self._agree_on_step()
 
     # -- who is who ---------------------------------------------------------------------------------------------
 
@@ -188,16 +192,21 @@ class Session:
 
     # -- evaluation ---------------------------------------------------------------------------------------------
 
+    async def scores_of(self, part: Part, rows: Rows, holder: str) -> FloatArray | None:
+        """The scores of any rows at one holder, None elsewhere and where there are no rows."""
+        pieces = []
+        for at in range(0, len(rows), CHUNK):
+            mine = self.block.scores(rows[at : at + CHUNK], part.columns)
+            pieces.append(await self.sum.total("evaluation", mine, holder))
+        known = [piece for piece in pieces if piece is not None]
+        return np.concatenate(known) if known else None
+
     async def _measure(self, part: Part) -> tuple[float, float, float]:
         """This party's share of (mean loss, metric x weight, weight) over a part."""
         loss, z = self.job.loss, None
         for holder, rows in part.owned.items():
-            pieces = []
-            for at in range(0, len(rows), CHUNK):
-                mine = self.block.scores(rows[at : at + CHUNK], part.columns)
-                pieces.append(await self.sum.total("evaluation", mine, holder))
-            if holder == self.net.me and pieces:
-                z = np.concatenate([piece for piece in pieces if piece is not None])
+            found = await self.scores_of(part, rows, holder)
+            z = found if holder == self.net.me and found is not None else z
         if z is None or part.y is None:
             return 0.0, 0.0, 0.0
         y = part.y[part.owned[self.net.me]]

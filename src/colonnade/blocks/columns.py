@@ -26,6 +26,7 @@ class Columns(Protocol):
     shape: tuple[int, int]
 
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
+    def project(self, rows: Rows, W: FloatArray) -> FloatArray: ...  # noqa: D102
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None: ...  # noqa: D102
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None: ...  # noqa: D102
     def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
@@ -52,6 +53,10 @@ class DenseColumns:
         out = np.empty((len(rows), W.shape[1]))
         _kernels.dense_forward(self._X, rows, W, out)
         return out
+
+    def project(self, rows: Rows, W: FloatArray) -> FloatArray:
+        """X[rows] @ W for a W of many columns, which BLAS multiplies several times faster than a loop."""
+        return np.asarray(self._X[rows], dtype=np.float64) @ W
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
@@ -112,6 +117,10 @@ class SparseColumns:
         out = np.empty((len(rows), W.shape[1]))
         _kernels.csr_forward(*self._parts, rows, W, out)
         return out
+
+    def project(self, rows: Rows, W: FloatArray) -> FloatArray:
+        """X[rows] @ W for a W of many columns."""
+        return self.forward(rows, W)
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""

@@ -1,0 +1,258 @@
+"""FDSKL: kernel learning on split columns by doubly stochastic gradients.
+
+Gu, Dang, Li, Huang: "Federated Doubly Stochastic Kernel Learning for Vertically Partitioned Data", KDD 2020. Algorithm
+1 runs at a worker with labels, Algorithm 2 computes its part of f(x), Algorithm 3 gets omega . x + b to it. The model
+is f(x) = sum of alpha_i phi_i(x); feature i and its coefficient belong to the worker that drew it.
+
+Beside the paper: a step takes a batch of rows and draws a block of features. What an owner once learnt of a row it
+keeps, within `cache_mb`. When `features` are drawn, steps go on over all of them with momentum, so the solution does
+not stop where the features end. Phases carry a fresh mask in every message, and directions are every party's own (see
+`blocks.phases`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from colonnade.algorithms.options import Training, whole_number
+from colonnade.algorithms.parts import Part
+from colonnade.algorithms.session import Session
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.coefficients import Coefficients, Known, Table
+from colonnade.blocks.phases import Ahead, Directions, Layout, merged, to_features
+from colonnade.errors import OptionError, at_least, one_of
+from colonnade.losses import Loss
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums import SecureSum
+
+DIRECTIONS = ("private", "shared")
+# Rows whose features are computed at a time where many are asked for, and rows that tell of the curvature.
+_CHUNK, _SAMPLE = 2048, 1024
+_BOLDEST = 2.0
+
+
+@dataclass(frozen=True)
+class FDSKL(Training):
+    """Doubly stochastic gradients: rows and features are both drawn.
+
+    block: features that are drawn in a step. momentum: of the steps after all features are drawn. directions:
+    "private", or "shared" as in the paper, which lets the receiver of contributions solve for their columns. cache_mb:
+    megabytes that an owner may use for features of rows it has seen.
+    """
+
+    block: int = 256
+    momentum: float = 0.9
+    directions: str = "private"
+    cache_mb: int = 1024
+    epochs: int = field(default=30, kw_only=True)
+
+    name: ClassVar[str] = "FDSKL"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("block", self.block, 1)
+        whole_number("cache_mb", self.cache_mb, 0)
+        one_of("directions", self.directions, DIRECTIONS)
+        at_least("momentum", self.momentum, 0)
+        if not self.momentum < 1:
+            raise OptionError(f"momentum must be below 1, got {self.momentum!r}")
+
+    def batch_for(self, rows: int) -> int:
+        """Rows per batch where there are so many: larger than elsewhere, as a row costs all features."""
+        return min(256, rows) if self.batch is None else super().batch_for(rows)
+
+    def boldness(self, loss: Loss) -> float:
+        """Momentum lengthens every step already."""
+        return min(loss.boldness, _BOLDEST)
+
+    async def prepare(self, session: Session) -> None:
+        """A first block of features of some rows, at the first label holder: it tells how long a step may be."""
+        if self.step != "auto":
+            return
+        exchange = cast("KernelSession", session).exchange
+        rows = np.sort(np.random.default_rng([self.seed, 0]).permutation(session.train.rows)[:_SAMPLE])
+        found = await exchange.sample(session.leader, rows)
+        if found is not None:
+            cast("Coefficients", session.block).sample(found)
+
+    async def train(self, session: Session) -> None:
+        """Algorithm 1."""
+        kernel = cast("KernelSession", session)
+        done, go_on = await session.begin(kernel.exchange)
+        for epoch in range(done + 1, self.epochs + 1):
+            if not go_on:
+                return
+            batches = list(session.batches(epoch))
+            stride = self.evaluate_every or len(batches)
+            for at in range(0, len(batches), stride):
+                for holder, rows in batches[at : at + stride]:
+                    await self._step(kernel, holder, rows)
+                    session.count_round(epoch)
+                go_on = await session.evaluate(epoch)
+                if not go_on:
+                    break
+            session.keep(epoch, go_on, kernel.exchange)
+
+    async def _step(self, session: KernelSession, holder: str, rows: Rows) -> None:
+        exchange, block = session.exchange, session.coefficients
+        # Line 4: new features, if there are any left to draw; every party knows that from the order of the batches.
+        new = exchange.draw(holder)
+        # Line 5, Algorithm 3: all features of these rows that their owners do not have yet.
+        beside = await exchange.learn(exchange.train, rows)
+        # Lines 6 and 7, Algorithm 2: f(x), of which every owner has a part.
+        momentum = 0.0 if new is not None else self.momentum
+        mine = exchange.train.forward(rows, beside, block.ahead(momentum)) if block.width else np.zeros((len(rows), 1))
+        scores = await session.sum_parts("scores", mine[:, 0], holder)
+        # Lines 8 to 10.
+        eta = session.eta()
+        if new is not None:
+            if self.step == "auto":
+                # A few features know the kernel badly: what is drawn from them goes as far as a part of all would.
+                eta *= (new.stop - new.start) / exchange.layout.features
+            if scores is not None:
+                block.draw(new, exchange.train.known, rows, beside, session.signal(scores, rows), eta)
+            else:
+                block.shrink(eta)
+            return
+        signal = await session.share_signal(holder, rows, scores)
+        if signal is not None:
+            await session.net.work(len(rows) * block.width, "backward")
+            block.step(exchange.train.known, rows, beside, signal, eta, self.momentum)
+
+
+class PartRows:
+    """The rows of the training or of the validation data, here and as owners know them."""
+
+    def __init__(self, columns: Any, layout: Layout, me: str, budget: int) -> None:
+        self.columns, self.rows = columns, columns.shape[0]
+        self.ahead = {owner: Ahead(self.rows, layout.of(owner), budget) for owner in layout.owners}
+        self._known = Known(self.ahead[me], layout.of(me)) if me in layout.owners else None
+
+    @property
+    def known(self) -> Known:
+        """What this party knows as an owner."""
+        if self._known is None:
+            raise TypeError("a party without labels owns no features")
+        return self._known
+
+    def left(self, owner: str, layout: Layout, budget: int) -> int:
+        """What of a budget is not used."""
+        return budget - 4 * layout.of(owner) * self.ahead[owner].kept
+
+    def forward(self, rows: Rows, beside: Table, coefficients: FloatArray) -> FloatArray:
+        """Phi @ coefficients."""
+        return self.known.forward(rows, beside, coefficients)
+
+
+class Exchange:
+    """Algorithm 3 for many rows and features at once: contributions to phases, summed at the features' owner."""
+
+    def __init__(
+        self, net: Net, secure: SecureSum, layout: Layout, directions: Directions, parts: list[Any], budget: int
+    ) -> None:
+        self.net, self._sum, self.layout, self._directions = net, secure, layout, directions
+        self.drawn = dict.fromkeys(layout.owners, 0)  # blocks
+        self.train = PartRows(parts[0], layout, net.me, budget)
+        self.validation: PartRows | None = None
+        if len(parts) > 1:
+            # Every party has to know what every owner keeps; the first one has the most features.
+            rest = min(self.train.left(owner, layout, budget) for owner in layout.owners)
+            self.validation = PartRows(parts[1], layout, net.me, max(0, rest))
+
+    def draw(self, owner: str) -> slice | None:
+        """The next block of an owner's features; None if it has drawn all of them."""
+        number = self.drawn[owner]
+        if number == self.layout.blocks(owner):
+            return None
+        self.drawn[owner] += 1
+        return self.layout.span(owner, number)
+
+    async def learn(self, part: PartRows, rows: Rows) -> Table:
+        """Get all features of these rows to their owners that are not there; returns those that are not kept."""
+        beside = part.known.beside(rows) if self.net.me in self.layout.owners else np.zeros((0, 0), dtype=np.float32)
+        for index, owner in enumerate(self.layout.owners):
+            pieces = part.ahead[owner].missing(rows, self.drawn[owner])
+            if not pieces:
+                continue
+            spans = [self.layout.span(owner, piece.number) for piece in pieces]
+            mine, cost = [], 0
+            for piece, span in zip(pieces, spans, strict=True):
+                width = span.stop - span.start
+                cost += part.columns.nonzeros(rows[piece.rows]) * width
+                mine.append(self._directions.project(part.columns, rows[piece.rows], (index, piece.number), width))
+            await self.net.work(cost, "forward")
+            total = await self._sum.total_phases("phases", merged(mine), owner)
+            part.ahead[owner].learn(rows, self.drawn[owner])
+            if total is not None:
+                at = 0
+                for piece, span in zip(pieces, spans, strict=True):
+                    shape = len(piece.rows), span.stop - span.start
+                    features = to_features(total[at : at + shape[0] * shape[1]].reshape(shape))
+                    part.known.take(rows, piece.rows, span, features, beside)
+                    at += features.size
+        return beside
+
+    async def sample(self, owner: str, rows: Rows) -> Any:
+        """Features of the first block at their owner, apart from training: nothing is drawn and nothing kept."""
+        width = self.layout.span(owner, 0).stop
+        index = self.layout.owners.index(owner)
+        mine = self._directions.project(self.train.columns, rows, (index, 0), width)
+        total = await self._sum.total_phases("phases", mine, owner)
+        return None if total is None else to_features(total)
+
+    def freeze(self) -> Any:
+        """How many blocks are drawn, and from what; what is known of the rows is computed again."""
+        return (tuple(self.drawn.values()), self._directions.secret, self._directions.phase_secret)
+
+    def thaw(self, state: Any) -> None:
+        """Be as it was."""
+        drawn, *secrets = state
+        self.drawn = dict(zip(self.drawn, drawn, strict=True))
+        self._directions.become(*secrets)
+
+
+@dataclass
+class KernelSession(Session):
+    """A session in which f(x) has no part at parties without labels."""
+
+    exchange: Any = None  # made before the session is opened, which already needs it
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """This party's block."""
+        return cast("Coefficients", self.block)
+
+    async def sum_parts(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
+        """The sum of all owners' parts of f at one of them."""
+        if len(self.job.holders) == 1:  # nobody else has a part
+            return mine if self.net.me == holder else None
+        return await self.sum.total(tag, mine, holder)
+
+    async def share_signal(self, holder: str, rows: Rows, scores: FloatArray | None) -> FloatArray | None:
+        """dL/df of a batch at all owners: their features are this batch's too. None at parties that own none."""
+        others = [name for name in self.job.holders if name != self.net.me]
+        if scores is not None:
+            signal = self.signal(scores, rows)
+            for name in others:
+                await self.net.send(name, "signal", signal)
+            return signal
+        if self.net.me not in self.job.holders:
+            return None
+        return expect_array(await self.net.recv(holder, "signal"), (len(rows),), np.float64, holder, "signal")
+
+    async def scores_of(self, part: Part, rows: Rows, holder: str) -> FloatArray | None:
+        """f of any rows at one holder: features first, in pieces that fit into memory."""
+        of = self.exchange.train if part is self.train else self.exchange.validation
+        pieces = []
+        for at in range(0, len(rows), _CHUNK):
+            some = rows[at : at + _CHUNK]
+            beside = await self.exchange.learn(of, some)
+            width = self.coefficients.width
+            mine = of.forward(some, beside, self.coefficients.values)[:, 0] if width else np.zeros(len(some))
+            pieces.append(await self.sum_parts("evaluation", mine, holder))
+        known = [piece for piece in pieces if piece is not None]
+        return np.concatenate(known) if known else None

@@ -1,0 +1,135 @@
+"""An owner's random features and their coefficients: f(x) = sum of alpha_i phi_i(x) over the features it drew.
+
+The objective's penalty is alpha / 2 times the squared length of f in the kernel's space, which is features * |alpha|^2
+in the limit of many features. Steps are those of a functional gradient: with M features, alpha_i moves by 1 / M of what
+one feature alone would. Features of training rows are kept as they were once computed, as far as the budget goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.phases import Ahead, Features, Layout
+from colonnade.penalties import L2
+
+Table = npt.NDArray[np.float32]
+
+
+class Known:
+    """The features of some rows at their owner: those of the kept rows in a table, those of a batch beside it."""
+
+    def __init__(self, ahead: Ahead, width: int) -> None:
+        self._kept = ahead.kept
+        self._table = np.zeros((ahead.kept, width), dtype=np.float32)
+        self._columns = DenseColumns(self._table)
+        self._width = width
+
+    def take(self, rows: Rows, at: Rows, span: slice, features: Features, beside: Table) -> None:
+        """Write what was computed: `at` are positions within `rows`."""
+        where = rows[at]
+        kept = where < self._kept
+        self._table[where[kept], span] = features[kept]
+        beside[at[~kept], span] = features[~kept]
+
+    def beside(self, rows: Rows) -> Table:
+        """Room for the features of those rows that are not kept."""
+        return np.zeros((len(rows) if (rows >= self._kept).any() else 0, self._width), dtype=np.float32)
+
+    def forward(self, rows: Rows, beside: Table, coefficients: FloatArray) -> FloatArray:
+        """Phi @ coefficients."""
+        kept = rows < self._kept
+        if kept.all():
+            return self._columns.forward(rows, coefficients)
+        out = np.empty((len(rows), coefficients.shape[1]))
+        out[kept] = self._columns.forward(rows[kept], coefficients)
+        out[~kept] = DenseColumns(beside).forward(np.nonzero(~kept)[0], coefficients)
+        return out
+
+    def backward(self, rows: Rows, beside: Table, signal: FloatArray, factor: float, out: FloatArray) -> None:
+        """out += factor * Phi^T signal."""
+        kept = rows < self._kept
+        self._columns.backward(rows[kept], signal[kept], factor, out)
+        if not kept.all():
+            DenseColumns(beside).backward(np.nonzero(~kept)[0], signal[~kept], factor, out)
+
+
+class Coefficients:
+    """The block of one party in kernel learning. A party without labels draws no features and has no coefficients."""
+
+    def __init__(self, rows: int, layout: Layout, me: str, alpha: float) -> None:
+        self.rows, self.outputs, self.intercept_pace = rows, 1, 1.0
+        self.layout, self.me, self.alpha = layout, me, alpha
+        self.width = layout.of(me) if me in layout.owners else 0
+        self.values = np.zeros((self.width, 1))
+        self.velocity = np.zeros_like(self.values)
+        self._sampled: DenseColumns | None = None  # features of some rows, for the curvature
+
+    def ahead(self, momentum: float) -> FloatArray:
+        """Where momentum would carry the coefficients: the gradient is taken there."""
+        return self.values + momentum * self.velocity
+
+    def draw(self, span: slice, known: Known, rows: Rows, beside: Table, signal: FloatArray, eta: float) -> None:
+        """Lines 8 to 10 of Algorithm 1 at the worker that drew a block: its first coefficients; the others shrink."""
+        self.shrink(eta)
+        gradient = np.zeros_like(self.values)
+        known.backward(rows, beside, signal[:, None], 1.0 / (len(rows) * (span.stop - span.start)), gradient)
+        self.values[span] = -eta * gradient[span]
+
+    def shrink(self, eta: float) -> None:
+        """Line 10 of Algorithm 1: alpha_j <- (1 - eta lambda) alpha_j."""
+        self.values *= 1.0 - eta * self.alpha
+
+    def step(self, known: Known, rows: Rows, beside: Table, signal: FloatArray, eta: float, momentum: float) -> None:
+        """A step on all features that were drawn, after there are no new ones."""
+        gradient = self.alpha * self.ahead(momentum)
+        known.backward(rows, beside, signal[:, None], 1.0 / (len(rows) * self.layout.features), gradient)
+        self.velocity *= momentum
+        self.velocity -= eta * gradient
+        self.values += self.velocity
+
+    # -- what a session asks of a block -------------------------------------------------------------------------
+
+    def penalty_value(self) -> float:
+        """alpha / 2 times this owner's part of |f|^2."""
+        return 0.5 * self.alpha * self.layout.features * float(np.square(self.values).sum())
+
+    def penalty_curvature(self) -> float:
+        """In the kernel's space it is alpha itself."""
+        return self.alpha
+
+    def sample(self, features: Features) -> None:
+        """Learn the curvature from some rows' features."""
+        self._sampled = DenseColumns(features / np.float32(np.sqrt(features.shape[1])))
+
+    def curvature(self, batch: int) -> float:
+        """The largest eigenvalue of the kernel's matrix over the rows, and what a batch adds; see `LinearBlock`."""
+        found, self._sampled = self._sampled, None
+        return 0.0 if found is None else LinearBlock(found, 1, L2(0.0), intercept=False).curvature(batch)
+
+    def intercept_curvature(self) -> float:
+        """There is none."""
+        return 0.0
+
+    def state(self, into: Any = None) -> Any:
+        """The coefficients."""
+        return (self.values.copy(),)
+
+    def restore(self, state: Any) -> None:
+        """Take coefficients back; they begin from rest."""
+        (values,) = state
+        self.values[:] = values
+        self.velocity[:] = 0.0
+
+    def freeze(self) -> Any:
+        """All of it."""
+        return (self.values, self.velocity)
+
+    def thaw(self, state: Any) -> None:
+        """Be as it was."""
+        self.values[:], self.velocity[:] = state

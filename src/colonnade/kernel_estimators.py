@@ -1,0 +1,225 @@
+"""The scikit-learn face of kernel learning: FDSKL over several parties."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Real
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade import labels, losses, store
+from colonnade.algorithms.fdskl import FDSKL
+from colonnade.algorithms.kernel_program import score_kernel, train_kernel
+from colonnade.algorithms.options import whole_number
+from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.phases import Kernel, rehearsed_secret
+from colonnade.checks import all_labels, check_runtime, label_holders, party_part, warn_diverged, warn_single_features
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, at_least, one_of
+from colonnade.estimator import Estimator
+from colonnade.party import Party, check_together
+from colonnade.runtimes.net import Runtime
+from colonnade.sums import choose_sum
+
+Array = npt.NDArray[Any]
+Model = TypeVar("Model", bound="KernelModel")
+_STATE = ("coefficients", "secret", "phase_secret", "gamma")
+
+
+class KernelModel(Estimator):
+    """f(x) = a sum over random features of a kernel, which are computed from all parties' columns together.
+
+    kernel: "rbf", exp(-gamma |x - x'|^2), or "laplace", exp(-gamma |x - x'|_1). gamma: a number, or "scale": 1 /
+    (columns * variance), of all parties together. features: random features, shared out among the label holders.
+    alpha: weight of |f|^2 / 2 in the objective; in scikit-learn's terms C = 1 / (n alpha). algorithm: options of
+    `FDSKL`.
+    """
+
+    _LOSSES: ClassVar[dict[str, str]]
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "rbf",
+        gamma: float | str = "scale",
+        loss: str = "auto",
+        features: int = 4096,
+        alpha: float = 1e-5,
+        algorithm: FDSKL | None = None,
+        sum: str = "auto",  # noqa: A002
+        topology: str = "tree",
+        verbose: int = 1,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.loss = loss
+        self.features = features
+        self.alpha = alpha
+        self.algorithm = algorithm
+        self.sum = sum
+        self.topology = topology
+        self.verbose = verbose
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+        """Train on these parties; `on` says where they run, by default in this process under a virtual clock.
+
+        validation: the same parties with other rows, for early stopping and the history.
+        """
+        check_runtime(on)
+        check_together(parties)
+        algorithm = self._check_options(parties[0].rows)
+        holders, loss = label_holders(parties), self._minimised()
+        if self.features < len(holders):
+            raise OptionError(f"features must be at least one per label holder, got {self.features} for {len(holders)}")
+        classes = self._classes(parties, loss)
+        held_out = self._check_validation(parties, validation)
+        warn_single_features(parties)
+        if algorithm.directions == "shared" and len(parties) > 1:
+            warn_shared()
+        sum_name = choose_sum(self.sum, len(parties))
+        kernel = (self.kernel, self.gamma if self.gamma == "scale" else float(self.gamma))
+        job = (
+            loss.name, kernel, self.features, float(self.alpha), holders, sum_name, self.topology, algorithm.as_value()
+        )  # fmt: skip
+        programs = {}
+        for party, other in zip(parties, held_out or parties, strict=True):
+            apart = held_out and party_part(other, classes, loss)
+            secret = rehearsed_secret(algorithm.seed, party.name)
+            programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart, secret)))
+        outcomes = self._run(programs, on, algorithm.epochs)
+        self.parties_, self.holders_, self.classes_ = tuple(programs), holders, classes
+        self.columns_ = {party.name: party.columns for party in parties}
+        self.sum_, self._block = sum_name, min(algorithm.block, self.features)
+        self._states = {name: outcomes[name].value for name in programs}
+        self.gamma_ = float(self._states[holders[0]][3])
+        warn_diverged(self.history_, algorithm.schedule == "adaptive")
+        return self
+
+    def _minimised(self) -> losses.Loss:
+        return losses.loss(self._LOSSES[self.loss])
+
+    def _check_options(self, rows: int) -> FDSKL:
+        one_of("kernel", self.kernel, Kernel.NAMES)
+        one_of("loss", self.loss, tuple(self._LOSSES))
+        if self.gamma != "scale":
+            if isinstance(self.gamma, (str, bool)) or not isinstance(self.gamma, Real) or not math.isfinite(self.gamma):
+                raise OptionError(f"gamma must be a number > 0 or 'scale', got {self.gamma!r}")
+            at_least("gamma", self.gamma, 0, strict=True)
+        whole_number("features", self.features, 1)
+        at_least("alpha", self.alpha, 0)
+        self._check_sums()
+        algorithm = FDSKL() if self.algorithm is None else self.algorithm
+        if not isinstance(algorithm, FDSKL):
+            raise OptionError(f"algorithm must be FDSKL(...), got {algorithm!r}; linear models take the others")
+        algorithm.batch_for(rows)
+        return algorithm
+
+    def _classes(self, parties: tuple[Party, ...], loss: losses.Loss) -> Array:
+        found = all_labels(parties)
+        if loss.kind == "binary" and len(np.unique(found)) > 2:
+            raise LabelError(
+                f"a kernel model separates two classes, got {len(np.unique(found))}; train one model per class against "
+                f"the rest, or use SoftmaxRegression"
+            )
+        return labels.class_labels(found, loss)
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
+    def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """f of these rows, at the first label holder; every owner of features adds its part."""
+        ordered = self._check_rows(parties, on)
+        job = (self.kernel, self.features, self.holders_, self.sum_, self.topology, self._block)
+        programs = {
+            party.name: (score_kernel, (job, (columns_to_value(party.X), self._states[party.name])))
+            for party in ordered
+        }
+        return self._score_with(programs, on)
+
+    # -- keep ---------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """One file per party in `folder`; give each organisation its own and delete the rest."""
+        self._check_fitted()
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        options = {k: v for k, v in self.get_params().items() if k not in ("algorithm", "verbose")}
+        public = {
+            "model": type(self).__name__, "options": options, "parties": self.parties_, "holders": self.holders_,
+            "sum": self.sum_, "combines": "features", "block": self._block,
+        }  # fmt: skip
+        for name in self.parties_:
+            arrays = state_to_arrays(self._states[name])
+            arrays["columns"] = np.array(self.columns_[name])
+            if name in self.holders_:
+                arrays["classes"] = self.classes_
+            store.write_party(path, name, public, arrays)
+
+    @classmethod
+    def load(cls: type[Model], folder: str | Path) -> Model:
+        """A model from the files of all its parties."""
+        public, arrays = store.read_parties(folder, ("model", "options", "parties", "holders", "sum", "block"))
+        kind = KERNEL_MODELS.get(public["model"])
+        if kind is None or not issubclass(kind, cls):
+            raise DataError(f"the folder holds a {public['model']}, load it as that")
+        model = kind(**public["options"])
+        model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
+        model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
+        model._block = public["block"]
+        model._states = {name: arrays_to_state(part) for name, part in arrays.items()}
+        model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
+        model.classes_ = arrays[model.holders_[0]]["classes"]
+        model.gamma_ = float(model._states[model.holders_[0]][3])
+        return model
+
+
+def state_to_arrays(state: Any) -> dict[str, Array]:
+    """A party's part of a kernel model, for its file."""
+    values, *secrets, gamma = state
+    arrays = {name: np.frombuffer(secret, np.uint8) for name, secret in zip(_STATE[1:3], secrets, strict=True)}
+    return {**arrays, "gamma": np.array(gamma), **({} if values is None else {"coefficients": values})}
+
+
+def arrays_to_state(arrays: dict[str, Array]) -> tuple[Any, ...]:
+    """The inverse."""
+    secrets = (arrays[name].tobytes() for name in _STATE[1:3])
+    return (arrays.get("coefficients"), *secrets, float(arrays["gamma"]))
+
+
+def warn_shared() -> None:
+    """Directions that the receiver knows."""
+    warnings.warn(
+        "directions='shared': every party can work out everybody's directions, so who receives a party's phases can "
+        "solve them for differences of that party's columns between rows; use directions='private' outside of "
+        "comparisons",
+        ColonnadeWarning,
+        stacklevel=3,
+    )
+
+
+class KernelClassifier(KernelModel):
+    """Two classes. loss: "auto" is "logistic", which has probabilities; or "smooth_hinge", "square" (on -1 and +1)."""
+
+    _LOSSES: ClassVar = {
+        "auto": "logistic",
+        "logistic": "logistic",
+        "smooth_hinge": "smooth_hinge",
+        "square": "binary_square",
+    }
+
+    def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """Probability of each class, one column per class in the order of `classes_`."""
+        return self._minimised().probability(self.decision_function(*parties, on=on))
+
+
+class KernelRegressor(KernelModel):
+    """Real numbers, half the squared error."""
+
+    _LOSSES: ClassVar = {"auto": "square", "square": "square"}
+
+
+KERNEL_MODELS: dict[str, type[KernelModel]] = {kind.__name__: kind for kind in (KernelClassifier, KernelRegressor)}
