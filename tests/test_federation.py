@@ -164,6 +164,47 @@ def test_what_is_wrong_at_one_rank_ends_all(tmp_path):
     assert "shop.toml" in said
 
 
+def test_a_kernel_model_from_training_to_scores(tmp_path, capsys):
+    names = ("bank", "clinic", "shop")
+    folder = federation(tmp_path, names, 'kind = "FDSKL"\nblock = 32\nepochs = 4\ntol = 0.0\npatience = 99')
+    text = (folder / "job.toml").read_text()
+    a, b = text.index("[model]"), text.index("[algorithm]")
+    model = '[model]\nkind = "kernel"\nfeatures = 100\nalpha = 1e-3\n\n'
+    text = text[:a] + model + text[b:]
+    told = '"signals, which show the labels"'
+    (folder / "job.toml").write_text(text.replace(told, '"distances between rows, to label holders"'))
+    run_all(folder, names)
+    parts = {name: model_file.load(folder / f"{name}-files", name) for name in names}
+    assert {name: part.state[0] is None for name, part in parts.items()} == {
+        "bank": False,
+        "clinic": True,
+        "shop": True,
+    }
+    assert len({part.state[1] for part in parts.values()}) == 3  # directions are every party's own
+    capsys.readouterr()
+    assert main(["model", "show", str(folder / "job.toml"), "--as", "bank"]) == 0
+    assert "bank owns 100 of 100 features" in capsys.readouterr().out
+    partners = [start(folder, name, "serve", "--once") for name in names[1:]]
+    bank = start(folder, "bank", "predict", "--out", str(tmp_path / "scores.csv"))
+    said = [process.communicate(timeout=LIMIT)[0] for process in (bank, *partners)]
+    assert [process.returncode for process in (bank, *partners)] == [0, 0, 0], said
+    with (tmp_path / "scores.csv").open() as file:
+        scores = [row for row in csv.DictReader(file) if row["known"] == "true"]
+    # the same people through the parts of the model in one place
+    job = read_job(folder / "job.toml")
+    tables = {name: data.load(read_party(folder / f"{name}.toml", job).data) for name in names}
+    where = {name: {str(one): row for row, one in enumerate(table.ids.tolist())} for name, table in tables.items()}
+    together = tmp_path / "together"
+    together.mkdir()
+    parties = []
+    for name in names:
+        shutil.copy(folder / f"{name}-files" / f"{name}.colonnade.npz", together)
+        rows = np.array([where[name][row["id"]] for row in scores])
+        parties.append(cn.Party(name, parts[name].prepared.apply(tables[name].take(rows))))
+    chances = cn.load(together).predict_proba(*parties)[:, 1]
+    np.testing.assert_allclose([float(row["p(good)"]) for row in scores], chances, atol=1e-6)
+
+
 def test_which_party_is_it(tmp_path, capsys):
     for given, sentence in (
         ([], "which party is this? give --as PARTY"),

@@ -7,7 +7,7 @@ import pytest
 import colonnade as cn
 from colonnade.errors import OptionError
 from colonnade.federation import toml
-from colonnade.federation.job import COMMON, JOB, LABELLED, OBJECTIVE, SIGNALS, TOTALS, disclosures, job_of
+from colonnade.federation.job import COMMON, DISTANCES, JOB, LABELLED, OBJECTIVE, SIGNALS, TOTALS, disclosures, job_of
 
 GOOD = """\
 version = 1
@@ -53,6 +53,32 @@ def test_a_number_that_no_machine_holds_is_refused(option):
         job(text)
 
 
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ("gamma = 0.0", r"key model.gamma: must be > 0, or .scale., got 0.0"),
+        ('gamma = "auto"', r"key model.gamma: must be > 0, or .scale."),
+        ("features = 0", r"key model.features: must be >= 1 and <= 1e.06, got 0"),
+        ("l2 = 0.1", r"key model.l2: has no meaning for kind 'kernel'; remove it"),
+        ('kernel = "poly"', r"key model.kernel: must be one of"),
+    ],
+)
+def test_kernels_that_make_no_sense(keys, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        job(kernel_job(keys))
+
+
+def kernel_job(keys=""):
+    text = GOOD[: GOOD.index("[model]")] + f'[model]\nkind = "kernel"\n{keys}\n'
+    return text.replace(repr(SIGNALS).replace("'", '"'), repr(DISTANCES).replace("'", '"'))
+
+
+def test_a_job_of_kernels():
+    read = job(kernel_job("features = 64\ngamma = 0.5"))
+    assert (read.kernel, read.algorithm, read.loss) == (("rbf", 0.5, 64, 1e-5), cn.FDSKL(), "logistic")
+    assert disclosures(cn.FDSKL(), 2, aligned=True) == (LABELLED, SIGNALS, DISTANCES, OBJECTIVE)
+
+
 def test_the_algorithm_may_be_left_out():
     text = GOOD[: GOOD.index("[algorithm]")]
     assert job(text).algorithm == cn.VFB2("saga", asynchronous=False)
@@ -83,6 +109,12 @@ def test_what_is_disclosed():
             r"key parties.bank.address: must be host:port, such as bank.example.org:7443",
         ),
         ('"127.0.0.1:7443"', '"127.0.0.1:99999"', r"key parties.bank.address: must be host:port"),
+        ('kind = "logistic"', 'kind = "logistic"\ngamma = 1.0', r"key model.gamma: has no meaning for kind 'logistic'"),
+        (
+            'kind = "logistic"\nl2 = 0.01',
+            'kind = "kernel"',
+            r"algorithm.kind: a model of kind 'kernel' is trained by FDSKL",
+        ),
         ('address = "127.0.0.1:7443"\n', "", r"key parties.shop: 'bank' has no address either, so neither can dial"),
         (
             '"logistic"',

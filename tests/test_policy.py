@@ -65,7 +65,16 @@ def test_kinds_of_steps():
 
 
 # Where the name of a step stands among the arguments of what sends or hears one.
-SENDS = {"send": 1, "tell": 0, "total": 0, "total_wide": 0, "exchange": 0, "tell_words": 1, "tree_sum": 1}
+SENDS = {
+    "send": 1,
+    "tell": 0,
+    "total": 0,
+    "total_phases": 0,
+    "total_wide": 0,
+    "exchange": 0,
+    "tell_words": 1,
+    "tree_sum": 1,
+}
 # What else is called so is no business of the policy.
 OF = {"send": "net.send", "recv": "net.recv", "tell": ".tell", "exchange": "backward.exchange"}
 HEARS = {"recv": 1, "hear_words": 1, "hear_signal": 2, "remasked": 2}

@@ -8,10 +8,11 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
+from colonnade.blocks.phases import Layout
 from colonnade.cli.main import main
 from colonnade.errors import ProtocolError
 from colonnade.federation import scoring, serving
-from colonnade.federation.scoring import Asker, Contributions, Directory, Terms, serve
+from colonnade.federation.scoring import Asker, Directory, FeatureScorer, LinearScorer, Terms, serve
 from colonnade.ids import canonical
 
 RNG = np.random.default_rng(0)
@@ -20,36 +21,37 @@ X = RNG.standard_normal((N, 9))
 NAMES = ("bank", "clinic", "shop")
 
 
-def lookup_of(part, contributions, ids):
+def lookup_of(part, ids):
     directory = Directory(canonical(ids, "test"))
 
     def lookup(asked):
         rows, known = directory.find(asked)
-        return contributions.of(part.X[rows]), known
+        return part.X[rows] if len(rows) else None, known
 
     return lookup
 
 
+def scorer_of(model, name):
+    if not isinstance(model, cn.KernelClassifier):
+        return LinearScorer(model._states[name], model._combines)
+    return FeatureScorer(name, model.kernel, Layout(model.holders_, model.features, model._block), model._states[name])
+
+
 def score(model, parties, ids, asked, on=None):
     """What the asker hears about people."""
-    terms = Terms("bank", model._states["bank"][0].shape[1], "pairwise", "tree")
-    kinds = {name: Contributions(model._states[name], model._combines) for name in NAMES}
-    own = lookup_of(parties[0], kinds["bank"], ids["bank"])
+    terms = Terms("bank", "pairwise", "tree")
 
     async def ask(net):
-        asker = await Asker.open(net, terms)
-        mine, known = own(asked)
-        assert known.all()
-        found = await asker.scores(asked, mine)
+        asker = await Asker.open(net, terms, scorer_of(model, "bank"))
+        found = await asker.scores(asked, *lookup_of(parties[0], ids["bank"])(asked))
         await asker.close()
         return found
 
     programs = {"bank": (ask, ())}
     for party in parties[1:]:
-        lookup = lookup_of(party, kinds[party.name], ids[party.name])
 
-        async def answer(net, lookup=lookup):
-            return await serve(net, terms, lookup)
+        async def answer(net, party=party):
+            return await serve(net, terms, scorer_of(model, party.name), lookup_of(party, ids[party.name]))
 
         programs[party.name] = (answer, ())
     return (on or cn.Simulation()).run(programs)
@@ -71,15 +73,20 @@ def test_scores_by_id_are_those_of_the_model(labels, kind, algorithm, monkeypatc
     outcomes = score(model, shuffled, ids, asked)
     totals, known = outcomes["bank"].value
     rows = [int(one[1:]) for one in asked]
-    direct = sum(Contributions(model._states[p.name], model._combines).of(p.take(rows).X) for p in parties)
+    direct = sum(scorer_of(model, p.name).of(scoring.columns_of(p.take(rows).X)) for p in parties)
     np.testing.assert_allclose(totals, direct[:, 0] if direct.shape[1] == 1 else direct, atol=1e-9)
     assert known.all()
     assert outcomes["shop"].value == len(asked)
 
 
-def test_people_that_somebody_does_not_know():
-    parties = cn.split(X, X[:, 0] > 0, into={"bank": range(3), "clinic": range(3, 6), "shop": range(6, 9)})
-    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, tol=None), verbose=0).fit(*parties)
+@pytest.mark.parametrize(("kernel", "active"), [(False, 1), (True, 1), (True, 2)])
+def test_people_that_somebody_does_not_know(kernel, active):
+    into = {"bank": range(3), "clinic": range(3, 6), "shop": range(6, 9)}
+    parties = cn.split(X, X[:, 0] > 0, into=into, active=active)
+    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, tol=None), verbose=0)
+    if kernel:
+        model = cn.KernelClassifier(features=30, algorithm=cn.FDSKL(block=8, epochs=4, tol=None), verbose=0)
+    model.fit(*parties)
     ids = {name: list(range(N)) for name in NAMES}
     ids["shop"][3], ids["clinic"][5] = 1003, 1005
     totals, known = score(model, parties, ids, ["2", "3", "4", "5"])["bank"].value
@@ -109,7 +116,10 @@ def test_a_malformed_question_is_refused(message, sentence):
 
     async def answer(net):
         await serve(
-            net, Terms("bank", 1, "plain", "tree"), lambda ids: (np.zeros((len(ids), 1)), np.ones(len(ids), bool))
+            net,
+            Terms("bank", "plain", "tree"),
+            LinearScorer((np.zeros((2, 1)), None), "scores"),
+            lambda ids: (np.zeros((len(ids), 2)), np.ones(len(ids), bool)),
         )
 
     with pytest.raises(ProtocolError, match=f"^party 'bank' {sentence}$"):

@@ -264,6 +264,13 @@ def _model(options: argparse.Namespace) -> int:
     _, party = _read(options)
     part = model_file.load(party.folder, party.name)
     print(f"{part.public['model']} of {', '.join(part.public['parties'])}, trained on {part.public['rows']:,} rows")
+    if part.public["combines"] == "features":
+        values, *_, gamma = part.state
+        made = part.public["options"]
+        own = f"{len(values):,} of {made['features']:,} features" if values is not None else "no features"
+        columns = f"over {len(part.columns)} columns of its own and those of the others"
+        print(f"{made['kernel']} kernel, gamma {gamma:.4g}; {party.name} owns {own}, {columns}")
+        return 0
     theta = part.state[0]
     table = Table(title=Text(f"{party.name}'s coefficients"), title_justify="left")
     names = [str(one) for one in part.classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]

@@ -17,7 +17,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, VFB2, Algorithm
+from colonnade.blocks.phases import Kernel
 from colonnade.errors import OptionError
 from colonnade.federation import toml
 from colonnade.federation.certificates import NAME
@@ -37,12 +38,16 @@ LOSSES = {
     "ridge": "square",
     "poisson": "poisson",
 }
+# Kinds of kernel models, which have other keys.
+KERNEL_LOSSES = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-ridge": "square"}
+_OF_KERNELS, _OF_LINES = ("kernel", "gamma", "features", "alpha"), ("l2", "penalty", "intercept")
 # What parties learn of each other's rows beyond the model itself; docs/security.md says who learns it, and how much.
-COMMON, LABELLED, SIGNALS, TOTALS, OBJECTIVE = (
+COMMON, LABELLED, SIGNALS, TOTALS, DISTANCES, OBJECTIVE = (
     "who is in common",
     "which rows are labelled",
     "signals, which show the labels",
     "scores, to other label holders",
+    "distances between rows, to label holders",
     "objective and metric",
 )
 
@@ -61,6 +66,11 @@ def address(text: str) -> str | None:
     return None
 
 
+def _gamma(value: float | str) -> str | None:
+    fits = value == "scale" or (not isinstance(value, str) and value > 0)
+    return None if fits else f'must be > 0, or "scale", got {value!r}'
+
+
 _PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
@@ -69,16 +79,20 @@ JOB = Section(
     Key(
         "model",
         Section(
-            Key("kind", str, required=True, allowed=tuple(LOSSES)),
+            Key("kind", str, required=True, allowed=(*LOSSES, *KERNEL_LOSSES)),
             Key("l2", float, default=1e-4, least=0),
             Key("penalty", str, default="l2", allowed=tuple(PENALTIES)),
             Key("intercept", bool, default=True),
+            Key("kernel", str, default="rbf", allowed=Kernel.NAMES),
+            Key("gamma", (float, str), default="scale", check=_gamma),
+            Key("features", int, default=4096, least=1, most=1_000_000),
+            Key("alpha", float, default=1e-5, least=0),
         ),
         required=True,
     ),
     Key(
         "algorithm",
-        Section(Key("kind", str, default=VFB2.name, allowed=tuple(ALGORITHMS)), others=Key("option", Anything)),
+        Section(Key("kind", str, default=VFB2.name, allowed=(*ALGORITHMS, FDSKL.name)), others=Key("option", Anything)),
     ),
     Key(
         "sum",
@@ -121,7 +135,8 @@ class Job:
     loss: str
     penalty: tuple[str, float]
     intercept: bool
-    algorithm: Algorithm
+    kernel: tuple[str, float | str, int, float] | None  # name, gamma, features, alpha
+    algorithm: Algorithm | FDSKL
     sum: str
     topology: str
     aligned: bool  # rows are those of the same people already
@@ -143,11 +158,13 @@ class Job:
         return disclosures(self.algorithm, len(self.holders), aligned=self.aligned)
 
 
-def disclosures(algorithm: Algorithm, holders: int, *, aligned: bool) -> tuple[str, ...]:
+def disclosures(algorithm: Algorithm | FDSKL, holders: int, *, aligned: bool) -> tuple[str, ...]:
     """What a job of this kind discloses."""
     found = [] if aligned else [COMMON]
     found.append(LABELLED)
-    if not isinstance(algorithm, AFSGD):
+    if isinstance(algorithm, FDSKL):
+        found += [*([SIGNALS] if holders > 1 else []), DISTANCES]
+    elif not isinstance(algorithm, AFSGD):
         found.append(SIGNALS)
     elif holders > 1:
         found.append(TOTALS)
@@ -182,7 +199,10 @@ def job_of(settings: Settings) -> Job:
         if at is not None and known.index(at) < names.index(name):
             raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
     model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
-    algorithm = _algorithm(settings)
+    kernel = _kernel(model)
+    algorithm = _algorithm(settings, kernel is not None)
+    if kernel is not None and kernel[2] < len(holders):
+        raise model.error("features", f"must be at least one per label holder, got {kernel[2]} for {len(holders)}")
     if isinstance(algorithm, FDML) and len(holders) > 1:
         raise settings.error(
             "algorithm", f"FDML has one label holder, the job has {len(holders)}; use another algorithm"
@@ -193,9 +213,10 @@ def job_of(settings: Settings) -> Job:
         settings["name"],
         {name: parties[name]["address"] for name in names},
         holders,
-        LOSSES[model["kind"]],
+        {**LOSSES, **KERNEL_LOSSES}[model["kind"]],
         (model["penalty"], model["l2"]),
-        model["intercept"],
+        model["intercept"] and kernel is None,
+        kernel,
         algorithm,
         sum_name,
         added["topology"],
@@ -212,11 +233,23 @@ def job_of(settings: Settings) -> Job:
     return job
 
 
-def _algorithm(settings: Settings) -> Algorithm:
+def _kernel(model: Settings) -> tuple[str, float | str, int, float] | None:
+    of_kernels = model["kind"] in KERNEL_LOSSES
+    for key in _OF_LINES if of_kernels else _OF_KERNELS:
+        if key in model.given:
+            raise model.error(key, f"has no meaning for kind {model['kind']!r}; remove it")
+    return (model["kernel"], model["gamma"], model["features"], model["alpha"]) if of_kernels else None
+
+
+def _algorithm(settings: Settings, kernel: bool) -> Algorithm | FDSKL:
     table = settings["algorithm"]
     if table is None:
-        return VFB2("saga", asynchronous=False)
-    kind = ALGORITHMS[table["kind"]]
+        return FDSKL() if kernel else VFB2("saga", asynchronous=False)
+    if kernel != (table["kind"] == FDSKL.name):
+        fits = FDSKL.name if kernel else ", ".join(ALGORITHMS)
+        raise table.error("kind", f"a model of kind {settings['model']['kind']!r} is trained by {fits}")
+    kinds: dict[str, type[Algorithm | FDSKL]] = {**ALGORITHMS, FDSKL.name: FDSKL}
+    kind = kinds[table["kind"]]
     known = {field.name for field in fields(kind)}
     options = {name: value for name, value in table.items() if name != "kind"}
     for name, value in options.items():

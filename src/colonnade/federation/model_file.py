@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import store
-from colonnade.algorithms import FDML
+from colonnade.algorithms import FDML, FDSKL
 from colonnade.errors import DataError
 from colonnade.estimators import MODELS
 from colonnade.federation.job import Job
 from colonnade.federation.prepared import Prepared
 from colonnade.federation.training import Trained
+from colonnade.kernel_estimators import arrays_to_state, state_to_arrays
 
 _STATE = ("theta", "intercept", "share")
 
@@ -36,27 +37,43 @@ class ModelPart:
 
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared) -> Path:
     """Write a party's part, whole or not at all."""
-    kind = next(name for name, model in MODELS.items() if model.loss == job.loss)
     public = {
-        "model": kind,
-        "options": {
-            "l2": job.penalty[1], "penalty": job.penalty[0], "fit_intercept": job.intercept, "sum": job.sum,
-            "topology": job.topology,
-        },
-        "parties": job.parties,
-        "holders": job.holders,
-        "sum": job.sum,
-        "combines": "predictions" if isinstance(job.algorithm, FDML) else "scores",
-        "job": job.name,
-        "rows": trained.rows,
+        **(_line(job) if job.kernel is None else _kernel(job)), "parties": job.parties, "holders": job.holders,
+        "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip
     arrays = {"columns": np.array(trained.prepared.columns)}
-    arrays |= {key: part for key, part in zip(_STATE, trained.state, strict=False) if part is not None}
+    if job.kernel is None:
+        arrays |= {key: part for key, part in zip(_STATE, trained.state, strict=False) if part is not None}
+    else:
+        arrays |= state_to_arrays(trained.state)
     if party in job.holders:
         arrays["classes"] = trained.classes
     arrays |= learned.to_arrays()
     store.write_party(folder, party, public, arrays)
     return folder / f"{party}{store.SUFFIX}"
+
+
+def _line(job: Job) -> dict[str, Any]:
+    options = {"l2": job.penalty[1], "penalty": job.penalty[0], "fit_intercept": job.intercept}
+    return {
+        "model": next(name for name, model in MODELS.items() if model.loss == job.loss),
+        "options": {**options, "sum": job.sum, "topology": job.topology},
+        "combines": "predictions" if isinstance(job.algorithm, FDML) else "scores",
+    }
+
+
+def _kernel(job: Job) -> dict[str, Any]:
+    if job.kernel is None or not isinstance(job.algorithm, FDSKL):
+        raise TypeError("a job of another kind")
+    name, gamma, features, alpha = job.kernel
+    kind = "KernelRegressor" if job.loss == "square" else "KernelClassifier"
+    options = {"kernel": name, "gamma": gamma, "loss": job.loss, "features": features, "alpha": alpha}
+    return {
+        "model": kind,
+        "options": {**options, "sum": job.sum, "topology": job.topology},
+        "combines": "features",
+        "block": min(job.algorithm.block, features),
+    }
 
 
 def save_history(folder: Path, records: list[dict[str, Any]]) -> Path:
@@ -79,6 +96,10 @@ def load(folder: Path, party: str) -> ModelPart:
         raise DataError(f"{party!r} has no part of a model in {folder.name!r} yet; train one with `colonnade run`")
     public, arrays = store.read_party(path)
     learned = Prepared.from_arrays(arrays)
-    state = (arrays["theta"], arrays.get("intercept"), *((float(arrays["share"]),) if "share" in arrays else ()))
+    state: tuple[Any, ...]
+    if public["combines"] == "features":
+        state = arrays_to_state(arrays)
+    else:
+        state = (arrays["theta"], arrays.get("intercept"), *((float(arrays["share"]),) if "share" in arrays else ()))
     classes = arrays.get("classes", np.empty(0))
     return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned)

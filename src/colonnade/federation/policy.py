@@ -18,7 +18,7 @@ from colonnade.runtimes.wire import Value
 KINDS = (
     "public key", "labelled rows", "curvature", "step size", "columns", "all columns", "scores", "snapshot", "total",
     "signal", "evaluation", "objective", "verdict", "prediction", "kept versions", "masks", "alignment", "classes",
-    "rows", "scoring",
+    "rows", "scoring", "phases", "kernel scale", "gamma",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = ("scores", "signal", "snapshot")

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
+from colonnade.blocks.phases import Layout
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
 from colonnade.federation import data, model_file
@@ -24,7 +25,7 @@ from colonnade.federation.job import Job
 from colonnade.federation.model_file import ModelPart
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.query_columns import sql_name
-from colonnade.federation.scoring import Asker, Contributions, Directory, Terms, serve
+from colonnade.federation.scoring import Asker, Directory, FeatureScorer, LinearScorer, Scorer, Terms, serve
 from colonnade.federation.table import Table
 from colonnade.ids import canonical
 from colonnade.runtimes.net import Net
@@ -53,9 +54,9 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
     part = model_file.load(party.folder, party.name)
 
     async def program(net: Net, table: Any, ids: Any) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name, part))
-        mine = await net.in_thread(Contributions(part.state, part.public["combines"]).of, part.prepared.apply(table))
-        totals, known = await asker.scores(ids, mine)
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part))
+        X = await net.in_thread(part.prepared.apply, table)
+        totals, known = await asker.scores(ids, X, np.ones(len(ids), dtype=bool))
         await asker.close()
         return Scores(ids, known, outputs(job, part, totals))
 
@@ -74,17 +75,15 @@ def serve_once(job: Job, party: PartyFile, asker: str) -> int:
     def read() -> tuple[Any, ...]:
         table = _table(party, part, None)
         directory = Directory(_ids(table, party.name))
-        contributions = Contributions(part.state, part.public["combines"])
 
-        def lookup(asked: list[str]) -> tuple[Array, npt.NDArray[np.bool_]]:
+        def lookup(asked: list[str]) -> tuple[Any, npt.NDArray[np.bool_]]:
             rows, known = directory.find(asked)
-            empty = np.zeros((0, contributions.outputs))
-            return contributions.of(part.prepared.apply(table.take(rows))) if len(rows) else empty, known
+            return part.prepared.apply(table.take(rows)) if len(rows) else None, known
 
         return (lookup,)
 
     async def program(net: Net, lookup: Any) -> int:
-        return await serve(net, _terms(job, asker, part), lookup)
+        return await serve(net, _terms(job, asker), _scorer(part), lookup)
 
     return int(attend(job, party, program, read, agreed=_agreed(job, asker)).value)
 
@@ -121,29 +120,25 @@ def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) ->
 
 def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell: Callable[[str], None]) -> None:
     """While the line to the partners is up."""
-    contributions = Contributions(part.state, part.public["combines"])
 
     def read() -> tuple[Any, ...]:
         table = _table(party, part, None)
         return table, Directory(_ids(table, party.name))
 
     async def program(net: Net, table: Any, directory: Any) -> None:
-        asker = await Asker.open(net, _terms(job, party.name, part))
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
-        def own(ids: list[str], rows: Table | None) -> tuple[Array, npt.NDArray[np.bool_]]:
+        def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
             if rows is not None:
-                return contributions.of(part.prepared.apply(rows)), np.ones(len(ids), dtype=bool)
+                return part.prepared.apply(rows), np.ones(len(ids), dtype=bool)
             places, known = directory.find(ids)
-            mine = np.zeros((len(ids), contributions.outputs))
-            if len(places):
-                mine[known] = contributions.of(part.prepared.apply(table.take(places)))
-            return mine, known
+            return part.prepared.apply(table.take(places)) if len(places) else None, known
 
-        async def answer(ids: list[str], mine: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+        async def answer(ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
             try:
                 async with turn:  # partners answer one question after another
-                    return await asker.scores(ids, mine)
+                    return await asker.scores(ids, X, here)
             except RunFailed as error:
                 end_with(error)
                 raise
@@ -161,10 +156,11 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
                 end_with(error)
 
         def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
-            mine, here = own(ids, rows)
-            asker.check(mine)
-            totals, there = asyncio.run_coroutine_threadsafe(answer(ids, mine), loop).result()
-            return answers(Scores(ids, here & there, outputs(job, part, totals)))
+            X, here = own(ids, rows)
+            if X is not None:
+                asker.check(X)
+            totals, known = asyncio.run_coroutine_threadsafe(answer(ids, X, here), loop).result()
+            return answers(Scores(ids, known, outputs(job, part, totals)))
 
         net.spawn(watch())
         server.score = score
@@ -202,8 +198,17 @@ def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
     return found
 
 
-def _terms(job: Job, asker: str, part: ModelPart) -> Terms:
-    return Terms(asker, int(part.state[0].shape[1]), job.sum, job.topology)
+def _terms(job: Job, asker: str) -> Terms:
+    return Terms(asker, job.sum, job.topology)
+
+
+def _scorer(part: ModelPart) -> Scorer:
+    """A party's part of the model, as scoring takes it."""
+    public = part.public
+    if public["combines"] != "features":
+        return LinearScorer(part.state, public["combines"])
+    layout = Layout(tuple(public["holders"]), public["options"]["features"], public["block"])
+    return FeatureScorer(part.party, public["options"]["kernel"], layout, part.state)
 
 
 def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:

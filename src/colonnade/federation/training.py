@@ -19,6 +19,7 @@ import numpy.typing as npt
 from colonnade import labels, losses
 from colonnade.algorithms import AFSGD, FedBCD
 from colonnade.algorithms.kept import Keeper, common_version
+from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.algorithms.program import train_linear
 from colonnade.checks import party_part, warn_frozen, warn_scales, warn_sequential, warn_single_features
 from colonnade.errors import DataError, LabelError, ProtocolError
@@ -92,13 +93,16 @@ async def take_part(
             _warn(party, job)
         return party_part(party, classes, loss)
 
-    owner = job.holders[0] if job.intercept else ""
-    value = (
-        job.loss, outputs, job.penalty, job.holders, job.sum, job.topology, job.algorithm.as_value(), owner
-    )  # fmt: skip
     mine = (*await part(train), await part(held_out) if len(held_out) else None)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
-    state = await train_linear(net, value, mine, keeper)
+    how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
+    if job.kernel is None:
+        owner = job.holders[0] if job.intercept else ""
+        state = await train_linear(net, (job.loss, outputs, job.penalty, *how, owner), mine, keeper)
+    else:
+        name, gamma, features, alpha = job.kernel
+        value = (job.loss, (name, gamma), features, alpha, *how)
+        state = await train_kernel(net, value, (*mine, b""), keeper)  # directions are this party's own
     best = job.algorithm.schedule == "adaptive" or len(held_out) > 0
     return Trained(state, classes, prepared, len(train), len(held_out), best)
 
