@@ -19,6 +19,7 @@ from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
+from kernel_learning import kernel_learning
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -173,6 +174,7 @@ MEASURES = (
     time_to_the_optimum,
     sparse_epoch,
     straggler,
+    kernel_learning,
     group_operations,
     alignment,
     alignment_of_a_million,

@@ -20,7 +20,7 @@ from measures import MEASURES  # noqa: E402
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, results are not kept")
-    parser.add_argument("--only", help="run the one measure of this name")
+    parser.add_argument("--only", help="run the one measure of this name, and keep its results among the others")
     options = parser.parse_args()
     console, text = (
         Console(),
@@ -47,8 +47,18 @@ def main() -> None:
         console.print(table)
         text += [f"## {measure.__name__}", f"{title}\n", "| what | measured | beside |", "| --- | --- | --- |"]
         text += [f"| {' | '.join(row)} |" for row in rows] + [""]
-    if not options.quick and not options.only:
-        (HERE / "RESULTS.md").write_text("\n".join(text))
+    if not options.quick:
+        kept = HERE / "RESULTS.md"
+        kept.write_text(with_section(kept.read_text(), "\n".join(text[3:])) if options.only else "\n".join(text))
+
+
+def with_section(kept: str, section: str) -> str:
+    """The results so far with one section in place of its earlier self, or at the end."""
+    name = section.split("\n", 1)[0]
+    head, *sections = kept.split("\n## ")
+    texts = {text.split("\n", 1)[0]: text.rstrip("\n") for text in sections}
+    texts[name.removeprefix("## ")] = section.removeprefix("## ").rstrip("\n")
+    return "\n\n## ".join([head.rstrip("\n"), *texts.values()]) + "\n"
 
 
 if __name__ == "__main__":

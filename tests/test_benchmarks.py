@@ -23,6 +23,15 @@ def training():
     return module
 
 
+def test_one_measure_takes_the_place_of_its_earlier_self():
+    spec = importlib.util.spec_from_file_location("benchmarks_run", ROOT / "benchmarks" / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kept = "# Benchmarks\n\nwords\n\n## one\nfirst\n\n| a |\n\n## two\nsecond\n"
+    assert module.with_section(kept, "## one\nanew\n") == "# Benchmarks\n\nwords\n\n## one\nanew\n\n## two\nsecond\n"
+    assert module.with_section(kept, "## three\nthird\n").endswith("## two\nsecond\n\n## three\nthird\n")
+
+
 def test_every_measure_works_and_quick_results_are_not_kept():
     kept = (ROOT / "benchmarks" / "RESULTS.md").read_text()
     command = [sys.executable, "benchmarks/run.py", "--quick"]

@@ -17,7 +17,15 @@ from colonnade.algorithms.kernel_program import score_kernel, train_kernel
 from colonnade.algorithms.options import whole_number
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.phases import Kernel, rehearsed_secret
-from colonnade.checks import all_labels, check_runtime, label_holders, party_part, warn_diverged, warn_single_features
+from colonnade.checks import (
+    all_labels,
+    check_runtime,
+    label_holders,
+    party_part,
+    warn_diverged,
+    warn_single_features,
+    warn_unfinished,
+)
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, at_least, one_of
 from colonnade.estimator import Estimator
 from colonnade.party import Party, check_together
@@ -98,6 +106,8 @@ class KernelModel(Estimator):
         self._states = {name: outcomes[name].value for name in programs}
         self.gamma_ = float(self._states[holders[0]][3])
         warn_diverged(self.history_, algorithm.schedule == "adaptive")
+        if algorithm.tol is not None:
+            warn_unfinished(self.history_, algorithm.epochs)
         return self
 
     def _minimised(self) -> losses.Loss:

@@ -62,8 +62,8 @@ class FDSKL(Training):
             raise OptionError(f"momentum must be below 1, got {self.momentum!r}")
 
     def batch_for(self, rows: int) -> int:
-        """Rows per batch where there are so many: larger than elsewhere, as a row costs all features."""
-        return min(256, rows) if self.batch is None else super().batch_for(rows)
+        """Rows per batch where there are so many: large ones, but with enough of them in an epoch."""
+        return min(rows, max(16, min(256, rows // 50))) if self.batch is None else super().batch_for(rows)
 
     def boldness(self, loss: Loss) -> float:
         """Momentum lengthens every step already."""
