@@ -79,11 +79,13 @@ class Directions:
     columns: int
     kept: int = 1 << 28
     _known: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
+    _shares: dict[tuple[int, int], PhaseArray] = field(default_factory=dict)
 
     def become(self, secret: bytes, phase_secret: bytes) -> None:
         """Draw from other secrets from now on."""
         self.secret, self.phase_secret = secret, phase_secret
         self._known.clear()
+        self._shares.clear()
 
     def block(self, place: tuple[int, int], width: int) -> FloatArray:
         """Coordinates of one block of features, shape (columns, width); place: the owner, and its block's number."""
@@ -97,7 +99,10 @@ class Directions:
 
     def phases(self, place: tuple[int, int], width: int) -> PhaseArray:
         """This party's share of b for that block."""
-        return _generator(self.phase_secret, "b", place).integers(0, 2**32, width, dtype=np.uint32)
+        if place not in self._shares:
+            generator = _generator(self.phase_secret, "b", place)
+            self._shares[place] = generator.integers(0, 2**32, width, dtype=np.uint32)
+        return self._shares[place]
 
     def project(self, columns: Columns, rows: Rows, place: tuple[int, int], width: int) -> PhaseArray:
         """omega . x + b of one block as far as this party's columns go, in steps of the circle: (rows, width)."""
