@@ -15,8 +15,9 @@ from sklearn.svm import SVC
 
 import colonnade as cn
 from colonnade.algorithms.kernel_program import train_kernel
+from colonnade.blocks.coefficients import Known
 from colonnade.blocks.columns import DenseColumns
-from colonnade.blocks.phases import Directions, Kernel, Layout, rehearsed_secret, shared_secret, to_features
+from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, rehearsed_secret, shared_secret, to_features
 from colonnade.checks import party_part
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, RunFailed
 from colonnade.losses import loss
@@ -198,7 +199,12 @@ def test_four_bytes_for_every_projected_value():
     """docs/security.md has the formula: what a party without labels sends of phases in a whole run."""
     model = fit(cn.split(X, Y, into=3), step=1.0, epochs=3)
     messages, size = model.traffic_["party2"].by_step["phases"]
-    assert 0 < size - 4 * N * 64 <= 100 * messages
+    assert size == 4 * N * 64 + 35 * messages
+    model = fit(cn.split(X, Y, into=3, active=2), epochs=3, sum_="two-trees")
+    (messages, size), (also, masks) = (model.traffic_["party3"].by_step[step] for step in ("phases", "phases masks"))
+    sample = 4 * N * 16 + 8  # of 1,024 rows, which are all of them here
+    assert size == 4 * N * 64 + sample + 35 * messages
+    assert masks == 4 * N * 64 + sample + 41 * also
 
 
 def test_sparse_columns_train_as_dense_ones():
@@ -364,3 +370,9 @@ def test_shared_directions_are_warned_of():
 
 def test_features_are_float32_and_no_table_is_made_beyond_the_budget():
     assert to_features(np.zeros((2, 3), np.uint32)).dtype == np.float32
+    ahead = Ahead(1000, 64, 4 * 64 * 300 + 255)
+    assert ahead.kept == 300
+    assert Known(ahead, 64)._table.nbytes <= 4 * 64 * 300
+    beside = Known(ahead, 64).beside(np.array([5, 299]))
+    assert beside.nbytes == 0  # all of them are kept
+    assert Known(ahead, 64).beside(np.array([5, 300])).shape == (2, 64)

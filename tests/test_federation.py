@@ -24,7 +24,9 @@ import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.federation import data, model_file, preparation
 from colonnade.federation.job import read_job
+from colonnade.federation.ledger import verify
 from colonnade.federation.party_file import read_party
+from colonnade.federation.signatures import checker
 from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
 from colonnade.runtimes.place import Place
@@ -181,6 +183,16 @@ def test_a_kernel_model_from_training_to_scores(tmp_path, capsys):
         "shop": True,
     }
     assert len({part.state[1] for part in parts.values()}) == 3  # directions are every party's own
+    # what the ledger says left a party is what docs/security.md says does
+    job = read_job(folder / "job.toml")
+    tables = {name: data.load(read_party(folder / f"{name}.toml", job).data) for name in names}
+    where = {name: {str(one): row for row, one in enumerate(table.ids.tolist())} for name, table in tables.items()}
+    shop = read_party(folder / "shop.toml", job)
+    report = verify(shop.ledger, checker(shop.certificates.certificate))
+    people = set.intersection(*map(set, where.values()))  # for training and validation
+    sample = 4 * parts["shop"].public["rows"] * 32 + 8
+    messages = report.by_kind["bank", "phases"]
+    assert report.bytes_by_kind["bank", "phases"] == 4 * len(people) * 100 + sample + 35 * messages
     capsys.readouterr()
     assert main(["model", "show", str(folder / "job.toml"), "--as", "bank"]) == 0
     assert "bank owns 100 of 100 features" in capsys.readouterr().out
@@ -191,9 +203,6 @@ def test_a_kernel_model_from_training_to_scores(tmp_path, capsys):
     with (tmp_path / "scores.csv").open() as file:
         scores = [row for row in csv.DictReader(file) if row["known"] == "true"]
     # the same people through the parts of the model in one place
-    job = read_job(folder / "job.toml")
-    tables = {name: data.load(read_party(folder / f"{name}.toml", job).data) for name in names}
-    where = {name: {str(one): row for row, one in enumerate(table.ids.tolist())} for name, table in tables.items()}
     together = tmp_path / "together"
     together.mkdir()
     parties = []

@@ -183,6 +183,16 @@ def test_a_job_warns_of_what_an_estimator_warns_of(algorithm, sentence):
         run(job_for(THIRD, algorithm=algorithm), sources(ORDER))
 
 
+def test_a_kernel_job_warns_of_shared_directions():
+    algorithm = cn.FDSKL(directions="shared", epochs=2, tol=None, block=8)
+    text = THIRD.replace('kind = "logistic"\nl2 = 0.01', 'kind = "kernel"\nfeatures = 16')
+    text = text[: text.index("[algorithm]")].replace(
+        "signals, which show the labels", "distances between rows, to label holders"
+    )
+    with pytest.warns(ColonnadeWarning, match="directions='shared': every party can work out"):
+        run(job_for(text, algorithm=algorithm), sources(ORDER))
+
+
 def test_digests_of_what_is_trained_on():
     X = np.arange(6.0).reshape(2, 3)
     csr = (np.ones(2), np.zeros(2, np.uint32), np.arange(3), (2, 3))

@@ -8,11 +8,12 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
+from colonnade.algorithms.scorers import KernelScorer, LinearScorer
 from colonnade.blocks.phases import Layout
 from colonnade.cli.main import main
-from colonnade.errors import ProtocolError
+from colonnade.errors import DataError, ProtocolError
 from colonnade.federation import scoring, serving
-from colonnade.federation.scoring import Asker, Directory, FeatureScorer, LinearScorer, Terms, serve
+from colonnade.federation.scoring import Asker, Directory, Terms, serve
 from colonnade.ids import canonical
 
 RNG = np.random.default_rng(0)
@@ -34,7 +35,7 @@ def lookup_of(part, ids):
 def scorer_of(model, name):
     if not isinstance(model, cn.KernelClassifier):
         return LinearScorer(model._states[name], model._combines)
-    return FeatureScorer(name, model.kernel, Layout(model.holders_, model.features, model._block), model._states[name])
+    return KernelScorer(name, model.kernel, Layout(model.holders_, model.features, model._block), model._states[name])
 
 
 def score(model, parties, ids, asked, on=None):
@@ -61,7 +62,7 @@ def score(model, parties, ids, asked, on=None):
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("algorithm", [cn.FedSGD(epochs=2, tol=None), cn.FDML(epochs=2, tol=None)])
 def test_scores_by_id_are_those_of_the_model(labels, kind, algorithm, monkeypatch):
-    monkeypatch.setattr(scoring, "CHUNK", 7)
+    monkeypatch.setattr(LinearScorer, "most", 7)
     parties = cn.split(kind(X), labels, into={"bank": range(3), "clinic": range(3, 6), "shop": range(6, 9)})
     made = cn.LogisticRegression if labels.dtype == bool else cn.SoftmaxRegression
     model = made(algorithm=algorithm, verbose=0)
@@ -73,7 +74,7 @@ def test_scores_by_id_are_those_of_the_model(labels, kind, algorithm, monkeypatc
     outcomes = score(model, shuffled, ids, asked)
     totals, known = outcomes["bank"].value
     rows = [int(one[1:]) for one in asked]
-    direct = sum(scorer_of(model, p.name).of(scoring.columns_of(p.take(rows).X)) for p in parties)
+    direct = sum(scorer_of(model, p.name).of(scoring.columns_of(p.X), np.array(rows)) for p in parties)
     np.testing.assert_allclose(totals, direct[:, 0] if direct.shape[1] == 1 else direct, atol=1e-9)
     assert known.all()
     assert outcomes["shop"].value == len(asked)
@@ -95,6 +96,31 @@ def test_people_that_somebody_does_not_know(kernel, active):
     np.testing.assert_allclose(totals[known], whole, atol=1e-9)
 
 
+@pytest.mark.parametrize("kernel", [False, True])
+def test_values_that_cannot_be_scored_are_refused_and_the_line_stays_up(kernel):
+    parties = cn.split(X, X[:, 0] > 0, into={"bank": range(4), "shop": range(4, 9)})
+    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, tol=None), verbose=0)
+    if kernel:
+        model = cn.KernelClassifier(features=30, algorithm=cn.FDSKL(block=8, epochs=4, tol=None), verbose=0)
+    model.fit(*parties)
+    terms, here = Terms("bank", "pairwise", "tree"), np.ones(1, bool)
+
+    async def ask(net):
+        asker = await Asker.open(net, terms, scorer_of(model, "bank"))
+        with pytest.raises(DataError, match=r"far outside of what the model was trained on|it has no phase"):
+            await asker.scores(["3"], np.full((1, 4), 1e200), here)
+        found, _ = await asker.scores(["3"], X[3:4, :4], here)
+        await asker.close()
+        return found
+
+    async def answer(net):
+        return await serve(net, terms, scorer_of(model, "shop"), lookup_of(parties[1], list(range(N))))
+
+    outcomes = cn.Simulation().run({"bank": (ask, ()), "shop": (answer, ())})
+    np.testing.assert_allclose(outcomes["bank"].value, model.decision_function(*[p.take([3]) for p in parties]))
+    assert outcomes["shop"].value == 1
+
+
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [
@@ -103,8 +129,8 @@ def test_people_that_somebody_does_not_know(kernel, active):
         (("ask", np.zeros(3, np.uint8), np.array([2, 9])), "sent no ids at step 'scoring'"),
         (("ask", np.full(2, 255, np.uint8), np.array([2])), "sent ids that are not UTF-8 at step 'scoring'"),
         (
-            ("ask", np.zeros(0, np.uint8), np.zeros(scoring.CHUNK + 1, np.int64)),
-            f"asked about {scoring.CHUNK + 1} people at once, at most {scoring.CHUNK} are allowed",
+            ("ask", np.zeros(0, np.uint8), np.zeros(LinearScorer.most + 1, np.int64)),
+            f"asked about {LinearScorer.most + 1} people at once, at most {LinearScorer.most} are allowed",
         ),
         ("what?", "must ask about ids at step 'scoring'"),
     ],

@@ -177,6 +177,17 @@ def warn_sequential(parties: int) -> None:
         )
 
 
+def warn_shared() -> None:
+    """Directions that the receiver of phases knows."""
+    warnings.warn(
+        "directions='shared': every party can work out everybody's directions, so who receives a party's phases can "
+        "solve them for differences of that party's columns between rows; use directions='private' outside of "
+        "comparisons",
+        ColonnadeWarning,
+        stacklevel=3,
+    )
+
+
 def warn_unfinished(history: list[dict[str, Any]], epochs: int) -> None:
     """Training that ran out of epochs while the objective still fell by a per cent of its whole way is said."""
     found = [record["loss"] for record in history]

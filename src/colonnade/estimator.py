@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
-from colonnade import labels, losses, metrics
-from colonnade.checks import all_labels, check_columns, check_runtime, in_order
-from colonnade.errors import LabelError, NotFittedError, one_of
+import colonnade
+from colonnade import labels, losses, metrics, store
+from colonnade.algorithms.options import Training
+from colonnade.checks import (
+    all_labels,
+    check_columns,
+    check_runtime,
+    in_order,
+    label_holders,
+    warn_diverged,
+    warn_unfinished,
+)
+from colonnade.errors import DataError, LabelError, NotFittedError, one_of
 from colonnade.party import Party, check_together
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic
@@ -38,6 +50,7 @@ class Estimator:
     rounds_: int
     sum_: str
     _states: dict[str, Any]
+    _combines: str  # what a prediction adds up: "scores", "predictions" (FDML) or parts over "features" (kernels)
 
     def _minimised(self) -> losses.Loss:
         """The loss that is minimised."""
@@ -75,6 +88,18 @@ class Estimator:
         self.traffic_ = {name: outcomes[name].traffic for name in programs}
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         return dict(outcomes)
+
+    def _fitted(
+        self, parties: tuple[Party, ...], classes: Array, outcomes: Mapping[str, Outcome], algorithm: Training
+    ) -> None:
+        """Keep what was learnt, and say what was not."""
+        self.parties_, self.holders_ = tuple(outcomes), label_holders(parties)
+        self.classes_, self.sum_ = classes, choose_sum(self.sum, len(parties))
+        self.columns_ = {party.name: party.columns for party in parties}
+        self._states = {name: outcome.value for name, outcome in outcomes.items()}
+        warn_diverged(self.history_, algorithm.schedule == "adaptive")
+        if algorithm.tol is not None:
+            warn_unfinished(self.history_, algorithm.epochs)
 
     def _check_sums(self) -> None:
         choose_sum(self.sum, 2)
@@ -145,3 +170,59 @@ class Estimator:
         if kind == "count":
             return metrics.d2_poisson(truth, predicted)
         return metrics.accuracy(truth, predicted)
+
+    # -- keep ---------------------------------------------------------------------------------------------------
+
+    def _public(self) -> dict[str, Any]:
+        """What this kind of model says in every party's file, beside what all do."""
+        return {}
+
+    def _take_public(self, public: dict[str, Any]) -> None:
+        """The inverse."""
+
+    def save(self, folder: str | Path) -> None:
+        """One file per party in `folder`; give each organisation its own and delete the rest."""
+        self._check_fitted()
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        public = {
+            "model": type(self).__name__,
+            "options": {k: v for k, v in self.get_params().items() if k not in ("algorithm", "verbose")},
+            "parties": self.parties_,
+            "holders": self.holders_,
+            "sum": self.sum_,
+            "combines": self._combines,
+            **self._public(),
+        }
+        for name in self.parties_:
+            arrays = store.state_to_arrays(self._combines, self._states[name])
+            arrays["columns"] = np.array(self.columns_[name])
+            if name in self.holders_:
+                arrays["classes"] = self.classes_
+            store.write_party(path, name, public, arrays)
+
+    @classmethod
+    def load(cls: type[Model], folder: str | Path) -> Model:
+        """A model from the files of all its parties."""
+        public, arrays = store.read_parties(folder)
+        kind = getattr(colonnade, public["model"], None) if public["model"] in colonnade.__all__ else None
+        if not isinstance(kind, type) or not issubclass(kind, cls):
+            raise DataError(f"the folder holds a {public['model']}, load it as that")
+        model = kind(**public["options"])
+        model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
+        model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
+        model._combines = public["combines"]
+        model._states = {name: store.arrays_to_state(model._combines, part) for name, part in arrays.items()}
+        model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
+        model.classes_ = arrays[model.holders_[0]]["classes"]
+        model._take_public(public)
+        return model
+
+
+class ProbabilityMixin:
+    """Of classifiers whose loss has probabilities."""
+
+    def predict_proba(self: Any, *parties: Party, on: Runtime | None = None) -> Array:
+        """Probability of each class, one column per class in the order of `classes_`."""
+        chances: Array = self._minimised().probability(self.decision_function(*parties, on=on))
+        return chances

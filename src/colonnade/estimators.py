@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
-from colonnade import labels, losses, penalties, store
+from colonnade import labels, losses, penalties
 from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, FedBCD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
@@ -19,28 +18,21 @@ from colonnade.checks import (
     check_runtime,
     label_holders,
     party_part,
-    warn_diverged,
     warn_frozen,
     warn_scales,
     warn_sequential,
     warn_single_features,
-    warn_unfinished,
 )
 from colonnade.errors import (
-    DataError,
     OptionError,
 )
-from colonnade.estimator import Estimator
-from colonnade.kernel_estimators import KERNEL_MODELS, KernelModel
+from colonnade.estimator import Estimator, ProbabilityMixin
 from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="LinearModel")
-# What every party's file says of the model, and what a party's own parameters are called there.
-_PUBLIC = ("model", "options", "parties", "holders", "sum", "combines")
-_STATE = ("theta", "intercept", "share")  # the share only with FDML
 
 
 class LinearModel(Estimator):
@@ -82,7 +74,7 @@ class LinearModel(Estimator):
 
         validation: the same parties with other rows, for early stopping and the history.
         """
-        loss = losses.loss(self.loss)
+        loss = self._minimised()
         check_runtime(on)
         check_together(parties)
         algorithm = self._check_options(parties[0].rows)
@@ -91,7 +83,6 @@ class LinearModel(Estimator):
             check_fdml(type(self).__name__, loss, holders)
         classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
-        names = tuple(party.name for party in parties)
         held_out = self._check_validation(parties, validation)
         warn_single_features(parties)
         warn_scales(parties)
@@ -112,16 +103,8 @@ class LinearModel(Estimator):
             for party, other in zip(parties, held_out or parties, strict=True)
         }
         outcomes = self._run(programs, on, algorithm.epochs)
-        self.parties_ = names
-        self.holders_ = holders
-        self.classes_ = classes
-        self.columns_ = {party.name: party.columns for party in parties}
-        self.sum_ = sum_name
         self._combines = "predictions" if isinstance(algorithm, FDML) else "scores"
-        self._states = {name: outcomes[name].value for name in names}
-        warn_diverged(self.history_, algorithm.schedule == "adaptive")
-        if algorithm.tol is not None:
-            warn_unfinished(self.history_, algorithm.epochs)
+        self._fitted(parties, classes, outcomes, algorithm)
         return self
 
     def _check_options(self, rows: int) -> Algorithm:
@@ -160,8 +143,7 @@ class LinearModel(Estimator):
         """
         ordered = self._check_rows(parties, on)
         leader = self.holders_[0]
-        outputs = self._states[leader][0].shape[1]
-        job = (outputs, leader, self.sum_, self.topology, self._combines)
+        job = (leader, self.sum_, self.topology, self._combines)
         programs = {
             party.name: (score_linear, (job, (columns_to_value(party.X), self._states[party.name])))
             for party in ordered
@@ -169,60 +151,14 @@ class LinearModel(Estimator):
         scores = self._score_with(programs, on)
         return MIXTURES[self.loss].log_odds(scores) if self._combines == "predictions" else scores
 
-    # -- keep ---------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> None:
-        """One file per party in `folder`; give each organisation its own and delete the rest."""
-        self._check_fitted()
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        options = {k: v for k, v in self.get_params().items() if k not in ("algorithm", "verbose")}
-        public = {
-            "model": type(self).__name__,
-            "options": options,
-            "parties": self.parties_,
-            "holders": self.holders_,
-            "sum": self.sum_,
-            "combines": self._combines,
-        }
-        for name in self.parties_:
-            arrays = {"columns": np.array(self.columns_[name])}
-            arrays |= {key: part for key, part in zip(_STATE, self._states[name], strict=False) if part is not None}
-            if name in self.holders_:
-                arrays["classes"] = self.classes_
-            store.write_party(path, name, public, arrays)
-
-    @classmethod
-    def load(cls: type[Model], folder: str | Path) -> Model:
-        """A model from the files of all its parties."""
-        public, arrays = store.read_parties(folder, _PUBLIC)
-        kind = MODELS.get(public["model"])
-        if kind is None or not issubclass(kind, cls):
-            raise DataError(f"the folder holds a {public['model']}, load it as that")
-        model = kind(**public["options"])
-        model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
-        model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
-        model._combines = public.get("combines", "scores")
-        shares = {name: (float(part["share"]),) if "share" in part else () for name, part in arrays.items()}
-        model._states = {name: (part["theta"], part.get("intercept"), *shares[name]) for name, part in arrays.items()}
-        model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
-        model.classes_ = arrays[model.holders_[0]]["classes"]
-        return model
-
-
-class _Classifier(LinearModel):
-    def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Probability of each class, one column per class in the order of `classes_`."""
-        return losses.loss(self.loss).probability(self.decision_function(*parties, on=on))
-
-
-class LogisticRegression(_Classifier):
+class LogisticRegression(ProbabilityMixin, LinearModel):
     """Two classes, logistic loss."""
 
     loss = "logistic"
 
 
-class SoftmaxRegression(_Classifier):
+class SoftmaxRegression(ProbabilityMixin, LinearModel):
     """Two or more classes, cross-entropy."""
 
     loss = "softmax"
@@ -252,7 +188,6 @@ MODELS: dict[str, type[LinearModel]] = {
 }
 
 
-def load(folder: str | Path) -> LinearModel | KernelModel:
+def load(folder: str | Path) -> Estimator:
     """Whatever model the files in `folder` hold."""
-    public, _ = store.read_parties(folder, ())
-    return KernelModel.load(folder) if public["model"] in KERNEL_MODELS else LinearModel.load(folder)
+    return Estimator.load(folder)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from numbers import Real
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import labels, losses, store
+from colonnade import labels, losses
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.kernel_program import score_kernel, train_kernel
 from colonnade.algorithms.options import whole_number
@@ -22,19 +20,17 @@ from colonnade.checks import (
     check_runtime,
     label_holders,
     party_part,
-    warn_diverged,
+    warn_shared,
     warn_single_features,
-    warn_unfinished,
 )
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, at_least, one_of
-from colonnade.estimator import Estimator
+from colonnade.errors import LabelError, OptionError, at_least, one_of
+from colonnade.estimator import Estimator, ProbabilityMixin
 from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="KernelModel")
-_STATE = ("coefficients", "secret", "phase_secret", "gamma")
 
 
 class KernelModel(Estimator):
@@ -100,15 +96,15 @@ class KernelModel(Estimator):
             secret = rehearsed_secret(algorithm.seed, party.name)
             programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart, secret)))
         outcomes = self._run(programs, on, algorithm.epochs)
-        self.parties_, self.holders_, self.classes_ = tuple(programs), holders, classes
-        self.columns_ = {party.name: party.columns for party in parties}
-        self.sum_, self._block = sum_name, min(algorithm.block, self.features)
-        self._states = {name: outcomes[name].value for name in programs}
-        self.gamma_ = float(self._states[holders[0]][3])
-        warn_diverged(self.history_, algorithm.schedule == "adaptive")
-        if algorithm.tol is not None:
-            warn_unfinished(self.history_, algorithm.epochs)
+        self._combines, self._block = "features", min(algorithm.block, self.features)
+        self._fitted(parties, classes, outcomes, algorithm)
         return self
+
+    @property
+    def gamma_(self) -> float:
+        """The kernel's gamma, also where it was "scale"."""
+        self._check_fitted()
+        return float(self._states[self.holders_[0]][3])
 
     def _minimised(self) -> losses.Loss:
         return losses.loss(self._LOSSES[self.loss])
@@ -150,68 +146,14 @@ class KernelModel(Estimator):
         }
         return self._score_with(programs, on)
 
-    # -- keep ---------------------------------------------------------------------------------------------------
+    def _public(self) -> dict[str, Any]:
+        return {"block": self._block}
 
-    def save(self, folder: str | Path) -> None:
-        """One file per party in `folder`; give each organisation its own and delete the rest."""
-        self._check_fitted()
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        options = {k: v for k, v in self.get_params().items() if k not in ("algorithm", "verbose")}
-        public = {
-            "model": type(self).__name__, "options": options, "parties": self.parties_, "holders": self.holders_,
-            "sum": self.sum_, "combines": "features", "block": self._block,
-        }  # fmt: skip
-        for name in self.parties_:
-            arrays = state_to_arrays(self._states[name])
-            arrays["columns"] = np.array(self.columns_[name])
-            if name in self.holders_:
-                arrays["classes"] = self.classes_
-            store.write_party(path, name, public, arrays)
-
-    @classmethod
-    def load(cls: type[Model], folder: str | Path) -> Model:
-        """A model from the files of all its parties."""
-        public, arrays = store.read_parties(folder, ("model", "options", "parties", "holders", "sum", "block"))
-        kind = KERNEL_MODELS.get(public["model"])
-        if kind is None or not issubclass(kind, cls):
-            raise DataError(f"the folder holds a {public['model']}, load it as that")
-        model = kind(**public["options"])
-        model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
-        model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
-        model._block = public["block"]
-        model._states = {name: arrays_to_state(part) for name, part in arrays.items()}
-        model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
-        model.classes_ = arrays[model.holders_[0]]["classes"]
-        model.gamma_ = float(model._states[model.holders_[0]][3])
-        return model
+    def _take_public(self, public: dict[str, Any]) -> None:
+        self._block = public["block"]
 
 
-def state_to_arrays(state: Any) -> dict[str, Array]:
-    """A party's part of a kernel model, for its file."""
-    values, *secrets, gamma = state
-    arrays = {name: np.frombuffer(secret, np.uint8) for name, secret in zip(_STATE[1:3], secrets, strict=True)}
-    return {**arrays, "gamma": np.array(gamma), **({} if values is None else {"coefficients": values})}
-
-
-def arrays_to_state(arrays: dict[str, Array]) -> tuple[Any, ...]:
-    """The inverse."""
-    secrets = (arrays[name].tobytes() for name in _STATE[1:3])
-    return (arrays.get("coefficients"), *secrets, float(arrays["gamma"]))
-
-
-def warn_shared() -> None:
-    """Directions that the receiver knows."""
-    warnings.warn(
-        "directions='shared': every party can work out everybody's directions, so who receives a party's phases can "
-        "solve them for differences of that party's columns between rows; use directions='private' outside of "
-        "comparisons",
-        ColonnadeWarning,
-        stacklevel=3,
-    )
-
-
-class KernelClassifier(KernelModel):
+class KernelClassifier(ProbabilityMixin, KernelModel):
     """Two classes. loss: "auto" is "logistic", which has probabilities; or "smooth_hinge", "square" (on -1 and +1)."""
 
     _LOSSES: ClassVar = {
@@ -221,15 +163,8 @@ class KernelClassifier(KernelModel):
         "square": "binary_square",
     }
 
-    def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Probability of each class, one column per class in the order of `classes_`."""
-        return self._minimised().probability(self.decision_function(*parties, on=on))
-
 
 class KernelRegressor(KernelModel):
     """Real numbers, half the squared error."""
 
     _LOSSES: ClassVar = {"auto": "square", "square": "square"}
-
-
-KERNEL_MODELS: dict[str, type[KernelModel]] = {kind.__name__: kind for kind in (KernelClassifier, KernelRegressor)}

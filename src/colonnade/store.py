@@ -64,15 +64,37 @@ def party_files(folder: str | Path) -> list[Path]:
     return found
 
 
-def read_parties(folder: str | Path, same: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """(what all parties know, {party: its arrays}) of a whole model; `same` must not differ between the files."""
+def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """(what all parties know, {party: its arrays}) of a whole model."""
     files = [read_party(path) for path in party_files(folder)]
     public = files[0][0]
     arrays = {entry["party"]: part for entry, part in files}
     for entry, _ in files:
-        if any(entry.get(key) != public.get(key) for key in same):
+        if {**entry, "party": ""} != {**public, "party": ""}:
             raise DataError(f"the files of {public['party']!r} and {entry['party']!r} belong to different models")
     missing = [name for name in public["parties"] if name not in arrays]
     if missing:
         raise DataError(f"the files of {missing} are missing; a model needs the file of every party")
     return public, arrays
+
+
+# A party's parameters. Linear models: coefficients, intercept where it owns one, share with FDML. Kernel models
+# (combines = "features"): coefficients where it owns features, the secrets of its directions and phases, gamma.
+_LINEAR, _SECRETS = ("theta", "intercept", "share"), ("secret", "phase_secret")
+
+
+def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
+    """A party's parameters as its file has them."""
+    if combines != "features":
+        return {key: part for key, part in zip(_LINEAR, state, strict=False) if part is not None}
+    values, *secrets, gamma = state
+    arrays = {key: np.frombuffer(secret, np.uint8) for key, secret in zip(_SECRETS, secrets, strict=True)}
+    return {**arrays, "gamma": np.array(gamma), **({} if values is None else {"coefficients": values})}
+
+
+def arrays_to_state(combines: str, arrays: dict[str, Any]) -> tuple[Any, ...]:
+    """The inverse."""
+    if combines != "features":
+        share = (float(arrays["share"]),) if "share" in arrays else ()
+        return (arrays["theta"], arrays.get("intercept"), *share)
+    return (arrays.get("coefficients"), *(arrays[key].tobytes() for key in _SECRETS), float(arrays["gamma"]))

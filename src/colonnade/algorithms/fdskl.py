@@ -105,8 +105,8 @@ class FDSKL(Training):
         beside = await exchange.learn(exchange.train, rows)
         # Lines 6 and 7, Algorithm 2: f(x), of which every owner has a part.
         momentum = 0.0 if new is not None else self.momentum
-        mine = exchange.train.forward(rows, beside, block.ahead(momentum)) if block.width else np.zeros((len(rows), 1))
-        scores = await session.sum_parts("scores", mine[:, 0], holder)
+        mine = exchange.train.part_of_f(rows, beside, block.ahead(momentum))
+        scores = await session.sum_parts("scores", mine, holder)
         # Lines 8 to 10.
         eta = session.eta()
         if new is not None:
@@ -143,9 +143,9 @@ class PartRows:
         """What of a budget is not used."""
         return budget - 4 * layout.of(owner) * self.ahead[owner].kept
 
-    def forward(self, rows: Rows, beside: Table, coefficients: FloatArray) -> FloatArray:
-        """Phi @ coefficients."""
-        return self.known.forward(rows, beside, coefficients)
+    def part_of_f(self, rows: Rows, beside: Table, coefficients: FloatArray) -> FloatArray:
+        """Phi @ coefficients, 0 at a party that owns none."""
+        return np.zeros(len(rows)) if self._known is None else self._known.forward(rows, beside, coefficients)[:, 0]
 
 
 class Exchange:
@@ -251,8 +251,7 @@ class KernelSession(Session):
         for at in range(0, len(rows), _CHUNK):
             some = rows[at : at + _CHUNK]
             beside = await self.exchange.learn(of, some)
-            width = self.coefficients.width
-            mine = of.forward(some, beside, self.coefficients.values)[:, 0] if width else np.zeros(len(some))
+            mine = of.part_of_f(some, beside, self.coefficients.values)
             pieces.append(await self.sum_parts("evaluation", mine, holder))
         known = [piece for piece in pieces if piece is not None]
         return np.concatenate(known) if known else None

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from colonnade import losses
 from colonnade.algorithms.fdskl import FDSKL, Exchange, KernelSession
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.parts import Job, Part
-from colonnade.blocks import Block, FloatArray, Rows
+from colonnade.algorithms.scorers import KernelScorer, score_rows
+from colonnade.blocks import Block, FloatArray
 from colonnade.blocks.coefficients import Coefficients
-from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
-from colonnade.blocks.phases import Directions, Kernel, Layout, new_secret, shared_secret, to_features
+from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.blocks.phases import Directions, Kernel, Layout, new_secret, shared_secret
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.sums import SecureSum, open_sum
 
-_CHUNK = 2048  # rows that are scored at a time
 _MOMENTS = 1 << 14  # rows whose moments are added up at a time
 
 
@@ -82,48 +81,6 @@ def moments(columns: Columns) -> FloatArray:
     return np.array([float(d), sums / n, columns.mean_square()])
 
 
-class KernelScorer:
-    """One party's side of f for new rows: phases to every owner of features, its own part of f if it is one."""
-
-    def __init__(self, me: str, kernel: str, layout: Layout, state: Any) -> None:
-        self._me, self._layout = me, layout
-        self._values, secret, phase_secret, gamma = state
-        self._secrets, self._kernel = (secret, phase_secret), Kernel(kernel, gamma)
-        self._directions: Directions | None = None  # when it is known how many columns there are
-
-    async def scores(
-        self, secure: SecureSum, columns: Columns | None, known: npt.NDArray[np.bool_], to: str
-    ) -> FloatArray | None:
-        """f of some rows at one label holder. Rows that this party does not know are not among its columns."""
-        places, pieces = np.cumsum(known) - 1, []
-        for at in range(0, len(known), _CHUNK):
-            here = known[at : at + _CHUNK]
-            own = await self._own(secure, columns, places[at : at + _CHUNK][here], here)
-            alone = len(self._layout.owners) == 1  # nobody else has a part of f
-            total = own if alone else await secure.total("prediction", own, to)
-            if self._me == to and total is not None:
-                pieces.append(total)
-        return np.concatenate(pieces) if pieces else None
-
-    async def _own(
-        self, secure: SecureSum, columns: Columns | None, rows: Rows, here: npt.NDArray[np.bool_]
-    ) -> FloatArray:
-        found = np.zeros(len(here))
-        for index, owner in enumerate(self._layout.owners):
-            mine = np.zeros((len(here), self._layout.of(owner)), dtype=np.uint32)
-            if columns is not None and len(rows):
-                if self._directions is None:
-                    self._directions = Directions(*self._secrets, self._kernel, columns.shape[1])
-                for number in range(self._layout.blocks(owner)):
-                    span = self._layout.span(owner, number)
-                    width = span.stop - span.start
-                    mine[here, span] = self._directions.project(columns, rows, (index, number), width)
-            total = await secure.total_phases("phases", mine, owner)
-            if total is not None:
-                found = DenseColumns(to_features(total)).forward(np.arange(len(here)), self._values)[:, 0]
-        return found
-
-
 async def score_kernel(net: Net, job: Any, mine: Any) -> Any:
     """f of new rows at the first label holder; the others return None."""
     kernel, features, holders, sum_name, topology, block = job
@@ -131,4 +88,4 @@ async def score_kernel(net: Net, job: Any, mine: Any) -> Any:
     columns = columns_from_value(X)
     secure = await open_sum(sum_name, net, topology)
     scorer = KernelScorer(net.me, kernel, Layout(holders, features, min(block, features)), state)
-    return await scorer.scores(secure, columns, np.ones(columns.shape[0], dtype=bool), holders[0])
+    return await score_rows(secure, scorer, columns, holders[0])

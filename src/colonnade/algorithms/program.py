@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from colonnade import losses, penalties
 from colonnade.algorithms import FDML, from_value
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.parts import Job, Part
-from colonnade.algorithms.session import CHUNK, Session
+from colonnade.algorithms.scorers import LinearScorer, score_rows
+from colonnade.algorithms.session import Session
 from colonnade.blocks.columns import Needed, columns_from_value
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
@@ -52,16 +51,8 @@ async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = No
 
 async def score_linear(net: Net, job: Any, mine: Any) -> Any:
     """What the parties' contributions for new rows add up to, at the first label holder; the others return None."""
-    outputs, leader, sum_name, topology, combines = job
+    leader, sum_name, topology, combines = job
     X, state = mine
     columns = columns_from_value(X)
-    kind = PredictionBlock if combines == "predictions" else LinearBlock
-    block = kind(columns, outputs, penalties.L2(0.0), intercept=False)
-    block.restore(state)
     secure = await open_sum(sum_name, net, topology)
-    pieces = []
-    for at in range(0, columns.shape[0], CHUNK):
-        rows = np.arange(at, min(at + CHUNK, columns.shape[0]))
-        pieces.append(await secure.total("prediction", block.scores(rows, columns), leader))
-    scores = [piece for piece in pieces if piece is not None]
-    return np.concatenate(scores) if scores else None
+    return await score_rows(secure, LinearScorer(state, combines), columns, leader)

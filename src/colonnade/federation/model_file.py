@@ -18,9 +18,6 @@ from colonnade.estimators import MODELS
 from colonnade.federation.job import Job
 from colonnade.federation.prepared import Prepared
 from colonnade.federation.training import Trained
-from colonnade.kernel_estimators import arrays_to_state, state_to_arrays
-
-_STATE = ("theta", "intercept", "share")
 
 
 @dataclass(frozen=True)
@@ -42,10 +39,7 @@ def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared
         "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip
     arrays = {"columns": np.array(trained.prepared.columns)}
-    if job.kernel is None:
-        arrays |= {key: part for key, part in zip(_STATE, trained.state, strict=False) if part is not None}
-    else:
-        arrays |= state_to_arrays(trained.state)
+    arrays |= store.state_to_arrays(str(public["combines"]), trained.state)
     if party in job.holders:
         arrays["classes"] = trained.classes
     arrays |= learned.to_arrays()
@@ -96,10 +90,6 @@ def load(folder: Path, party: str) -> ModelPart:
         raise DataError(f"{party!r} has no part of a model in {folder.name!r} yet; train one with `colonnade run`")
     public, arrays = store.read_party(path)
     learned = Prepared.from_arrays(arrays)
-    state: tuple[Any, ...]
-    if public["combines"] == "features":
-        state = arrays_to_state(arrays)
-    else:
-        state = (arrays["theta"], arrays.get("intercept"), *((float(arrays["share"]),) if "share" in arrays else ()))
+    state = store.arrays_to_state(public["combines"], arrays)
     classes = arrays.get("classes", np.empty(0))
     return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned)

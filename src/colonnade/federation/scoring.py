@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import penalties
-from colonnade.algorithms.kernel_program import KernelScorer
+from colonnade.algorithms.scorers import Scorer
 from colonnade.blocks.columns import Columns, columns_from_value, columns_to_value
-from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.prediction import PredictionBlock
-from colonnade.errors import DataError, ProtocolError, RingOverflow
+from colonnade.errors import ProtocolError
 from colonnade.ids import pack, unpack
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -29,64 +26,7 @@ from colonnade.sums import SecureSum, open_sum
 
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.int64]
-# People that are asked about in one message.
-CHUNK = 1 << 14
 _DONE, _ASK = "done", "ask"
-
-
-class Scorer(Protocol):
-    """One party's part of a model in use."""
-
-    def check(self, secure: SecureSum, X: Any) -> None:
-        """Refuse rows that can't be scored, before anybody is asked."""
-        ...
-
-    async def scores(
-        self, secure: SecureSum, columns: Columns | None, known: npt.NDArray[np.bool_], to: str
-    ) -> Array | None:
-        """The scores at one party; `columns` holds those rows that are known here, None if there are none."""
-        ...
-
-
-class LinearScorer:
-    """What one party adds to the score of a person: its part of the model on its own columns."""
-
-    def __init__(self, state: tuple[Any, ...], combines: str) -> None:
-        self._state, self._combines = state, combines
-        self.outputs = int(state[0].shape[1])
-
-    def of(self, columns: Columns) -> Array:
-        """One row per person, one column per score."""
-        kind = PredictionBlock if self._combines == "predictions" else LinearBlock
-        block = kind(columns, self.outputs, penalties.L2(0.0), intercept=False)
-        block.restore(self._state)
-        return block.scores(np.arange(columns.shape[0]), columns).reshape(-1, self.outputs)
-
-    def check(self, secure: SecureSum, X: Any) -> None:
-        """One value beyond the ring would end the line."""
-        try:
-            secure.ring.encode(self.of(columns_of(X)), secure.net.me)
-        except RingOverflow as error:
-            raise DataError(f"values far outside of what the model was trained on: {error}") from None
-
-    async def scores(
-        self, secure: SecureSum, columns: Columns | None, known: npt.NDArray[np.bool_], to: str
-    ) -> Array | None:
-        """Contributions, summed as in training; 0 for people that are unknown here."""
-        own = np.zeros((len(known), self.outputs))
-        if columns is not None:
-            own[known] = self.of(columns)
-        return await secure.total("prediction", own[:, 0] if self.outputs == 1 else own, to)
-
-
-class FeatureScorer(KernelScorer):
-    """The same for a kernel model."""
-
-    def check(self, secure: SecureSum, X: Any) -> None:
-        """A projection that has no phase is refused when it is made; these are finite, and that is enough."""
-        data = X.data if hasattr(X, "indptr") else X
-        if not np.isfinite(data).all():
-            raise DataError("values far outside of what the model was trained on: they are not finite")
 
 
 def columns_of(X: Any) -> Columns:
@@ -125,22 +65,28 @@ async def serve(net: Net, terms: Terms, scorer: Scorer, lookup: Lookup) -> int:
         asked = await net.recv(terms.asker, "scoring", patient=True)
         if asked == (_DONE,):
             return count
-        ids = _ids(asked, terms.asker)
+        ids = _ids(asked, terms.asker, scorer.most)
         X, known = await net.in_thread(lookup, ids)
+        ready = _ready(secure, scorer, X, known)
         await net.send(terms.asker, "scoring", np.packbits(known))
-        await scorer.scores(secure, None if X is None else columns_of(X), known, terms.asker)
+        await scorer.scores(secure, ready, terms.asker)
         count += len(ids)
         net.report(("served", count))
 
 
-def _ids(asked: Any, asker: str) -> list[str]:
+def _ids(asked: Any, asker: str, most: int) -> list[str]:
     shape = type(asked) is tuple and len(asked) == 3 and asked[0] == _ASK
     if not shape or not all(isinstance(part, np.ndarray) for part in asked[1:]):
         raise ProtocolError(f"party {asker!r} must ask about ids at step 'scoring'")
     ids = unpack(asked[1], asked[2], asker, "scoring")
-    if len(ids) > CHUNK:
-        raise ProtocolError(f"party {asker!r} asked about {len(ids)} people at once, at most {CHUNK} are allowed")
+    if len(ids) > most:
+        raise ProtocolError(f"party {asker!r} asked about {len(ids)} people at once, at most {most} are allowed")
     return ids
+
+
+def _ready(secure: SecureSum, scorer: Scorer, X: Any, known: npt.NDArray[np.bool_]) -> Any:
+    rows = np.arange(int(known.sum()))
+    return scorer.ready(secure, None if X is None else columns_of(X), rows, known)
 
 
 class Asker:
@@ -154,25 +100,23 @@ class Asker:
         """Agree on keys."""
         return cls(net, terms, await open_sum(terms.sum, net, terms.topology), scorer)
 
-    def check(self, X: Any) -> None:
-        """Refuse rows that can't be scored, before anybody is asked."""
-        self._scorer.check(self._secure, X)
-
     async def scores(self, ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
         """(scores, known): of people by id, known by all parties or not. X: the rows of those who are known here."""
-        if X is not None:
-            self.check(X)
         totals, everywhere = [], []
-        places = np.cumsum(here)
-        for at in range(0, len(ids), CHUNK):
-            part = slice(at, at + CHUNK)
-            first, last = places[at] - here[at], places[min(at + CHUNK, len(ids)) - 1]
-            total, known = await self._some(ids[part], X[first:last] if last > first else None, here[part])
+        places, most = np.cumsum(here), self._scorer.most
+        for at in range(0, len(ids), most):
+            part = slice(at, at + most)
+            first, last = places[at] - here[at], places[min(at + most, len(ids)) - 1]
+            # What can't be scored is refused here, before anybody is asked: the line stays up.
+            ready = _ready(self._secure, self._scorer, X[first:last] if last > first else None, here[part])
+            total, known = await self._some(ids[part], ready, here[part])
             totals.append(total)
             everywhere.append(known)
         return np.concatenate(totals), np.concatenate(everywhere)
 
-    async def _some(self, ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
+    async def _some(
+        self, ids: list[str], ready: Any, here: npt.NDArray[np.bool_]
+    ) -> tuple[Array, npt.NDArray[np.bool_]]:
         net, others = self._net, [name for name in self._net.names if name != self._net.me]
         texts = np.empty(len(ids), dtype=object)
         texts[:] = ids
@@ -183,8 +127,7 @@ class Asker:
             bits = await net.recv(name, "scoring")
             bits = expect_array(bits, ((len(ids) + 7) // 8,), np.uint8, name, "scoring")
             known &= np.unpackbits(bits, count=len(ids)).astype(bool)
-        columns = None if X is None else columns_of(X)
-        return np.asarray(await self._scorer.scores(self._secure, columns, here, net.me)), known
+        return np.asarray(await self._scorer.scores(self._secure, ready, net.me)), known
 
     async def close(self) -> None:
         """Let the others go."""

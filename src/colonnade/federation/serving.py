@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
+from colonnade.algorithms.scorers import KernelScorer, LinearScorer, Scorer
 from colonnade.blocks.phases import Layout
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
@@ -25,7 +26,7 @@ from colonnade.federation.job import Job
 from colonnade.federation.model_file import ModelPart
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.query_columns import sql_name
-from colonnade.federation.scoring import Asker, Directory, FeatureScorer, LinearScorer, Scorer, Terms, serve
+from colonnade.federation.scoring import Asker, Directory, Terms, serve
 from colonnade.federation.table import Table
 from colonnade.ids import canonical
 from colonnade.runtimes.net import Net
@@ -157,8 +158,6 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
 
         def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
             X, here = own(ids, rows)
-            if X is not None:
-                asker.check(X)
             totals, known = asyncio.run_coroutine_threadsafe(answer(ids, X, here), loop).result()
             return answers(Scores(ids, known, outputs(job, part, totals)))
 
@@ -208,7 +207,7 @@ def _scorer(part: ModelPart) -> Scorer:
     if public["combines"] != "features":
         return LinearScorer(part.state, public["combines"])
     layout = Layout(tuple(public["holders"]), public["options"]["features"], public["block"])
-    return FeatureScorer(part.party, public["options"]["kernel"], layout, part.state)
+    return KernelScorer(part.party, public["options"]["kernel"], layout, part.state)
 
 
 def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:

@@ -17,11 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
-from colonnade.algorithms import AFSGD, FedBCD
+from colonnade.algorithms import AFSGD, FDSKL, FedBCD
 from colonnade.algorithms.kept import Keeper, common_version
 from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.algorithms.program import train_linear
-from colonnade.checks import party_part, warn_frozen, warn_scales, warn_sequential, warn_single_features
+from colonnade.checks import (
+    party_part,
+    warn_frozen,
+    warn_scales,
+    warn_sequential,
+    warn_shared,
+    warn_single_features,
+)
 from colonnade.errors import DataError, LabelError, ProtocolError
 from colonnade.federation.job import Job
 from colonnade.party import Party
@@ -113,6 +120,8 @@ def _warn(party: Party, job: Job) -> None:
     warn_scales((party,))
     if isinstance(job.algorithm, AFSGD):
         warn_frozen([name for name in job.parties if name not in job.holders])
+    if isinstance(job.algorithm, FDSKL) and job.algorithm.directions == "shared":
+        warn_shared()
     if isinstance(job.algorithm, FedBCD) and job.algorithm.order == "sequential":
         warn_sequential(len(job.parties))
 
