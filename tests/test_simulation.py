@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import ColonnadeError, OptionError, PartyFailed, PartySilent
+from colonnade.runtimes.endpoint import FRAME_OVERHEAD
 from colonnade.runtimes.faults import Faults
 from colonnade.runtimes.simulation import Simulation
+from colonnade.runtimes.wire import encoded_size
 from contracts import programs
 
 NAMES = tuple(f"p{i}" for i in range(5))
@@ -236,6 +238,30 @@ async def send_to_both(net):
             await net.send(to, TAG, HUNDRED)
 
 
+def test_a_gateway_is_shared_by_all_lines_of_a_party():
+    """What goes to one party, or comes from one, queues; what others exchange does not."""
+    payload = np.zeros(100_000, np.uint8)
+
+    async def sends(net, to):
+        for name in to:
+            await net.send(name, "x", payload)
+
+    async def takes(net, frm):
+        for name in frm:
+            await net.recv(name, "x")
+        return net._now()
+
+    one = FRAME_OVERHEAD + 1 + encoded_size(payload)
+    to_one = {"root": (takes, (("a", "b", "c"),)), **dict.fromkeys("abc", (sends, (("root",),)))}
+    from_one = {"root": (sends, (("a", "b", "c"),)), **dict.fromkeys("abc", (takes, (("root",),)))}
+    apart = {"a": (sends, (("b",),)), "b": (takes, (("a",),)), "c": (sends, (("d",),)), "d": (takes, (("c",),))}
+    for parties, last, messages in ((to_one, "root", 3), (from_one, "c", 3), (apart, "d", 1)):
+        narrow = Simulation(latency=0.5, bandwidth=1e9, gateway=4e4, deadline=1e9).run(parties)
+        assert narrow[last].value == pytest.approx(0.5 + messages * one / 4e4, rel=1e-3)  # beside goodbyes
+        wide = Simulation(latency=0.5, bandwidth=1e9).run(parties)
+        assert wide[last].value == pytest.approx(0.5, abs=1e-3)
+
+
 def test_each_line_has_its_own_latency_and_bandwidth():
     simulation = Simulation(latency={("a", "b"): 0.25, ("a", "c"): 2.0}, bandwidth={("a", "b"): 50.0})
     heard, _ = arrivals(simulation, {"a": (send_to_both, ()), "b": (clock, ("a", 2)), "c": (clock, ("a", 2))})
@@ -322,6 +348,7 @@ def test_an_answer_just_before_the_deadline_is_in_time():
         ({"latency": -0.1}, "latency must be >= 0, got -0.1"),
         ({"latency": {("a", "b"): -1.0}}, "latency must be >= 0, got -1.0"),
         ({"bandwidth": 0.0}, "bandwidth must be > 0, got 0.0"),
+        ({"gateway": 0.0}, "gateway must be > 0, got 0.0"),
         ({"bandwidth": {("a", "b"): float("nan")}}, "bandwidth must be > 0, got nan"),
         ({"speeds": {"a": 0}}, "speeds['a'] must be > 0, got 0"),
         ({"deadline": 0}, "deadline must be > 0, got 0"),

@@ -32,7 +32,8 @@ Links = float | Mapping[tuple[str, str], float]
 class Simulation:
     """Run parties under a virtual clock.
 
-    latency: seconds per message, one number or {(from, to): seconds}; bandwidth: bytes per second, likewise.
+    latency: seconds per message, one number or {(from, to): seconds}; bandwidth: bytes per second, likewise. gateway:
+    bytes per second, out of and into a party, that all of its lines share; None is no limit beyond theirs.
     speeds: {party: relative speed}, 0.25 is four times slower; {party: {"forward": 1.0, "backward": 0.25}} slows only
     its updates, while it answers as fast as ever. faults: see `Faults`. seed: of the faults.
     deadline: virtual seconds after which a silent party ends the run.
@@ -41,6 +42,7 @@ class Simulation:
 
     latency: Links = 5e-4
     bandwidth: Links = 1.25e8
+    gateway: float | None = None
     speeds: Mapping[str, PerLane] = field(default_factory=dict)
     faults: Faults | None = None
     seed: int = 0
@@ -52,6 +54,8 @@ class Simulation:
             at_least("latency", value, 0)
         for value in self.bandwidth.values() if isinstance(self.bandwidth, Mapping) else (self.bandwidth,):
             at_least("bandwidth", value, 0, strict=True)
+        if self.gateway is not None:
+            at_least("gateway", self.gateway, 0, strict=True)
         check_lanes("speeds", self.speeds, strict=True)
         at_least("seed", self.seed, 0)
         at_least("deadline", self.deadline, 0, strict=True)
@@ -229,6 +233,8 @@ class _World:
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self._line_free: dict[tuple[str, str], float] = {}
+        self._out_free: dict[str, float] = dict.fromkeys(self.names, 0.0)
+        self._in_free: dict[str, float] = dict.fromkeys(self.names, 0.0)
         self._lines: dict[tuple[str, str], tuple[float, float]] = {}
         self._rng = np.random.default_rng([options.seed, 0xFA17])
         self.nets = {name: _SimNet(self, name, observer) for name in programs}
@@ -260,13 +266,25 @@ class _World:
         latency, bandwidth = self._line(link)
         # A line carries one message after another: the next starts when the last byte of this one has left.
         left = max(self.now, self._line_free.get(link, 0.0)) + size / bandwidth
+        gateway = self.options.gateway
+        if gateway is not None:
+            left = self._out_free[frm] = max(left, max(self.now, self._out_free[frm]) + size / gateway)
         self._line_free[link] = left
-        if self.options.faults is None or frame[0] in (ABORT, BYE):
+        extras: tuple[float, ...] = (0.0,)
+        if self.options.faults is not None and frame[0] not in (ABORT, BYE):
             # ABORT and BYE stand for the end of a connection, which the operating system reports reliably.
-            self.at(left + latency, self._arrive, (frm, to, *frame))
-            return
-        for extra in self.options.faults.arrivals(self._rng):
-            self.at(left + latency + extra, self._arrive, (frm, to, *frame))
+            extras = tuple(self.options.faults.arrivals(self._rng))
+        for extra in extras:
+            if gateway is None:
+                self.at(left + latency + extra, self._arrive, (frm, to, *frame))
+            else:
+                seconds = size / gateway
+                self.at(left + latency + extra - seconds, self._enter, (seconds, frm, to, *frame))
+
+    def _enter(self, seconds: float, frm: str, to: str, *frame: Any) -> None:
+        """The first byte is at the receiver's gateway, which takes one message after another."""
+        self._in_free[to] = max(self.now, self._in_free[to]) + seconds
+        self.at(self._in_free[to], self._arrive, (frm, to, *frame))
 
     def _arrive(self, frm: str, to: str, kind: int, seq: int, tag: str, value: Any) -> None:
         net = self.nets[to]
