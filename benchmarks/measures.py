@@ -19,7 +19,7 @@ from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
-from kernel_learning import kernel_learning
+from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -175,6 +175,8 @@ MEASURES = (
     sparse_epoch,
     straggler,
     kernel_learning,
+    kernel_growth,
+    kernel_memory,
     group_operations,
     alignment,
     alignment_of_a_million,

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import test_reproduce_kernels as kernels
 from colonnade.algorithms import AFSGD, VFB2
 from colonnade.cli.main import main
 from colonnade.errors import DataError
@@ -404,7 +405,7 @@ def _short_form(name, data, out, capsys):
 
 
 def test_every_reproduction_has_a_short_form():
-    assert set(WRITES) | {"fedbcd-rounds"} == set(REPRODUCTIONS)
+    assert set(WRITES) | set(kernels.WRITES) | {"fedbcd-rounds"} == set(REPRODUCTIONS)
 
 
 @needs_data

@@ -199,7 +199,7 @@ def warn_unfinished(history: list[dict[str, Any]], epochs: int) -> None:
             f"training stopped after {epochs} epochs while the objective still fell ({before:.4g} to {now:.4g} in the "
             f"last five evaluations); standardise the columns (each party can do it alone), or give more epochs",
             ColonnadeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -216,5 +216,5 @@ def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
         warnings.warn(
             f"training diverged: the objective began at {first:.4g} and ended at {last:.4g}; {remedy}",
             ColonnadeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

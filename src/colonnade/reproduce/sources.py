@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from colonnade.reproduce.datasets import Array, DataSet, MissingData, csr, read_npz, unit_rows
 from colonnade.reproduce.imitations import IMITATED, imitate
@@ -102,12 +104,67 @@ def casp(data: Path) -> DataSet:
     return DataSet("casp", X, stored["y"], CASP_TRAIN * len(X) // 45_730, "square", "real", X.shape[1])
 
 
+def a9a(data: Path) -> DataSet:
+    """a9a: census income in 123 columns of 0 and 1, its two parts joined."""
+    parts = ("data", "indices", "indptr", "shape")
+    stored = read_npz(data, "a9a", (*parts, *(f"test_{name}" for name in parts), "y", "y_test"))
+    train = csr(stored, stored["data"])
+    test = csr({name: stored[f"test_{name}"] for name in parts}, stored["test_data"])
+    columns = max(train.shape[1], test.shape[1])
+    for part in (train, test):
+        part.resize(part.shape[0], columns)
+    return _of_classes("a9a", sp.vstack([train, test]).tocsr(), np.concatenate([stored["y"], stored["y_test"]]))
+
+
+def phishing(data: Path) -> DataSet:
+    """phishing: web sites, 30 of 68 columns filled, here with ones."""
+    stored = read_npz(data, "phishing", ("data", "indices", "indptr", "shape", "y"))
+    return _of_classes("phishing", csr(stored, np.ones(len(stored["data"]))), stored["y"])
+
+
+def ijcnn1(data: Path) -> DataSet:
+    """ijcnn1: an engine's time series in 22 columns, the training part."""
+    stored = read_npz(data, "ijcnn1", ("data", "indices", "indptr", "shape", "y"))
+    return _of_classes("ijcnn1", csr(stored, stored["data"]).toarray().astype(np.float64), stored["y"])
+
+
+def gisette(data: Path) -> DataSet:
+    """A stand-in for gisette, built from MNIST's 4 and 9 as the original was (Guyon et al. 2003): 5,000 columns.
+
+    Half of them are pixels of the upper middle and products of two; the other half, probes, are the same with other
+    rows' values. From -1 to 1 in steps of 1 / 500.
+    """
+    stored = read_npz(data, "mnist", ("X", "y"))
+    rng, rows, half = np.random.default_rng(0x615E), 7_000, 2_500
+    chosen = [rng.permutation(np.flatnonzero(stored["y"] == digit))[: rows // 2] for digit in (4, 9)]
+    order = rng.permutation(np.concatenate(chosen))
+    pixels = stored["X"][order].reshape(-1, 28, 28)[:, 4:20, 4:24].reshape(len(order), -1).astype(np.float32) / 255
+    pixels = pixels[:, pixels.mean(axis=0) > 0.02]
+    one, two = rng.integers(pixels.shape[1], size=(2, half))
+    real = pixels[:, one] * pixels[:, two]
+    alone = min(pixels.shape[1], half // 8)
+    real[:, :alone] = pixels[:, :alone]
+    probes = real[:, rng.permutation(half)][rng.permutation(len(order))]
+    X = np.hstack([real, probes])[:, rng.permutation(2 * half)]
+    y = np.where(stored["y"][order] == 4, 1, -1)
+    return _of_classes("gisette", np.round(X * 999) / 999 * 2 - 1, y, "made from MNIST")
+
+
+def _of_classes(name: str, X: Any, y: Array, origin: str = "real") -> DataSet:
+    """Two classes; four fifths train."""
+    return DataSet(name, X, y, round(0.8 * X.shape[0]), "logistic", origin)
+
+
 READERS: dict[str, Callable[[Path], DataSet]] = {
     "UCICreditCard": ucicreditcard,
     "GiveMeSomeCredit": givemesomecredit,
     "news20": news20,
     "news20.binary": news20_binary,
     "casp": casp,
+    "a9a": a9a,
+    "phishing": phishing,
+    "ijcnn1": ijcnn1,
+    "gisette": gisette,
 }
 
 
@@ -146,20 +203,14 @@ def load_all(names: Sequence[str], data: Path, *, quick: bool = False) -> tuple[
     return found, said
 
 
-def data_table(sets: Mapping[str, DataSet]) -> Table:
-    """What was run on."""
-    rows = [
-        (
-            data.name,
-            f"{data.train_rows:,}",
-            f"{data.rows - data.train_rows:,}",
-            f"{data.X.shape[1]:,}",
-            f"{data.nonzeros:.1f}",
-            str(data.batch),
-            data.origin,
-        )
-        for data in sets.values()
-    ]
-    header = ("data", "train", "test", "columns", "per row", "batch", "origin")
+def data_table(sets: Mapping[str, DataSet], *, batches: bool = True) -> Table:
+    """What was run on; batches: those of the linear models."""
+    rows = []
+    for data in sets.values():
+        sizes = (f"{data.train_rows:,}", f"{data.rows - data.train_rows:,}", f"{data.X.shape[1]:,}")
+        batch = (str(data.batch),) if batches else ()
+        rows.append((data.name, *sizes, f"{data.nonzeros:.1f}", *batch, data.origin))
+    header = ("data", "train", "test", "columns", "per row", *(("batch",) if batches else ()), "origin")
     words = ["An imitation has so many times the rows and columns of LIBSVM's set, and as many numbers in a row."]
-    return Table("data", "Rows, columns, and numbers in a row", header, rows, words)
+    imitated = any(data.origin.startswith("imitation") for data in sets.values())
+    return Table("data", "Rows, columns, and numbers in a row", header, rows, words if imitated else [])
