@@ -61,7 +61,18 @@ def rule_step(X, rows, change, average, weight, behind, etas, strength, convex, 
     return W - etas[-1] * g / max(len(rows), 1), average + weight * g
 
 
+def round_to_circle(angles, per_radian, limit):
+    steps = angles * per_radian
+    return np.rint(steps).astype(np.int64).astype(np.uint32), int((~(np.abs(steps) < limit)).sum())
+
+
+def circle_cosines(phases):
+    return np.sqrt(2) * np.cos(phases.view(np.int32) * (2 * np.pi / 2**32))
+
+
 TWINS = {
+    "round_to_circle": round_to_circle,
+    "circle_cosines": circle_cosines,
     "overdue": overdue,
     "csr_catch_up": catch_up,
     "catch_up_all": catch_up,
@@ -315,3 +326,22 @@ def test_the_same_bits_every_time():
             getattr(_kernels, f"{kernel}_backward")(*one.columns(kernel), one.rows, one.signal, 0.1, G)
             results.add((out.tobytes(), G.tobytes()))
         assert len(results) == 1
+
+
+def test_angles_are_rounded_to_the_circle():
+    rng = np.random.default_rng(0)
+    per_radian = 2.0**32 / (2 * np.pi)
+    angles = np.concatenate([rng.standard_normal(3000) * 10.0 ** rng.integers(-9, 9, 3000), [0.0, -1e-12, np.pi]])
+    out = np.empty(len(angles), np.uint32)
+    assert _kernels.round_to_circle(angles, per_radian, 2.0**62, out) == 0
+    assert out.tolist() == round_to_circle(angles, per_radian, 2.0**62)[0].tolist()
+    angles[[3, 5, 9]] = np.nan, -np.inf, 2.0**63
+    assert _kernels.round_to_circle(angles, per_radian, 2.0**62, out) == 3
+
+
+def test_cosines_of_phases_are_those_of_single_precision():
+    edges = np.array([0, 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**30, 2**32 - 1], np.uint32)
+    phases = np.concatenate([edges, np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32)])
+    out = np.empty(len(phases), np.float32)
+    _kernels.circle_cosines(phases, out)
+    assert np.abs(out - circle_cosines(phases)).max() < 3e-7

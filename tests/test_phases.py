@@ -48,13 +48,6 @@ def test_what_has_no_phase_is_refused(value):
         to_steps(np.array([[1.0, value]]))
 
 
-def test_many_values_are_worked_on_in_pieces(monkeypatch):
-    angles = RNG.standard_normal((50, 7)) * 10
-    whole = to_features(to_steps(angles))
-    monkeypatch.setattr("colonnade.blocks.phases._PIECE", 11)
-    assert to_features(to_steps(angles)).tobytes() == whole.tobytes()
-
-
 @pytest.mark.parametrize(
     ("name", "kernel"),
     [

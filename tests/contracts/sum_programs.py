@@ -86,16 +86,32 @@ def transcripts(kind, topology, roots, values):
     return {name: [entry for entry in log if entry[1] != "public key"] for name, log in logs.items()}
 
 
+def honest_mask(self, root, serial, shape, dtype=np.uint64, add_to=MaskStream.add_to):
+    """What `MaskStream.mask` returns, whatever a test does to streams."""
+    found = np.zeros(shape, dtype)
+    add_to(self, found.reshape(-1), root, serial)
+    return found
+
+
+def give_masks(monkeypatch, make):
+    """All streams take their masks from `make` of now on."""
+
+    def add_to(self, values, root, serial, *, negative=False):
+        mask = make(self, root, serial, values.shape, values.dtype)
+        values += -mask if negative else mask
+
+    monkeypatch.setattr(MaskStream, "add_to", add_to)
+
+
 def root_removes_its_own_masks(n, size, rounds, monkeypatch):
     """Pairwise in a star: the other parties' messages after the root took off the masks that it shares with each.
 
     Returns ({party: messages}, {party: its values and what it got}).
     """
     made, opened, received, log = defaultdict(list), {}, [], defaultdict(list)
-    honest = MaskStream.mask
 
     def mask(self, root, serial, shape, dtype=np.uint64):
-        made[self].append(honest(self, root, serial, shape, dtype))
+        made[self].append(honest_mask(self, root, serial, shape, dtype))
         return made[self][-1]
 
     async def program(net):
@@ -104,7 +120,7 @@ def root_removes_its_own_masks(n, size, rounds, monkeypatch):
             value = np.full(size, float(net.me[1:]) + k)
             log[net.me].append((value, await opened[net.me].total(TAG, value, "p0")))
 
-    monkeypatch.setattr(MaskStream, "mask", mask)
+    give_masks(monkeypatch, mask)
     monkeypatch.setattr(pairwise, "_BLOCK", 0)  # masks of one sum at a time, to take them off one by one
     programs = dict.fromkeys(parties(n), (program, ()))
     programs["p0"] = (lambda net: program(Recording(net, received)), ())

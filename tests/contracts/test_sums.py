@@ -14,7 +14,6 @@ from colonnade.errors import OptionError, ProtocolError, RingOverflow, WrongShap
 from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import SUMS, choose_sum, open_sum
-from colonnade.sums.masks import MaskStream
 from colonnade.sums.ring import Ring
 from colonnade.sums.trees import TOPOLOGIES
 from contracts.sum_programs import (
@@ -22,6 +21,8 @@ from contracts.sum_programs import (
     Lying,
     assert_hides,
     assert_uniform,
+    give_masks,
+    honest_mask,
     overlapping,
     parties,
     reference_sum,
@@ -131,18 +132,17 @@ def seen_with_dull_values(kind, topology, what):
 
 
 def masks_of(place):
-    """A replacement for `MaskStream.mask` that makes its masks elsewhere and forgets which were used."""
-    honest = MaskStream.mask
+    """Masks that are made elsewhere; which were used is forgotten."""
 
     def mask(self, root, serial, shape, dtype=np.uint64):
         self._last.clear()
-        return honest(self, *place(root, serial), shape, dtype)
+        return honest_mask(self, *place(root, serial), shape, dtype)
 
     return mask
 
 
-def small_mask(self, root, serial, shape, dtype=np.uint64, honest=MaskStream.mask):
-    return honest(self, root, serial, shape, dtype) >> np.dtype(dtype).type(4 * np.dtype(dtype).itemsize)
+def small_mask(self, root, serial, shape, dtype=np.uint64):
+    return honest_mask(self, root, serial, shape, dtype) >> np.dtype(dtype).type(4 * np.dtype(dtype).itemsize)
 
 
 SABOTAGE = {
@@ -168,7 +168,7 @@ def test_what_a_party_receives_is_uniform(kind, topology, what):
 @pytest.mark.parametrize("sabotage", SABOTAGE)
 @pytest.mark.parametrize("kind", MASKED)
 def test_the_test_of_uniformity_can_fail(kind, sabotage, what, monkeypatch):
-    monkeypatch.setattr(MaskStream, "mask", SABOTAGE[sabotage])
+    give_masks(monkeypatch, SABOTAGE[sabotage])
     caught = 0
     for log in seen_with_dull_values(kind, "tree", what):
         try:

@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.errors import DataError
@@ -28,9 +29,6 @@ from colonnade.sums.ring import PhaseArray
 
 Features = npt.NDArray[np.float32]
 _PER_RADIAN = 2.0**32 / (2.0 * math.pi)
-_RADIANS = np.float32(2.0 * math.pi / 2.0**32)
-# Numbers that are worked on at a time: what is made on the way stays in the processor's cache.
-_PIECE = 1 << 18
 # A projection beyond this has no phase left: neighbouring floats are further apart than the circle is round.
 _LARGEST = 2.0**62 / _PER_RADIAN
 
@@ -115,29 +113,20 @@ def _generator(secret: bytes, purpose: str, place: tuple[int, int]) -> np.random
 
 
 def to_steps(angles: FloatArray) -> PhaseArray:
-    """Angles as steps of the circle, rounded."""
+    """Angles as steps of the circle, rounded; a negative one wraps to the upper half, which is where it belongs."""
     out = np.empty(angles.shape, dtype=np.uint32)
-    flat, steps = angles.reshape(-1), out.reshape(-1)
-    for at in range(0, len(flat), _PIECE):
-        piece = flat[at : at + _PIECE]
-        if not np.abs(piece).max(initial=0.0) < _LARGEST:  # `not <`: a NaN must not pass
-            raise DataError(
-                f"a projection of this party's columns reaches {np.abs(piece).max():.3g}, beyond {_LARGEST:.3g} it has "
-                f"no phase; standardise the columns, or use a smaller gamma"
-            )
-        # A negative number wraps to the upper half, which is where it belongs.
-        steps[at : at + _PIECE] = np.rint(piece * _PER_RADIAN).astype(np.int64).astype(np.uint32)
+    if _kernels.round_to_circle(angles.reshape(-1), _PER_RADIAN, _LARGEST * _PER_RADIAN, out.reshape(-1)):
+        raise DataError(
+            f"a projection of this party's columns reaches {np.abs(angles).max():.3g}, beyond {_LARGEST:.3g} it has "
+            f"no phase; standardise the columns, or use a smaller gamma"
+        )
     return out
 
 
 def to_features(phases: PhaseArray) -> Features:
     """sqrt(2) cos of phases."""
     out = np.empty(phases.shape, dtype=np.float32)
-    flat, features = phases.reshape(-1), out.reshape(-1)
-    for at in range(0, len(flat), _PIECE):
-        # As signed numbers: angles between -pi and pi, where a float32 is finest.
-        angles = flat[at : at + _PIECE].view(np.int32) * _RADIANS
-        np.multiply(np.cos(angles, out=angles), np.float32(math.sqrt(2.0)), out=features[at : at + _PIECE])
+    _kernels.circle_cosines(phases.reshape(-1), out.reshape(-1))
     return out
 
 

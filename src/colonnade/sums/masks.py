@@ -22,6 +22,9 @@ from colonnade.sums.ring import AnyRing
 
 # ChaCha20: a block counter (4 bytes, starts at 0), then what makes the stream unique: root (4) and serial number (8).
 _PLACE = struct.Struct("<IIQ")
+# Bytes of masks that are made at a time.
+_PIECE = 1 << 16
+_ZEROS = memoryview(bytes(_PIECE))
 
 
 class MaskStream:
@@ -34,17 +37,27 @@ class MaskStream:
 
     def mask(self, root: int, serial: int, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint64) -> AnyRing:
         """The mask of sum number `serial` towards party number `root`; serial numbers of a root only go up."""
+        found: AnyRing = np.zeros(shape, dtype=dtype)
+        self.add_to(found.reshape(-1), root, serial)
+        return found
+
+    def add_to(self, values: AnyRing, root: int, serial: int, *, negative: bool = False) -> None:
+        """Add that mask, or subtract it: a piece at a time, which never leaves the processor's cache."""
         if serial <= self._last.get(root, -1):
             raise ProtocolError(
                 f"the mask of sum {serial} towards party {root} was used before; it is never used twice"
             )
         self._last[root] = serial
-        count = 1
-        for size in shape:
-            count *= size
         self._stream.reset_nonce(_PLACE.pack(0, root, serial))
-        kind = np.dtype(dtype).newbyteorder("<")
-        return np.frombuffer(self._stream.update(bytes(kind.itemsize * count)), dtype=kind).reshape(shape)
+        stream = np.empty(min(_PIECE, values.nbytes), dtype=np.uint8)
+        masks = stream.view(values.dtype.newbyteorder("<"))
+        for at in range(0, len(values), max(1, len(masks))):
+            piece = values[at : at + len(masks)]
+            self._stream.update_into(_ZEROS[: piece.nbytes], stream.data)
+            if negative:
+                piece -= masks[: len(piece)]
+            else:
+                piece += masks[: len(piece)]
 
 
 def private_stream() -> MaskStream:

@@ -57,10 +57,6 @@ class PairwiseSum(SecureSum):
             serial = self._blocks.get(root, 0)
             self._blocks[root] = serial + 1
             for i_am_first, stream in self._shared:
-                mask = stream.mask(root, serial, block.shape, ring)
-                if i_am_first:
-                    block += mask
-                else:
-                    block -= mask
+                stream.add_to(block, root, serial, negative=not i_am_first)
         self._made[root, ring.str] = (block, used + count)
         return block[used : used + count]
