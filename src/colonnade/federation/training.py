@@ -21,7 +21,14 @@ from colonnade.algorithms import AFSGD, FedBCD
 from colonnade.algorithms.kept import Keeper, common_version
 from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.algorithms.program import train_linear
-from colonnade.checks import party_part, warn_frozen, warn_scales, warn_sequential, warn_single_features
+from colonnade.checks import (
+    party_part,
+    warn_frozen,
+    warn_scales,
+    warn_sequential,
+    warn_single_features,
+    warn_small_batches,
+)
 from colonnade.errors import DataError, LabelError, ProtocolError
 from colonnade.federation.job import Job
 from colonnade.party import Party
@@ -98,7 +105,7 @@ async def take_part(
     how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
     if job.kernel is None:
         owner = job.holders[0] if job.intercept else ""
-        state = await train_linear(net, (job.loss, outputs, job.penalty, *how, owner), mine, keeper)
+        state = await train_linear(net, (job.loss, outputs, job.penalty, *how, owner, job.key_bits), mine, keeper)
     else:
         name, gamma, features, alpha = job.kernel
         value = (job.loss, (name, gamma), features, alpha, *how)
@@ -115,6 +122,9 @@ def _warn(party: Party, job: Job) -> None:
         warn_frozen([name for name in job.parties if name not in job.holders])
     if isinstance(job.algorithm, FedBCD) and job.algorithm.order == "sequential":
         warn_sequential(len(job.parties))
+    if job.sum == "paillier":
+        smallest = job.algorithm.smallest_batch(party.rows, len(job.holders))
+        warn_small_batches((party,), job.holders, smallest, intercept=job.intercept)
 
 
 def digest_of(value: Any) -> bytes:
