@@ -13,7 +13,7 @@ from scipy import stats
 import colonnade as cn
 from colonnade import metrics, paillier
 from colonnade.algorithms import encrypted
-from colonnade.algorithms.encrypted import BLINDED, KEY, OPENED, SIGNAL, EncryptedSignals, whole_signals
+from colonnade.algorithms.encrypted import EncryptedSignals, whole_signals
 from colonnade.algorithms.program import train_linear
 from colonnade.checks import party_part
 from colonnade.errors import ColonnadeError, ColonnadeWarning, OptionError, ProtocolError, RingOverflow, WrongShape
@@ -30,6 +30,7 @@ X[:, 1] = RNG.integers(0, 2, N)
 X[RNG.random(X.shape) < 0.2] = 0.0
 Z = X @ RNG.standard_normal(9) + RNG.logistic(size=N)
 SHORT = 1024
+KEY, SIGNAL, BLINDED, OPENED = "paillier key", "encrypted signal", "blinded gradient", "opened gradient"
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +138,7 @@ def test_a_broken_run_goes_on_with_new_keys(monkeypatch):
     shelves = [Shelf() for _ in range(3)]
     run(cn.FedBCD(local_steps=3, batch=30, epochs=1, tol=None), shelves, sum_="paillier")
     for shelf in shelves:  # as a run of three epochs leaves them after the first
-        go_on, *rest = shelf.load(1)
+        _, *rest = shelf.load(1)
         shelf.save(1, (True, *rest))
     resumed, rest = run(algorithm, shelves, sum_="paillier")
     assert (resumed, rest) == (whole, records)
@@ -329,15 +330,15 @@ def other_key(value):
 
 
 LIES = {
-    "key of a wrong size": (KEY, lambda value: value[:-1], ProtocolError, "Paillier key of party 'party1' must be an odd"),
+    "key of a wrong size": (KEY, lambda value: value[:-1], ProtocolError, "key of party 'party1' must be an odd"),
     "key that is none": (KEY, lambda value: 5, ProtocolError, "got a value of type int"),
     "signals of the wrong shape": (SIGNAL, lambda value: value[1:], WrongShape, "party1 sent .* 'encrypted signal'"),
     "signals in the clear": (SIGNAL, lambda value: np.zeros(20), WrongShape, "'encrypted signal'"),
     "zeros": (SIGNAL, lambda value: 0 * value, ProtocolError, "'party1' sent at step 'encrypted signal' what is no"),
     "beyond n^2": (SIGNAL, lambda value: value | 255, ProtocolError, "is not between 1 and n"),
     "signals under another key": (SIGNAL, other_key, ProtocolError, "uses another key, or its signals were none"),
-    "gradients of the wrong shape": (BLINDED, lambda value: value[:, 1:], WrongShape, "party2 sent .* 'blinded gradient'"),
-    "no ciphertext": (BLINDED, lambda value: 0 * value, ProtocolError, "'party2' sent at step 'blinded gradient' what is"),
+    "gradients of the wrong shape": (BLINDED, lambda value: value[:, 1:], WrongShape, "party2 sent .* 'blinded"),
+    "no ciphertext": (BLINDED, lambda value: 0 * value, ProtocolError, "'party2' sent at step 'blinded gradient'"),
     "other answers": (OPENED, lambda value: value[::-1].copy(), ProtocolError, "is not the gradient that it was sent"),
     "too few answers": (OPENED, lambda value: value[1:], WrongShape, "party1 sent .* 'opened gradient'"),
 }  # fmt: skip

@@ -40,7 +40,6 @@ from colonnade.modular import LANES, Bytes, Digits, Threads, inverses, whole_num
 from colonnade.paillier import PrivateKey, PublicKey, Slots
 from colonnade.runtimes.wire import expect_array
 
-KEY, SIGNAL, BLINDED, OPENED = "paillier key", "encrypted signal", "blinded gradient", "opened gradient"
 # A signal has so many bits after the point, and as many as this altogether, besides its sign.
 FRACTION_BITS, SIGNAL_BITS = 32, 52
 
@@ -84,10 +83,10 @@ class EncryptedSignals(Signals):
         opened, net, bits = cls(session), session.net, session.job.key_bits
         if net.me in session.job.holders:
             opened.own = await net.in_thread(PrivateKey.generate, bits, opened.threads)
-            await session.tell(KEY, opened.own.public.as_bytes())
+            await session.tell("paillier key", opened.own.public.as_bytes())
         for holder in session.job.holders:
             if holder != net.me:
-                raw = await net.recv(holder, KEY)
+                raw = await net.recv(holder, "paillier key")
                 opened.keys[holder] = PublicKey.from_bytes(raw, bits, holder, opened.threads)
         return opened
 
@@ -126,7 +125,7 @@ class EncryptedSignals(Signals):
         residues = await self._residues(net.me, len(rows) * self.chunks)
         sealed = await net.in_thread(self._encrypt, own.public, whole, residues)
         for name in to:
-            await net.send(name, SIGNAL, sealed)
+            await net.send(name, "encrypted signal", sealed)
 
     def _encrypt(self, key: PublicKey, whole: FloatArray, residues: Digits) -> Bytes:
         rows, step = whole.astype(np.int64).tolist(), self.classes
@@ -137,11 +136,11 @@ class EncryptedSignals(Signals):
         """Open blinded gradients: numbers that are uniform modulo n."""
         net, own = self.session.net, cast("PrivateKey", self.own)
         for name in to:
-            blinded = await net.recv(name, BLINDED)
-            blinded = expect_array(blinded, (None, own.public.square.width), np.uint8, name, BLINDED)
-            found = await net.in_thread(own.decrypt, blinded, name, BLINDED)
+            blinded = await net.recv(name, "blinded gradient")
+            blinded = expect_array(blinded, (None, own.public.square.width), np.uint8, name, "blinded gradient")
+            found = await net.in_thread(own.decrypt, blinded, name, "blinded gradient")
             raw = b"".join(number.to_bytes(own.public.width, "little") for number in found)
-            await net.send(name, OPENED, np.frombuffer(raw, np.uint8).reshape(len(found), own.public.width))
+            await net.send(name, "opened gradient", np.frombuffer(raw, np.uint8).reshape(len(found), own.public.width))
 
     # -- elsewhere ----------------------------------------------------------------------------------------------
 
@@ -149,13 +148,13 @@ class EncryptedSignals(Signals):
         """The gradient of this party's own columns, shape (columns, outputs); the intercept's comes last."""
         net, key = self.session.net, self.keys[holder]
         shape = (len(rows), self.chunks, key.square.width)
-        sealed = expect_array(await net.recv(holder, SIGNAL), shape, np.uint8, holder, SIGNAL)
+        sealed = expect_array(await net.recv(holder, "encrypted signal"), shape, np.uint8, holder, "encrypted signal")
         masks = [secrets.randbelow(key.n) for _ in range(self.groups * self.chunks)]
         residues = await self._residues(holder, len(masks))
         blinded = await net.in_thread(self._blinded_gradient, key, sealed, rows, holder, masks, residues)
-        await net.send(holder, BLINDED, blinded)
-        opened = await net.recv(holder, OPENED)
-        opened = expect_array(opened, (len(masks), key.width), np.uint8, holder, OPENED)
+        await net.send(holder, "blinded gradient", blinded)
+        opened = await net.recv(holder, "opened gradient")
+        opened = expect_array(opened, (len(masks), key.width), np.uint8, holder, "opened gradient")
         return self._unblind(key, whole_numbers(opened), masks, holder) / len(rows)
 
     def _blinded_gradient(
@@ -164,7 +163,7 @@ class EncryptedSignals(Signals):
         square, entries = key.square, self.columns.entries(rows)
         packed = []
         for chunk in range(self.chunks):
-            numbers, tree = key.from_wire(sealed[:, chunk], holder, SIGNAL)
+            numbers, tree = key.from_wire(sealed[:, chunk], holder, "encrypted signal")
             of_all = square.encode([pow(square.decode(tree[-1])[0], -1, square.modulus)])
             inverted = inverses(square, tree, of_all)[: len(numbers)]
             packed.append(self._pack(key, transposed_product(square, numbers, inverted, entries, self.columns.width)))
@@ -190,8 +189,8 @@ class EncryptedSignals(Signals):
             values = self.slots.unpack((number - mask) % key.n, key.n, count)
             if values is None:
                 raise ProtocolError(
-                    f"what party {holder!r} sent at step {OPENED!r} is not the gradient that it was sent to open; it "
-                    f"uses another key, or its signals were none"
+                    f"what party {holder!r} sent at step 'opened gradient' is not the gradient that it was sent to "
+                    f"open; it uses another key, or its signals were none"
                 )
             chunk, group = divmod(at, self.groups)
             part = slice(group * self.together, (group + 1) * self.together)
