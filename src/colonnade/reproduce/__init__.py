@@ -8,6 +8,7 @@ REPRODUCTIONS = {
         "afsgd-convergence",
         "afsgd-fdml",
         "afsgd-speedup",
+        "fedbcd-encrypted",
         "fedbcd-rounds",
         "vfb2-accuracy",
         "vfb2-convergence",
