@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -31,7 +33,7 @@ import numpy as np
 from colonnade.algorithms.session import Session
 from colonnade.algorithms.signals import Signals
 from colonnade.blocks import FloatArray, LocalSteps, Rows
-from colonnade.blocks.ciphertexts import VALUE_BITS, WholeColumns, transposed_product
+from colonnade.blocks.ciphertexts import VALUE_BITS, Entries, WholeColumns, transposed_product
 from colonnade.blocks.gradients import GradientSteps
 from colonnade.blocks.linear import LinearBlock
 from colonnade.cores import cores
@@ -71,10 +73,6 @@ class EncryptedSignals(Signals):
         # Classes that share a ciphertext, and ciphertexts per row.
         self.classes = min(session.block.outputs, self.slots.count)
         self.chunks = -(-session.block.outputs // self.classes)
-        self.columns = WholeColumns(self.block.columns, ones=self.block.intercept is not None)
-        # Columns that share a ciphertext on their way to the holder: eight ciphertexts take no longer than one there.
-        self.together = min(-(-self.columns.width // LANES), self.slots.count // self.classes)
-        self.groups = -(-self.columns.width // self.together)
         self._made: dict[str, Awaitable[Digits]] = {}
 
     @classmethod
@@ -90,6 +88,11 @@ class EncryptedSignals(Signals):
                 opened.keys[holder] = PublicKey.from_bytes(raw, bits, holder, opened.threads)
         return opened
 
+    @cached_property
+    def columns(self) -> WholeColumns:
+        """This party's, with one of ones behind the intercept if that is its own."""
+        return WholeColumns(self.block.columns, ones=self.block.intercept is not None)
+
     def open(self, holder: str, rows: Rows) -> LocalSteps:
         """Who does not hold the batch's labels steps along a gradient that it is given."""
         return super().open(holder, rows) if holder == self.session.net.me else GradientSteps(self.block, rows)
@@ -97,14 +100,13 @@ class EncryptedSignals(Signals):
     # -- randomness, made while there is nothing else to do -----------------------------------------------------
 
     async def _residues(self, of: str, count: int) -> Digits:
-        """So many r^n under one holder's key, each for one use; the next ones are begun at once."""
-        net, most = self.session.net, self.session.batch * self.chunks
-        if of == net.me and self.own is not None:
-            make, size = self.own.residues, most
-        else:
-            make, size = self.keys[of].residues, self.groups * self.chunks
-        found = await self._made.pop(of) if of in self._made else await net.in_thread(make, size)
-        self._made[of] = net.spawn(net.in_thread(make, size))
+        """So many r^n under one holder's key, each for one use; as many for the next batch are begun at once."""
+        net = self.session.net
+        make = self.own.residues if of == net.me and self.own is not None else self.keys[of].residues
+        found = await self._made.pop(of) if of in self._made else await net.in_thread(make, count)
+        if len(found) < count:
+            found = np.concatenate((found, await net.in_thread(make, count - len(found))))
+        self._made[of] = net.spawn(net.in_thread(make, count))
         return found[:count]
 
     async def close(self) -> None:
@@ -149,52 +151,83 @@ class EncryptedSignals(Signals):
         net, key = self.session.net, self.keys[holder]
         shape = (len(rows), self.chunks, key.square.width)
         sealed = expect_array(await net.recv(holder, "encrypted signal"), shape, np.uint8, holder, "encrypted signal")
-        masks = [secrets.randbelow(key.n) for _ in range(self.groups * self.chunks)]
+        place, column, value = self.columns.entries(rows)
+        used, column = np.unique(column, return_inverse=True)
+        layout = _Layout.of(len(used), self.slots.count // self.classes)
+        masks = [secrets.randbelow(key.n) for _ in range(layout.groups * self.chunks)]
         residues = await self._residues(holder, len(masks))
-        blinded = await net.in_thread(self._blinded_gradient, key, sealed, rows, holder, masks, residues)
+        blinded = await net.in_thread(
+            self._blinded_gradient, key, sealed, (place, column, value), layout, holder, masks, residues
+        )
         await net.send(holder, "blinded gradient", blinded)
         opened = await net.recv(holder, "opened gradient")
         opened = expect_array(opened, (len(masks), key.width), np.uint8, holder, "opened gradient")
-        return self._unblind(key, whole_numbers(opened), masks, holder) / len(rows)
+        gradient = np.zeros((self.columns.width, self.block.outputs))
+        whole = self._unblind(key, whole_numbers(opened), masks, layout, holder)
+        gradient[used] = whole * (self.columns.scale[used] / 2.0**FRACTION_BITS)[:, None] / len(rows)
+        return gradient
 
     def _blinded_gradient(
-        self, key: PublicKey, sealed: Bytes, rows: Rows, holder: str, masks: list[int], residues: Digits
+        self,
+        key: PublicKey,
+        sealed: Bytes,
+        entries: Entries,
+        layout: _Layout,
+        holder: str,
+        masks: list[int],
+        residues: Digits,
     ) -> Bytes:
-        square, entries = key.square, self.columns.entries(rows)
-        packed = []
+        square, packed = key.square, []
         for chunk in range(self.chunks):
             numbers, tree = key.from_wire(sealed[:, chunk], holder, "encrypted signal")
             of_all = square.encode([pow(square.decode(tree[-1])[0], -1, square.modulus)])
             inverted = inverses(square, tree, of_all)[: len(numbers)]
-            packed.append(self._pack(key, transposed_product(square, numbers, inverted, entries, self.columns.width)))
+            gradient = transposed_product(square, numbers, inverted, entries, layout.columns)
+            packed.append(self._pack(key, gradient, layout))
         # [[g + rho]], with an r^n of its own: what is left of the holder's own randomness in it is hidden too.
         blind = key.encrypt(masks, residues)
         return key.to_wire(square.times(np.concatenate(packed), blind))
 
-    def _pack(self, key: PublicKey, columns: Digits) -> Digits:
+    def _pack(self, key: PublicKey, columns: Digits, layout: _Layout) -> Digits:
         """Several columns in one ciphertext, by shifts; one column of every group at a time, the last ones first."""
         square, bits = key.square, self.slots.bits * self.classes
-        padded = np.repeat(square.one, self.groups * self.together, axis=0)
+        padded = np.repeat(square.one, layout.groups * layout.together, axis=0)
         padded[: len(columns)] = columns
-        padded = padded.reshape(self.groups, self.together, -1)
+        padded = padded.reshape(layout.groups, layout.together, -1)
         found = padded[:, -1].copy()
-        for k in range(self.together - 2, -1, -1):
+        for k in range(layout.together - 2, -1, -1):
             found = square.times(square.shift(found, bits), padded[:, k].copy())
         return found
 
-    def _unblind(self, key: PublicKey, opened: list[int], masks: list[int], holder: str) -> FloatArray:
-        count = self.together * self.classes
-        gradient = np.empty((self.chunks, self.groups * self.together, self.classes))
+    def _unblind(self, key: PublicKey, opened: list[int], masks: list[int], layout: _Layout, holder: str) -> FloatArray:
+        together, groups = layout.together, layout.groups
+        gradient = np.empty((self.chunks, groups * together, self.classes))
         for at, (number, mask) in enumerate(zip(opened, masks, strict=True)):
-            values = self.slots.unpack((number - mask) % key.n, key.n, count)
+            values = self.slots.unpack((number - mask) % key.n, key.n, together * self.classes)
             if values is None:
                 raise ProtocolError(
                     f"what party {holder!r} sent at step 'opened gradient' is not the gradient that it was sent to "
                     f"open; it uses another key, or its signals were none"
                 )
-            chunk, group = divmod(at, self.groups)
-            part = slice(group * self.together, (group + 1) * self.together)
-            gradient[chunk, part] = np.array(values, dtype=np.float64).reshape(self.together, self.classes)
-        width, outputs = self.columns.width, self.block.outputs
-        joined = gradient[:, :width].transpose(1, 0, 2).reshape(width, -1)[:, :outputs]
-        return joined * (self.columns.scale / 2.0**FRACTION_BITS)[:, None]
+            chunk, group = divmod(at, groups)
+            part = slice(group * together, (group + 1) * together)
+            gradient[chunk, part] = np.array(values, dtype=np.float64).reshape(together, self.classes)
+        return gradient[:, : layout.columns].transpose(1, 0, 2).reshape(layout.columns, -1)[:, : self.block.outputs]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How columns share ciphertexts on their way to the holder.
+
+    Eight ciphertexts take no longer than one there, and if it is always eight, their number tells nothing about that of
+    the columns. Beyond what eight can hold it tells how many columns have a number in the batch, to within twenty.
+    """
+
+    columns: int
+    together: int  # columns of one ciphertext
+    groups: int  # ciphertexts
+
+    @classmethod
+    def of(cls, columns: int, room: int) -> _Layout:
+        together = max(1, min(-(-columns // LANES), room))
+        return cls(columns, together, max(LANES, -(-columns // together)))
