@@ -117,11 +117,13 @@ def test_wide_tables_send_only_the_columns_of_the_batch(monkeypatch):
     few[:3] = rng.standard_normal((3, 2))
     y = Z > 0
     parties = [cn.Party("bank", X[:, :3], y), cn.Party("shop", wide), cn.Party("gym", few)]
-    sealed = fit(parties, SGD)
+    with pytest.warns(ColonnadeWarning, match="batches of 20 rows are no larger than the 3000 columns of party 'shop'"):
+        sealed = fit(parties, SGD)
     messages, sent = sealed.traffic_["shop"].by_step[BLINDED]
     assert sent / messages < 10 * 256 + 100  # eight ciphertexts or a few more, of 256 bytes each with short keys
     monkeypatch.setattr(encrypted, "EncryptedSignals", FixedPoint)
-    clear = fit(parties, SGD)
+    with pytest.warns(ColonnadeWarning):
+        clear = fit(parties, SGD)
     for name in sealed.parties_:
         np.testing.assert_array_equal(sealed.coef_[name], clear.coef_[name])
 
