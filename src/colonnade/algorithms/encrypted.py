@@ -212,7 +212,8 @@ class EncryptedSignals(Signals):
             chunk, group = divmod(at, groups)
             part = slice(group * together, (group + 1) * together)
             gradient[chunk, part] = np.array(values, dtype=np.float64).reshape(together, self.classes)
-        return gradient[:, : layout.columns].transpose(1, 0, 2).reshape(layout.columns, -1)[:, : self.block.outputs]
+        joined = gradient[:, : layout.columns].transpose(1, 0, 2).reshape(layout.columns, self.chunks * self.classes)
+        return joined[:, : self.block.outputs]
 
 
 @dataclass(frozen=True)
