@@ -37,11 +37,12 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The alignment's opponent pins a library to one version, so it lives apart; without it the alignment is timed alone.
+# Opponents live apart: one pins a library to a version of its own. Without them we are timed alone.
 $(VENV)/.opponents: $(VENV)/.dev
 	@$(PYTHON) -m venv $(VENV)/opponents
-	@$(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python openmined-psi 2>/dev/null \
-	  || $(VENV)/opponents/bin/pip install -q openmined-psi || echo "openmined-psi can't be installed here"
+	@for name in openmined-psi "phe gmpy2"; do \
+	  $(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python $$name 2>/dev/null \
+	  || $(VENV)/opponents/bin/pip install -q $$name || echo "$$name can't be installed here"; done
 	@touch $@
 
 bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchmarks/RESULTS.md
@@ -60,8 +61,8 @@ kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which g
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
 
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
-	for name in fedbcd-rounds vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence afsgd-fdml \
-	  fdskl-errors fdskl-time fdskl-scaling fdskl-topologies; do \
+	for name in fedbcd-rounds fedbcd-encrypted vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence \
+	  afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies; do \
 	  $(BIN)/colonnade reproduce $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches

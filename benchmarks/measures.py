@@ -19,6 +19,7 @@ from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
+from encrypted import encrypted_training, modular_products
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
@@ -177,6 +178,8 @@ MEASURES = (
     kernel_learning,
     kernel_growth,
     kernel_memory,
+    modular_products,
+    encrypted_training,
     group_operations,
     alignment,
     alignment_of_a_million,

@@ -117,7 +117,7 @@ def estimator_states(folder, names):
         for part, of in zip(parts, cut, strict=True):
             part[name] = learned.party(name, table.take(of))
     train, held_out = ([cn.Party(p.name, p.X, p.y, columns=p.columns) for p in part.values()] for part in parts)
-    model = cn.LogisticRegression(l2=job.penalty[1], algorithm=job.algorithm, sum="pairwise", verbose=0)
+    model = cn.LogisticRegression(l2=job.penalty[1], algorithm=job.algorithm, sum=job.sum, verbose=0)
     model.fit(*train, validation=held_out)
     return {name: state[0].tobytes() for name, state in model._states.items()}
 
@@ -139,6 +139,23 @@ def test_one_command_each(tmp_path, names, capsys):
     for name in names:  # the parts are those of an ordinary model
         (folder / f"{name}-files" / f"{name}.colonnade.npz").rename(together / f"{name}.colonnade.npz")
     assert set(cn.load(together).parties_) == set(names)
+
+
+def test_encrypted_signals_between_organisations(tmp_path, capsys):
+    names = ("bank", "clinic", "shop")
+    folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 3\nepochs = 2\ntol = 0.0\npatience = 99')
+    text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "paillier" ')
+    told = '"own gradients, which show the labels of small batches"'
+    (folder / "job.toml").write_text(text.replace('"signals, which show the labels"', told))
+    run_all(folder, names)
+    assert states(folder, names) == estimator_states(folder, names)
+    for name in names:
+        assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
+    capsys.readouterr()
+    assert main(["ledger", "show", str(folder / "job.toml"), "--as", "bank"]) == 0
+    said = capsys.readouterr().out
+    assert "encrypted signal" in said
+    assert "opened gradient" in said
 
 
 @pytest.mark.parametrize("names", [("bank", "shop"), ("bank", "clinic", "shop"), tuple(BLOCKS)])

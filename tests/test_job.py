@@ -157,6 +157,36 @@ def test_wrong_jobs(old, new, sentence):
         job(GOOD.replace(old, new))
 
 
+ENCRYPTED = GOOD.replace("signals, which show the labels", "own gradients, which show the labels of small batches")
+
+
+def test_encrypted_signals():
+    read = job(ENCRYPTED + '\n[sum]\nkind = "paillier"\nkey_bits = 3072\n')
+    assert (read.sum, read.key_bits) == ("paillier", 3072)
+    assert job(ENCRYPTED + '\n[sum]\nkind = "paillier"\n').key_bits == 2048
+    bare = ENCRYPTED[: ENCRYPTED.index("[algorithm]")]
+    assert job(bare + '\n[sum]\nkind = "paillier"\n').algorithm == cn.FedSGD()
+    # what is disclosed is another thing than without it
+    with pytest.raises(OptionError, match="discloses 'own gradients, which show the labels of small batches'"):
+        job(GOOD + '\n[sum]\nkind = "paillier"\n')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("2048", "1024", r"key sum.key_bits: key_bits must be between 2048 and 4096 .*, got 1024"),
+        ("2048", '"2048"', r"key sum.key_bits: must be a whole number"),
+        ('"paillier"', '"pairwise"', r"key sum.key_bits: has no meaning for kind 'pairwise'; remove it"),
+        ('"FedBCD"\nlocal_steps = 3', '"VFB2"', r"key algorithm: sum='paillier' encrypts the signals, and VFB2 needs"),
+    ],
+)
+def test_wrong_encrypted_jobs(old, new, sentence):
+    text = ENCRYPTED + '\n[sum]\nkind = "paillier"\nkey_bits = 2048\n'
+    assert old in text
+    with pytest.raises(OptionError, match=sentence):
+        job(text.replace(old, new))
+
+
 def test_fdml_has_one_label_holder():
     text = GOOD.replace("[parties.shop]", "[parties.shop]\nlabels = true").replace(
         '"FedBCD"\nlocal_steps = 3', '"FDML"'

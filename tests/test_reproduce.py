@@ -22,6 +22,7 @@ from colonnade.reproduce import (
     afsgd_convergence,
     afsgd_fdml,
     afsgd_speedup,
+    fedbcd_encrypted,
     fedbcd_rounds,
     report,
     twins,
@@ -379,6 +380,35 @@ def test_fedbcd_rounds_in_short_form(tmp_path, capsys):
         assert (out / "fedbcd-rounds.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.skipif(not (DATA / "ucicreditcard.npz").is_file(), reason="ucicreditcard.npz is not here")
+def test_fedbcd_encrypted_in_short_form(tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["reproduce", "fedbcd-encrypted", "--data", str(DATA), "--out", str(out), "--quick", "--seed", "3"]
+    assert main(command) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Seed 3." in said
+    assert "14 at bank + 76 at payments" in said
+    for name in ("one-eta0", "tuned"):
+        with (out / f"fedbcd-encrypted-{name}.csv").open(newline="") as file:
+            table = list(csv.DictReader(file))
+        assert [row["Q"] for row in table] == ["1", "5", "10"] * 3
+        assert [row["paper R"] for row in table] == ["17", "4", "2", "30", "8", "4", "-", "-", "-"]
+        for row in table:
+            if row["R"].isdigit():
+                parts = float(row["comp., s"]) + float(row["comm., s"])
+                assert float(row["total, s"]) == pytest.approx(parts, abs=0.02)
+    with (out / "fedbcd-encrypted-curves.csv").open(newline="") as file:
+        assert all(0.4 < float(row["test AUC"]) < 0.9 for row in csv.DictReader(file))
+
+
+def test_time_on_the_line_follows_rounds_and_bytes():
+    curve = Curve([0, 1, 2, 3], [0.5, 0.6, 0.7, 0.7], [0.7] * 4, [2.0, 2.5, 3.1, 3.5])
+    encrypted = fedbcd_encrypted.Encrypted(curve, 1.25e6)
+    computation, line = encrypted.until(rounds_to(curve, 0.7))
+    assert computation == pytest.approx(1.1)
+    assert line == pytest.approx(2 * (4 * 0.01 + 0.1))
+
+
 # What a short form writes beside its text, and what its tables speak of.
 WRITES = {
     "afsgd-convergence": ("times", "scaling", "curves"),
@@ -405,7 +435,7 @@ def _short_form(name, data, out, capsys):
 
 
 def test_every_reproduction_has_a_short_form():
-    assert set(WRITES) | set(kernels.WRITES) | {"fedbcd-rounds"} == set(REPRODUCTIONS)
+    assert set(WRITES) | set(kernels.WRITES) | {"fedbcd-rounds", "fedbcd-encrypted"} == set(REPRODUCTIONS)
 
 
 @needs_data

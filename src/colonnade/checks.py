@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
+from colonnade.algorithms import Algorithm, FedBCD, FedSGD
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
@@ -38,6 +39,20 @@ def check_fdml(model: str, loss: losses.Loss, holders: tuple[str, ...]) -> None:
             f"FDML needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one Party only, or "
             f"use VFB2, which takes any number"
         )
+
+
+def check_encrypted(sum_name: str, algorithm: Algorithm, key_bits: Any) -> None:
+    """Encrypted signals go with algorithms that need no signal of a single row, and keep none."""
+    if sum_name != "paillier":
+        return
+    if not isinstance(algorithm, (FedSGD, FedBCD)):
+        raise OptionError(
+            f"sum='paillier' encrypts the signals, and {algorithm.name} needs them row by row at every party; use "
+            f"FedSGD or FedBCD, or another sum"
+        )
+    from colonnade.paillier import check_key_bits
+
+    check_key_bits(key_bits)
 
 
 def all_labels(parties: tuple[Party, ...]) -> Array:
@@ -186,6 +201,22 @@ def warn_shared() -> None:
         ColonnadeWarning,
         stacklevel=3,
     )
+
+
+def warn_small_batches(parties: tuple[Party, ...], holders: tuple[str, ...], batch: int, *, intercept: bool) -> None:
+    """A party with as many columns as a batch has rows can solve its gradient for the signals, encrypted or not."""
+    for party in parties:
+        if holders == (party.name,):
+            continue  # it is never on the other side of the encryption
+        columns = party.features + (intercept and holders[0] == party.name)
+        if columns >= batch:
+            warnings.warn(
+                f"batches of {batch} rows are no larger than the {columns} columns of party {party.name!r}: it can "
+                f"solve its gradients for the signals, and so for the labels, though they are encrypted; use batches "
+                f"of several times as many rows",
+                ColonnadeWarning,
+                stacklevel=3,
+            )
 
 
 def warn_unfinished(history: list[dict[str, Any]], epochs: int) -> None:

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, TypeVar
 import numpy.typing as npt
 
 from colonnade import labels, losses, penalties
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, FedBCD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, FedBCD, FedSGD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.checks import (
     all_labels,
+    check_encrypted,
     check_fdml,
     check_runtime,
     label_holders,
@@ -22,6 +23,7 @@ from colonnade.checks import (
     warn_scales,
     warn_sequential,
     warn_single_features,
+    warn_small_batches,
 )
 from colonnade.errors import (
     OptionError,
@@ -41,6 +43,9 @@ class LinearModel(Estimator):
     The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
     in scikit-learn's terms C = 1 / (n l2). penalty="nonconvex" is the penalty of VFB², problem (14).
     algorithm=None is VFB2("saga", asynchronous=False): it ends at the optimum and needs no step size.
+    sum: how contributions are added up, "pairwise", "two-trees", "plain" or "paillier"; "auto" is "pairwise", or
+    "plain" with two parties. "paillier" adds them up as "pairwise" and encrypts the signals, under keys of `key_bits`
+    bits; it goes with FedSGD (then algorithm=None is that) and FedBCD.
     """
 
     loss: ClassVar[str]
@@ -54,6 +59,7 @@ class LinearModel(Estimator):
         algorithm: Algorithm | None = None,
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
+        key_bits: int = 2048,
         verbose: int = 1,
     ) -> None:
         self.l2 = l2
@@ -62,6 +68,7 @@ class LinearModel(Estimator):
         self.algorithm = algorithm
         self.sum = sum
         self.topology = topology
+        self.key_bits = key_bits
         self.verbose = verbose
 
     def _minimised(self) -> losses.Loss:
@@ -92,9 +99,22 @@ class LinearModel(Estimator):
             warn_sequential(len(parties))
 
         sum_name = choose_sum(self.sum, len(parties))
+        if sum_name == "paillier":
+            smallest = algorithm.smallest_batch(parties[0].rows, len(holders))
+            warn_small_batches(parties, holders, smallest, intercept=self.fit_intercept)
         owner = holders[0] if self.fit_intercept else ""
         penalty = (self.penalty, float(self.l2))
-        job = (self.loss, outputs, penalty, holders, sum_name, self.topology, algorithm.as_value(), owner)
+        job = (
+            self.loss,
+            outputs,
+            penalty,
+            holders,
+            sum_name,
+            self.topology,
+            algorithm.as_value(),
+            owner,
+            self.key_bits,
+        )
         programs = {
             party.name: (
                 train_linear,
@@ -110,9 +130,11 @@ class LinearModel(Estimator):
     def _check_options(self, rows: int) -> Algorithm:
         penalties.penalty(self.penalty, self.l2)
         self._check_sums()
-        algorithm = VFB2("saga", asynchronous=False) if self.algorithm is None else self.algorithm
+        usual = FedSGD() if self.sum == "paillier" else VFB2("saga", asynchronous=False)
+        algorithm = usual if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        check_encrypted(self.sum, algorithm, self.key_bits)
         algorithm.batch_for(rows)
         return algorithm
 

@@ -12,7 +12,6 @@ of its x: it and its negative are one here, as with X25519, and the point at inf
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ import numpy as np
 from coincurve._libsecp256k1 import ffi, lib
 
 from colonnade import _align_kernels as kernels
+from colonnade.cores import cores
 from colonnade.errors import ProtocolError
 from colonnade.ids import Bytes
 from colonnade.oblivious_store import Words
@@ -47,11 +47,6 @@ _ECDH = _foreign("secp256k1_ecdh", 6)
 _PARSE = _foreign("secp256k1_ec_pubkey_parse", 4)
 _TAGGED = _foreign("secp256k1_tagged_sha256", 6)
 _KEEP_X, _KEEP_X_TOO = int(kernels.keep_x.address or 0), int(kernels.keep_x_too.address or 0)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _on_all_cores(kernel: Callable[[slice], int], count: int) -> int:

@@ -6,7 +6,8 @@ FedBCD-s), equation (13) (FedPBCD-p).
 
 Beyond the paper: any number of label holders. Each row belongs to one of them, and the holder of a batch's rows is
 the paper's party K for that round. Contributions I^{k,K} go through a secure sum; with three or more parties and masks
-the holder sees only the total. FedBCD-s undoes that, see docs/security.md.
+the holder sees only the total. FedBCD-s undoes that, see docs/security.md. How signals go back is in `signals`, and
+for encrypted ones in `encrypted`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import ClassVar
 
 from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.session import Session
+from colonnade.algorithms.signals import Signals, open_signals
 from colonnade.blocks import FloatArray, LocalSteps, Rows
 from colonnade.errors import at_least, one_of
 
@@ -61,13 +63,14 @@ async def _descend(session: Session, options: Training, local_steps: int, proxim
     # "auto" is safe for one long step of Q eta: with a stale signal, that is what Q steps on a linear block amount to.
     if options.step == "auto":
         session.eta0 /= local_steps
+    signals = await open_signals(session)
     done, go_on = await session.begin()
     for epoch in range(done + 1, options.epochs + 1):
         if not go_on:
-            return
+            break
         batches = list(session.batches(epoch))
         for turn, (holder, rows) in enumerate(batches, 1):
-            round_ = _Round(session, holder, rows, epoch, session.eta())
+            round_ = _Round(session, signals, holder, rows, epoch, session.eta())
             await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
             sweep = (epoch - 1) * len(batches) + turn
             if turn == len(batches) or (options.evaluate_every and sweep % options.evaluate_every == 0):
@@ -75,15 +78,17 @@ async def _descend(session: Session, options: Training, local_steps: int, proxim
                 if not go_on:
                     break
         session.keep(epoch, go_on)
+    await signals.close()
 
 
 class _Round:
     """One mini-batch S: the exchange and the local steps of one party."""
 
-    def __init__(self, session: Session, holder: str, rows: Rows, epoch: int, eta: float) -> None:
-        self.session, self.holder, self.rows, self.epoch, self.eta = session, holder, rows, epoch, eta
+    def __init__(self, session: Session, signals: Signals, holder: str, rows: Rows, epoch: int, eta: float) -> None:
+        self.session, self.signals = session, signals
+        self.holder, self.rows, self.epoch, self.eta = holder, rows, epoch, eta
         self.mine = session.net.me == holder
-        self.work: LocalSteps = session.block.open(rows)
+        self.work: LocalSteps = signals.open(holder, rows)
         self.others: FloatArray | None = None  # at the holder: the other parties' part of the scores
 
     async def exchange(self) -> FloatArray | None:
@@ -100,7 +105,7 @@ class _Round:
 
     async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
         """Q local steps. The holder computes its signal afresh each time, from its own new contribution and the
-        others' old ones; everybody else reuses the one that came with the exchange.
+        others' old ones; everybody else reuses what came with the exchange: the signal, or the gradient from it.
         """
         for q in range(local_steps):
             if q and self.others is not None:
@@ -111,13 +116,14 @@ class _Round:
 
     async def parallel(self, local_steps: int, proximal: float) -> None:
         """FedBCD-p: everybody steps at once, from the same exchange."""
-        session = self.session
-        signal = await self.exchange()
-        if signal is not None:
-            await session.tell("signal", signal)
+        others, signal = self.session.others, await self.exchange()
+        if signal is None:
+            signal = await self.signals.take(self.holder, self.rows)
         else:
-            signal = await session.hear_signal(self.holder, self.rows)
+            await self.signals.give(signal, self.rows, others)
         await self.steps(signal, local_steps, proximal)
+        if self.mine:
+            await self.signals.serve(others)
         self.work.close()
 
     async def sequential(self, local_steps: int, proximal: float) -> None:
@@ -135,8 +141,9 @@ class _Round:
                 signal = await self.exchange()
             if self.others is not None:
                 fresh = session.signal(self.others + self.work.contribution(), self.rows)
-                await session.net.send(name, "signal", fresh)
+                await self.signals.give(fresh, self.rows, [name])
+                await self.signals.serve([name])
             elif name == session.net.me:
-                signal = await session.hear_signal(self.holder, self.rows)
+                signal = await self.signals.take(self.holder, self.rows)
                 await self.steps(signal, local_steps, proximal)
         self.work.close()

@@ -22,6 +22,7 @@ class Job:
     holders: tuple[str, ...]  # parties with labels; the first of them decides when to stop
     sum: str
     topology: str
+    key_bits: int = 2048  # of each label holder's Paillier key, where signals are encrypted
 
 
 @dataclass

@@ -22,7 +22,7 @@ async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = No
 
     keeper: where this party keeps its state, if the run shall be able to go on after a break; then all have one.
     """
-    loss, outputs, penalty, holders, sum_name, topology, algorithm, intercept_owner = job
+    loss, outputs, penalty, holders, sum_name, topology, algorithm, intercept_owner, *key_bits = job
     X, y, labelled, validation = mine
     whole = columns_from_value(X)
     needed = Needed(whole, every=algorithm[0] == FDML.name)  # whose weights go by the number of columns
@@ -42,7 +42,7 @@ async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = No
     if validation is not None:
         other = needed.of(columns_from_value(validation[0]))
         held_out = Part(other, other.shape[0], *validation[1:])
-    agreed = Job(minimised, holders, sum_name, topology)
+    agreed = Job(minimised, holders, sum_name, topology, *key_bits)
     session = await Session.open(net, agreed, block, method, train, held_out, keeper)
     await method.train(session)
     theta, *rest = session.finish()

@@ -32,6 +32,8 @@ class Columns(Protocol):
     def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
     def only(self, kept: Rows) -> Columns: ...  # noqa: D102
     def mean_square(self) -> float: ...  # noqa: D102
+    def largest(self) -> FloatArray: ...  # noqa: D102
+    def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]: ...  # noqa: D102
     def terms_owed(self) -> int: ...  # noqa: D102
     def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
     def settle(self, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
@@ -97,6 +99,19 @@ class DenseColumns:
     def mean_square(self) -> float:
         """Mean squared length of a row."""
         return _sum_of_squares(self._X.reshape(-1)) / max(1, self.shape[0])
+
+    def largest(self) -> FloatArray:
+        """The largest magnitude in each column."""
+        found = np.zeros(self.shape[1])
+        for at in range(0, self.shape[0], 4096):  # in chunks: no second copy of X
+            np.maximum(found, np.abs(self._X[at : at + 4096]).max(axis=0), out=found)
+        return found
+
+    def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]:
+        """(place among these rows, column, value) of every number that is not 0."""
+        part = np.asarray(self._X[rows], dtype=np.float64)
+        place, column = np.nonzero(part)
+        return place, column, part[place, column]
 
 
 class SparseColumns:
@@ -176,6 +191,22 @@ class SparseColumns:
     def mean_square(self) -> float:
         """Mean squared length of a row."""
         return _sum_of_squares(self._parts[0]) / max(1, self.shape[0])
+
+    def largest(self) -> FloatArray:
+        """The largest magnitude in each column."""
+        data, columns, _ = self._parts
+        found = np.zeros(self.shape[1])
+        np.maximum.at(found, columns, np.abs(data))
+        return found
+
+    def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]:
+        """(place among these rows, column, value) of every number that is stored."""
+        data, columns, starts = self._parts
+        sizes = starts[rows + 1] - starts[rows]
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        at = np.repeat(starts[rows], sizes) + within
+        place = np.repeat(np.arange(len(rows)), sizes)
+        return place, columns[at].astype(np.int64), np.asarray(data[at], dtype=np.float64)
 
 
 class Needed:

@@ -35,7 +35,8 @@ epochs = 50              # at most; it stops by itself when an epoch brings less
 seed = 0
 
 [sum]
-kind = "auto"            # how scores are added up: "pairwise" masks, "two-trees", or "plain" if every policy allows it
+kind = "auto"            # how scores are added up: "pairwise" masks, "two-trees", or "plain" if every policy allows it;
+                         # "paillier": as "pairwise", and signals are encrypted (with FedSGD or FedBCD)
 topology = "tree"        # or "star", "ring"
 
 [alignment]

@@ -17,8 +17,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, VFB2, Algorithm
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, VFB2, Algorithm, FedSGD
 from colonnade.blocks.phases import Kernel
+from colonnade.checks import check_encrypted
 from colonnade.errors import OptionError
 from colonnade.federation import toml
 from colonnade.federation.certificates import NAME
@@ -42,10 +43,11 @@ LOSSES = {
 KERNEL_LOSSES = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-ridge": "square"}
 _OF_KERNELS, _OF_LINES = ("kernel", "gamma", "features", "alpha"), ("l2", "penalty", "intercept")
 # What parties learn of each other's rows beyond the model itself; docs/security.md says who learns it, and how much.
-COMMON, LABELLED, SIGNALS, TOTALS, DISTANCES, OBJECTIVE = (
+COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, OBJECTIVE = (
     "who is in common",
     "which rows are labelled",
     "signals, which show the labels",
+    "own gradients, which show the labels of small batches",
     "scores, to other label holders",
     "distances between rows, to label holders",
     "objective and metric",
@@ -99,6 +101,7 @@ JOB = Section(
         Section(
             Key("kind", str, default="auto", allowed=("auto", *SUMS)),
             Key("topology", str, default="tree", allowed=tuple(TOPOLOGIES)),
+            Key("key_bits", int, default=2048),
         ),
         default={},
     ),
@@ -147,6 +150,7 @@ class Job:
     patience: float
     checkpoint_every: int
     agreed: Mapping[str, Any]  # the file's content, which the handshake compares
+    key_bits: int = 2048  # of the label holders' Paillier keys
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -155,17 +159,19 @@ class Job:
 
     def disclosed(self) -> tuple[str, ...]:
         """What this job discloses."""
-        return disclosures(self.algorithm, len(self.holders), aligned=self.aligned)
+        return disclosures(self.algorithm, len(self.holders), aligned=self.aligned, encrypted=self.sum == "paillier")
 
 
-def disclosures(algorithm: Algorithm | FDSKL, holders: int, *, aligned: bool) -> tuple[str, ...]:
+def disclosures(
+    algorithm: Algorithm | FDSKL, holders: int, *, aligned: bool, encrypted: bool = False
+) -> tuple[str, ...]:
     """What a job of this kind discloses."""
     found = [] if aligned else [COMMON]
     found.append(LABELLED)
     if isinstance(algorithm, FDSKL):
         found += [*([SIGNALS] if holders > 1 else []), DISTANCES]
     elif not isinstance(algorithm, AFSGD):
-        found.append(SIGNALS)
+        found.append(GRADIENTS if encrypted else SIGNALS)
     elif holders > 1:
         found.append(TOTALS)
     return (*found, OBJECTIVE)
@@ -201,6 +207,7 @@ def job_of(settings: Settings) -> Job:
     model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
     kernel = _kernel(model)
     algorithm = _algorithm(settings, kernel is not None)
+    _check_sum(added, algorithm, settings)
     if kernel is not None and kernel[2] < len(holders):
         raise model.error("features", f"must be at least one per label holder, got {kernel[2]} for {len(holders)}")
     if isinstance(algorithm, FDML) and len(holders) > 1:
@@ -228,6 +235,7 @@ def job_of(settings: Settings) -> Job:
         run["patience"],
         run["checkpoint_every"],
         settings.plain(),
+        added["key_bits"],
     )
     _check_disclosed(settings, job)
     return job
@@ -241,10 +249,26 @@ def _kernel(model: Settings) -> tuple[str, float | str, int, float] | None:
     return (model["kernel"], model["gamma"], model["features"], model["alpha"]) if of_kernels else None
 
 
+def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings) -> None:
+    """What encrypted signals need."""
+    if added["kind"] != "paillier":
+        if "key_bits" in added.given:
+            raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
+        return
+    if isinstance(algorithm, FDSKL):
+        raise added.error("kind", "'paillier' encrypts the signals of linear models; a kernel model takes another sum")
+    try:
+        check_encrypted(added["kind"], algorithm, added["key_bits"])
+    except OptionError as error:
+        where, key = (added, "key_bits") if str(error).startswith("key_bits") else (settings, "algorithm")
+        raise where.error(key, str(error)) from None
+
+
 def _algorithm(settings: Settings, kernel: bool) -> Algorithm | FDSKL:
     table = settings["algorithm"]
     if table is None:
-        return FDSKL() if kernel else VFB2("saga", asynchronous=False)
+        usual = FedSGD() if settings["sum"]["kind"] == "paillier" else VFB2("saga", asynchronous=False)
+        return FDSKL() if kernel else usual
     if kernel != (table["kind"] == FDSKL.name):
         fits = FDSKL.name if kernel else ", ".join(ALGORITHMS)
         raise table.error("kind", f"a model of kind {settings['model']['kind']!r} is trained by {fits}")

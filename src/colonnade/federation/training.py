@@ -28,6 +28,7 @@ from colonnade.checks import (
     warn_sequential,
     warn_shared,
     warn_single_features,
+    warn_small_batches,
 )
 from colonnade.errors import DataError, LabelError, ProtocolError
 from colonnade.federation.job import Job
@@ -105,7 +106,7 @@ async def take_part(
     how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
     if job.kernel is None:
         owner = job.holders[0] if job.intercept else ""
-        state = await train_linear(net, (job.loss, outputs, job.penalty, *how, owner), mine, keeper)
+        state = await train_linear(net, (job.loss, outputs, job.penalty, *how, owner, job.key_bits), mine, keeper)
     else:
         name, gamma, features, alpha = job.kernel
         value = (job.loss, (name, gamma), features, alpha, *how)
@@ -124,6 +125,9 @@ def _warn(party: Party, job: Job) -> None:
         warn_shared()
     if isinstance(job.algorithm, FedBCD) and job.algorithm.order == "sequential":
         warn_sequential(len(job.parties))
+    if job.sum == "paillier":
+        smallest = job.algorithm.smallest_batch(party.rows, len(job.holders))
+        warn_small_batches((party,), job.holders, smallest, intercept=job.intercept)
 
 
 def digest_of(value: Any) -> bytes:

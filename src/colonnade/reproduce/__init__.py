@@ -12,6 +12,7 @@ REPRODUCTIONS = {
         "fdskl-scaling",
         "fdskl-time",
         "fdskl-topologies",
+        "fedbcd-encrypted",
         "fedbcd-rounds",
         "vfb2-accuracy",
         "vfb2-convergence",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from colonnade.errors import one_of
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum
+from colonnade.sums.paillier import PaillierSum
 from colonnade.sums.pairwise import PairwiseSum
 from colonnade.sums.plain import PlainSum
 from colonnade.sums.two_trees import TwoTreesSum
 
 __all__ = ["SUMS", "SecureSum", "choose_sum", "open_sum"]
 
-SUMS: dict[str, type[SecureSum]] = {kind.name: kind for kind in (PairwiseSum, TwoTreesSum, PlainSum)}
+SUMS: dict[str, type[SecureSum]] = {kind.name: kind for kind in (PairwiseSum, TwoTreesSum, PlainSum, PaillierSum)}
 
 
 def choose_sum(name: str, parties: int) -> str:

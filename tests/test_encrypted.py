@@ -1,0 +1,373 @@
+"""Encrypted signals: the same weights as in the clear, and what either side can learn from what it sees."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+
+import colonnade as cn
+from colonnade import metrics, paillier
+from colonnade.algorithms import encrypted
+from colonnade.algorithms.encrypted import EncryptedSignals, whole_signals
+from colonnade.algorithms.program import train_linear
+from colonnade.checks import party_part
+from colonnade.errors import ColonnadeError, ColonnadeWarning, OptionError, ProtocolError, RingOverflow, WrongShape
+from colonnade.losses import loss as loss_named
+from colonnade.modular import whole_numbers
+from colonnade.paillier import PrivateKey, PublicKey
+from test_kept import Shelf, run
+from test_security import Recorder
+
+RNG = np.random.default_rng(0)
+N = 100
+X = RNG.standard_normal((N, 9))
+X[:, 1] = RNG.integers(0, 2, N)
+X[RNG.random(X.shape) < 0.2] = 0.0
+Z = X @ RNG.standard_normal(9) + RNG.logistic(size=N)
+SHORT = 1024
+KEY, SIGNAL, BLINDED, OPENED = "paillier key", "encrypted signal", "blinded gradient", "opened gradient"
+
+
+@pytest.fixture(autouse=True)
+def short_keys(monkeypatch):
+    """The door for tests: keys of 1024 bits, in this process only."""
+    monkeypatch.setattr(paillier, "SHORTEST_KEY", SHORT)
+
+
+def fit(parties, algorithm, model=cn.LogisticRegression, **options):
+    options = {"sum": "paillier", "key_bits": SHORT, **options}
+    return model(algorithm=algorithm, verbose=0, **options).fit(*parties)
+
+
+class FixedPoint(EncryptedSignals):
+    """The same fixed-point numbers without any encryption: Python's whole numbers, one at a time."""
+
+    @classmethod
+    async def begin(cls, session):
+        return cls(session)
+
+    async def give(self, signal, rows, to):
+        whole = whole_signals(signal.reshape(len(rows), -1), self.session.net.me)
+        for name in to:
+            await self.session.net.send(name, SIGNAL, whole)
+
+    async def serve(self, to):
+        pass
+
+    async def take(self, holder, rows):
+        whole = (await self.session.net.recv(holder, SIGNAL)).astype(np.int64).astype(object)
+        gradient = np.zeros((self.columns.width, whole.shape[1]), dtype=object)
+        for place, column, value in zip(*self.columns.entries(rows), strict=True):
+            gradient[column] += int(value) * whole[place]
+        return gradient.astype(float) * (self.columns.scale / 2.0**32)[:, None] / len(rows)
+
+
+SGD = cn.FedSGD(batch=20, epochs=4, tol=None, step=0.5, schedule="constant")
+BCD = cn.FedBCD(local_steps=5, batch=20, epochs=4, tol=None, step=0.2, schedule="constant")
+CASES = {
+    "FedSGD": (2, 1, SGD, {}),
+    "FedBCD-p": (2, 1, BCD, {}),
+    "FedBCD-p, adaptive": (3, 1, cn.FedBCD(local_steps=5, batch=20, epochs=4, tol=None), {}),
+    "FedPBCD-p": (3, 1, cn.FedBCD(local_steps=5, proximal=0.3, batch=20, epochs=4, tol=None, step=0.2), {}),
+    "FedBCD-s": (2, 1, cn.FedBCD(local_steps=3, order="sequential", batch=20, epochs=4, tol=None), {}),
+    "two label holders": (3, 2, BCD, {}),
+    "other penalty": (2, 1, BCD, {"penalty": "nonconvex", "fit_intercept": False}),
+    "svm": (2, 1, BCD, {"model": cn.LinearSVC}),
+    "ridge": (2, 2, BCD, {"model": cn.RidgeRegression}),
+    "softmax": (3, 1, BCD, {"model": cn.SoftmaxRegression, "classes": 4}),
+    "more classes than a ciphertext holds": (2, 2, BCD, {"model": cn.SoftmaxRegression, "classes": 14}),
+}
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("case", CASES)
+def test_encrypted_is_the_fixed_point_run_and_nearly_the_plain_one(case, kind, monkeypatch):
+    """20 rounds or more."""
+    into, active, algorithm, options = CASES[case]
+    options = dict(options)
+    classes = options.pop("classes", 2)
+    y = (
+        Z
+        if options.get("model") is cn.RidgeRegression
+        else np.digitize(Z, np.quantile(Z, np.arange(1, classes) / classes))
+    )
+    parties = cn.split(sp.csr_matrix(X) if kind == "csr" else X, y, into=into, active=active)
+    sealed = fit(parties, algorithm, **options)
+    assert sealed.rounds_ >= 20
+    plain = fit(parties, algorithm, sum="pairwise", **options)
+    monkeypatch.setattr(encrypted, "EncryptedSignals", FixedPoint)
+    clear = fit(parties, algorithm, **options)
+    for name in sealed.parties_:
+        np.testing.assert_array_equal(sealed.coef_[name], clear.coef_[name])
+        np.testing.assert_allclose(sealed.coef_[name], plain.coef_[name], atol=1e-6, rtol=0)
+    np.testing.assert_allclose(sealed.intercept_, clear.intercept_, atol=0, rtol=0)
+    np.testing.assert_allclose(sealed.intercept_, plain.intercept_, atol=1e-6, rtol=0)
+
+
+def test_wide_tables_send_only_the_columns_of_the_batch(monkeypatch):
+    """3,000 columns of which a batch of 20 rows has some 60; and one party's columns are all zeros in most rows."""
+    rng = np.random.default_rng(5)
+    wide = sp.random(N, 3000, density=0.001, random_state=rng, format="csr")
+    few = np.zeros((N, 2))
+    few[:3] = rng.standard_normal((3, 2))
+    y = Z > 0
+    parties = [cn.Party("bank", X[:, :3], y), cn.Party("shop", wide), cn.Party("gym", few)]
+    with pytest.warns(ColonnadeWarning, match="batches of 20 rows are no larger than the 3000 columns of party 'shop'"):
+        sealed = fit(parties, SGD)
+    messages, sent = sealed.traffic_["shop"].by_step[BLINDED]
+    assert sent / messages < 10 * 256 + 100  # eight ciphertexts or a few more, of 256 bytes each with short keys
+    monkeypatch.setattr(encrypted, "EncryptedSignals", FixedPoint)
+    with pytest.warns(ColonnadeWarning):
+        clear = fit(parties, SGD)
+    for name in sealed.parties_:
+        np.testing.assert_array_equal(sealed.coef_[name], clear.coef_[name])
+
+
+def test_an_exchange_costs_the_same_for_any_number_of_local_steps():
+    """FedBCD's point under encryption: fewer rounds are fewer ciphertexts."""
+    parties = cn.split(X, Z > 0, into=2)
+    once, often = (
+        fit(parties, cn.FedBCD(local_steps=Q, batch=20, epochs=1, tol=None, step=0.1)).traffic_ for Q in (1, 20)
+    )
+    assert {n: t.bytes for n, t in once.items()} == {n: t.bytes for n, t in often.items()}
+
+
+def test_the_usual_algorithm_and_a_model_that_is_kept(tmp_path):
+    parties = cn.split(X, Z > 0, into=2)
+    model = cn.LogisticRegression(sum="paillier", key_bits=SHORT, verbose=0).set_params(key_bits=SHORT)
+    model.fit(*parties)
+    model.save(tmp_path)
+    again = cn.load(tmp_path)
+    assert again.key_bits == SHORT
+    np.testing.assert_array_equal(again.predict(*parties), model.predict(*parties))
+    assert model.score(*parties) > 0.75
+
+
+def test_a_broken_run_goes_on_with_new_keys(monkeypatch):
+    monkeypatch.setattr("colonnade.algorithms.parts.Job.__init__.__defaults__", (SHORT,))
+    algorithm, made = cn.FedBCD(local_steps=3, batch=30, epochs=3, tol=None), []
+    generate = PrivateKey.generate.__func__
+    monkeypatch.setattr(PrivateKey, "generate", classmethod(lambda *a: made.append(generate(*a)) or made[-1]))
+    whole, records = run(algorithm, [Shelf() for _ in range(3)], sum_="paillier")
+    shelves = [Shelf() for _ in range(3)]
+    run(cn.FedBCD(local_steps=3, batch=30, epochs=1, tol=None), shelves, sum_="paillier")
+    for shelf in shelves:  # as a run of three epochs leaves them after the first
+        _, *rest = shelf.load(1)
+        shelf.save(1, (True, *rest))
+    resumed, rest = run(algorithm, shelves, sum_="paillier")
+    assert (resumed, rest) == (whole, records)
+    assert len({key.public.n for key in made}) == len(made) == 6  # two holders, three runs
+
+
+# -- what a party sees -------------------------------------------------------------------------------------------------
+
+
+def transcripts(parties, algorithm, sum_, wrap=Recorder):
+    """Train, and return what every party received."""
+    seen = {party.name: [] for party in parties}
+    holders = tuple(party.name for party in parties if party.active)
+    job = ("logistic", 1, ("l2", 0.01), holders, sum_, "tree", algorithm.as_value(), "", SHORT)
+
+    def program(name):
+        async def recorded(net, job, mine):
+            return await train_linear(wrap(net, seen[name]), job, mine)
+
+        return recorded
+
+    encoded = {party.name: (*party_part(party, np.array([0, 1]), loss_named("logistic")), None) for party in parties}
+    outcomes = cn.Simulation().run({name: (program(name), (job, mine)) for name, mine in encoded.items()})
+    return seen, outcomes
+
+
+def rows_of(algorithm, n):
+    """The public order of rows, with one label holder."""
+    for epoch in range(1, algorithm.epochs + 1):
+        shuffled = np.random.default_rng([algorithm.seed, epoch]).permutation(np.arange(n))
+        yield from np.array_split(shuffled, -(-n // algorithm.batch))
+
+
+def attack(features, y):
+    """Learn to guess labels from messages, by ridge regression on half of the rows; the AUC on the others."""
+    half = len(y) // 2
+    mean, scale = features[:half].mean(axis=0), features[:half].std(axis=0) + 1e-9
+    F = (features - mean) / scale
+    weights = np.linalg.solve(F[:half].T @ F[:half] + 10 * np.eye(F.shape[1]), F[:half].T @ (y[:half] - 0.5))
+    return metrics.auc(y[half:], F[half:] @ weights)
+
+
+def test_no_message_about_a_row_tells_its_label():
+    """Columns that know nothing of the labels, so that all that an attack finds was in the messages."""
+    rng, n = np.random.default_rng(1), 6000
+    columns, y = rng.standard_normal((n, 6)), rng.integers(0, 2, n)
+    parties = [cn.Party("bank", columns[:, :3], y), cn.Party("shop", columns[:, 3:])]
+    algorithm = cn.FedSGD(batch=1000, epochs=2, tol=None, step=0.1, schedule="constant")
+    for sum_, tag in (("pairwise", "signal"), ("paillier", SIGNAL)):
+        seen, _ = transcripts(parties, algorithm, sum_)
+        received = [value for _, step, value in seen["shop"] if step == tag]
+        features = np.zeros((n, 2 * received[0][0].size))
+        for k, (rows, value) in enumerate(zip(rows_of(algorithm, n), received, strict=True)):
+            width = value[0].size
+            at = slice(width * (k // 6), width * (k // 6 + 1))
+            features[rows, at] = value.reshape(len(rows), -1)
+        found = attack(features, y)
+        if tag == "signal":
+            assert found == 1.0
+        else:
+            assert 0.45 < found < 0.55
+            steps = {step for _, step, _ in seen["shop"]}
+            assert "signal" not in steps
+            assert {SIGNAL, OPENED, KEY} <= steps
+
+
+def gradients_of(parties, algorithm, monkeypatch):
+    """What the passive party unblinds."""
+    found, original = [], EncryptedSignals.take
+
+    async def take(self, holder, rows):
+        gradient = await original(self, holder, rows)
+        found.append((rows, gradient))
+        return gradient
+
+    monkeypatch.setattr(EncryptedSignals, "take", take)
+    transcripts(parties, algorithm, "paillier")
+    return found
+
+
+def test_its_own_gradients_tell_a_party_what_the_security_page_says(monkeypatch):
+    """x_i . g holds |x_i|^2 s_i: over E epochs an AUC of Phi(sqrt(2 E d / b)), and all labels where d >= b."""
+    rng, n, d, b, epochs = np.random.default_rng(2), 2000, 10, 500, 2
+    columns, y = rng.standard_normal((n, 2 + d)), rng.integers(0, 2, n)
+    parties = [cn.Party("bank", columns[:, :2], y), cn.Party("shop", columns[:, 2:])]
+    algorithm = cn.FedSGD(batch=b, epochs=epochs, tol=None, step=1e-3, schedule="constant")
+    guess = np.zeros(n)
+    for rows, gradient in gradients_of(parties, algorithm, monkeypatch):
+        guess[rows] -= columns[rows, 2:] @ gradient[:, 0]
+    expected = stats.norm.cdf(math.sqrt(2 * epochs * d / b))
+    assert metrics.auc(y, guess) == pytest.approx(expected, abs=0.04)
+    # batches no larger than the number of columns
+    small = cn.FedSGD(batch=d, epochs=1, tol=None, step=1e-3, schedule="constant")
+    few = [cn.Party("bank", columns[:50, :2], y[:50]), cn.Party("shop", columns[:50, 2:])]
+    for rows, gradient in gradients_of(few, small, monkeypatch):
+        signal = np.linalg.solve(columns[rows, 2:].T, gradient[:, 0] * len(rows))
+        assert ((signal < 0) == y[rows]).all()
+
+
+def test_small_batches_are_warned_of():
+    parties = cn.split(X, Z > 0, into=2)  # 5 and 4 columns
+    with pytest.warns(ColonnadeWarning, match="batches of 4 rows are no larger than the 4 columns of party 'party2'"):
+        fit(parties, cn.FedSGD(batch=4, epochs=1, tol=None, step=0.1))
+    both = cn.split(X, Z > 0, into=2, active=2)
+    with pytest.warns(ColonnadeWarning, match="than the 6 columns of party 'party1'"):  # the intercept counts
+        fit(both, cn.FedSGD(batch=6, epochs=1, tol=None, step=0.1))
+
+
+def test_what_the_label_holder_opens_is_uniform(monkeypatch):
+    keys, generate = [], PrivateKey.generate.__func__
+    monkeypatch.setattr(PrivateKey, "generate", classmethod(lambda *a: keys.append(generate(*a)) or keys[-1]))
+    parties = cn.split(X, Z > 0, into=2)
+    seen, _ = transcripts(parties, cn.FedSGD(batch=10, epochs=10, tol=None, step=1e-9, schedule="constant"), "paillier")
+    (key,) = keys
+    opened = [
+        number / key.public.n
+        for _, step, value in seen["party1"]
+        if step == BLINDED
+        for number in key.decrypt(value, "a", "b")
+    ]
+    assert len(opened) == 800  # always eight, for four columns too
+    assert stats.kstest(opened, "uniform").pvalue > 1e-6
+    # nothing of them comes twice, though the model stands still and some batches' gradients are nearly the same
+    assert min(b - a for a, b in pairwise(sorted(opened))) > 1e-9
+    # nor is the randomness of what is sent that of the signals, to the powers of the party's values
+    ciphertexts = [row.tobytes() for _, step, value in seen["party1"] if step == BLINDED for row in value]
+    assert len(set(ciphertexts)) == len(ciphertexts)
+
+
+def test_the_randomness_of_a_gradient_is_fresh():
+    """An encryption of a gradient of zeros holds nothing but r^n: two of the same batch must have nothing in common."""
+    key = PrivateKey.generate(SHORT)
+    public = key.public
+    stranger = PublicKey.from_bytes(public.as_bytes(), SHORT, "bank")
+    one, other = (whole_numbers(stranger.to_wire(stranger.encrypt([0], stranger.residues(1))))[0] for _ in range(2))
+    assert one != other
+    # a quotient of two is no small power of any signal's residue, which are fixed here
+    residue = whole_numbers(public.to_wire(public.encrypt([0], key.residues(1))))[0]
+    square = public.square.modulus
+    quotient = one * pow(other, -1, square) % square
+    assert quotient not in {pow(residue, k, square) for k in range(-50, 50)}
+
+
+# -- refusals and lies -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", [cn.VFB2(), cn.VFB2("sgd", asynchronous=False), cn.AFSGD(), cn.FDML()])
+def test_algorithms_that_need_signals_row_by_row(algorithm):
+    with pytest.raises(
+        OptionError, match=f"{algorithm.name} needs them row by row at every party; use FedSGD or FedBCD"
+    ):
+        fit(cn.split(X, Z > 0, into=2), algorithm)
+
+
+def test_other_refusals(monkeypatch):
+    parties = cn.split(X, Z > 0, into=2)
+    with pytest.raises(OptionError, match="sum='paillier' encrypts the signals of linear models"):
+        cn.KernelClassifier(sum="paillier", verbose=0).fit(*parties)
+    monkeypatch.undo()
+    for bits in (1024, 2000, 2048.5):
+        with pytest.raises(OptionError, match=f"key_bits must be between 2048 and 4096 .*, got {bits}"):
+            cn.LogisticRegression(sum="paillier", key_bits=bits, verbose=0).fit(*parties)
+
+
+def test_signals_beyond_the_fixed_point():
+    huge = cn.split(X, 1e7 * Z, into=2)
+    with pytest.raises(ColonnadeError, match=r"a signal of party 'party1' reaches .*, encrypted ones must be below"):
+        fit(huge, SGD, model=cn.RidgeRegression)
+    with pytest.raises(RingOverflow, match="a signal of party 'bank' reaches nan"):
+        whole_signals(np.array([0.0, np.nan]), "bank")
+    np.testing.assert_array_equal(whole_signals(np.array([-0.5, 2.0**-33, 2.0**-32]), "x"), [-(2.0**31), 0.0, 1.0])
+
+
+class Lying(Recorder):
+    """A party whose messages of one step are something else."""
+
+    step, lie = "", None
+
+    async def send(self, to, tag, value):
+        await self._net.send(to, tag, type(self).lie(value) if tag == self.step else value)
+
+
+def other_key(value):
+    key = PrivateKey.generate(SHORT)
+    count = value.size // key.public.square.width
+    raw = key.public.to_wire(key.public.encrypt([1] * count, key.residues(count)))
+    raw[:, -1] = 0  # small enough for any n^2
+    return raw.reshape(value.shape)
+
+
+LIES = {
+    "key of a wrong size": (KEY, lambda value: value[:-1], ProtocolError, "key of party 'party1' must be an odd"),
+    "key that is none": (KEY, lambda value: 5, ProtocolError, "got a value of type int"),
+    "signals of the wrong shape": (SIGNAL, lambda value: value[1:], WrongShape, "party1 sent .* 'encrypted signal'"),
+    "signals in the clear": (SIGNAL, lambda value: np.zeros(20), WrongShape, "'encrypted signal'"),
+    "zeros": (SIGNAL, lambda value: 0 * value, ProtocolError, "'party1' sent at step 'encrypted signal' what is no"),
+    "beyond n^2": (SIGNAL, lambda value: value | 255, ProtocolError, "is not between 1 and n"),
+    "signals under another key": (SIGNAL, other_key, ProtocolError, "uses another key, or its signals were none"),
+    "gradients of the wrong shape": (BLINDED, lambda value: value[:, 1:], WrongShape, "party2 sent .* 'blinded"),
+    "no ciphertext": (BLINDED, lambda value: 0 * value, ProtocolError, "'party2' sent at step 'blinded gradient'"),
+    "other answers": (OPENED, lambda value: value[::-1].copy(), ProtocolError, "is not the gradient that it was sent"),
+    "too few answers": (OPENED, lambda value: value[1:], WrongShape, "party1 sent .* 'opened gradient'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_no_honest_party_sends(lie):
+    step, how, kind, sentence = LIES[lie]
+    liar = type("Liar", (Lying,), {"step": step, "lie": staticmethod(how)})
+    with pytest.raises(ColonnadeError, match=sentence) as caught:
+        transcripts(cn.split(X, (Z > 0).astype(int), into=2), SGD, "paillier", liar)
+    chain = [caught.value, caught.value.__cause__]
+    assert any(isinstance(one, kind) for one in chain)
