@@ -312,6 +312,11 @@ def test_algorithms_that_need_signals_row_by_row(algorithm):
         fit(cn.split(X, Z > 0, into=2), algorithm)
 
 
+def test_a_partys_own_program_refuses_them_too():
+    with pytest.raises(ColonnadeError, match="VFB2 needs them row by row"):
+        transcripts(cn.split(X, (Z > 0).astype(int), into=2), cn.VFB2("sgd", asynchronous=False, epochs=1), "paillier")
+
+
 def test_other_refusals(monkeypatch):
     parties = cn.split(X, Z > 0, into=2)
     with pytest.raises(OptionError, match="sum='paillier' encrypts the signals of linear models"):

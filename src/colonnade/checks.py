@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
-from colonnade.algorithms import Algorithm, FedBCD, FedSGD
+from colonnade.algorithms import Algorithm, check_sum
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
@@ -42,17 +42,12 @@ def check_fdml(model: str, loss: losses.Loss, holders: tuple[str, ...]) -> None:
 
 
 def check_encrypted(sum_name: str, algorithm: Algorithm, key_bits: Any) -> None:
-    """Encrypted signals go with algorithms that need no signal of a single row, and keep none."""
-    if sum_name != "paillier":
-        return
-    if not isinstance(algorithm, (FedSGD, FedBCD)):
-        raise OptionError(
-            f"sum='paillier' encrypts the signals, and {algorithm.name} needs them row by row at every party; use "
-            f"FedSGD or FedBCD, or another sum"
-        )
-    from colonnade.paillier import check_key_bits
+    """What encrypted signals need, where they are asked for."""
+    check_sum(sum_name, algorithm)
+    if sum_name == "paillier":
+        from colonnade.paillier import check_key_bits
 
-    check_key_bits(key_bits)
+        check_key_bits(key_bits)
 
 
 def all_labels(parties: tuple[Party, ...]) -> Array:

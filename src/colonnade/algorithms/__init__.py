@@ -9,12 +9,22 @@ from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
+from colonnade.errors import OptionError
 
 Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML  # of linear models
 
-__all__ = ["AFSGD", "ALGORITHMS", "FDML", "FDSKL", "VFB2", "Algorithm", "FedBCD", "FedSGD", "from_value"]
+__all__ = ["AFSGD", "ALGORITHMS", "FDML", "FDSKL", "VFB2", "Algorithm", "FedBCD", "FedSGD", "check_sum", "from_value"]
 
 ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML)}
+
+
+def check_sum(name: str, algorithm: Algorithm | FDSKL) -> None:
+    """Encrypted signals go with algorithms that need no signal of a single row, and keep none."""
+    if name == "paillier" and not isinstance(algorithm, (FedSGD, FedBCD)):
+        raise OptionError(
+            f"sum='paillier' encrypts the signals, and {algorithm.name} needs them row by row at every party; use "
+            f"FedSGD or FedBCD, or another sum"
+        )
 
 
 def from_value(value: Any) -> Algorithm:

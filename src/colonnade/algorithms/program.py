@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade import losses, penalties
-from colonnade.algorithms import FDML, from_value
+from colonnade.algorithms import FDML, check_sum, from_value
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.parts import Job, Part
 from colonnade.algorithms.scorers import LinearScorer, score_rows
@@ -28,6 +28,7 @@ async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = No
     needed = Needed(whole, every=algorithm[0] == FDML.name)  # whose weights go by the number of columns
     columns = needed.of(whole)
     method, minimised = from_value(algorithm), losses.loss(loss)
+    check_sum(sum_name, method)  # again: here is where a signal would leave in the clear
     linear = (columns, outputs, penalties.penalty(*penalty))
     if isinstance(method, FDML):
         # Every party's model is whole: with an intercept of its own, if there is any.
