@@ -22,7 +22,11 @@ endef
 $(VENV)/.demo: pyproject.toml
 	$(call install,.[demo])
 
+# torch first, by pip and by its exact version: where a machine keeps a build for processors only, pip's own settings know
+# of it and uv does not; without one this is the ordinary wheel. Installed, it satisfies .[dev].
 $(VENV)/.dev: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q torch==2.13.0
 	$(call install,.[dev])
 	@touch $(VENV)/.demo
 

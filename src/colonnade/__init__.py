@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         load,
     )
     from colonnade.kernel_estimators import KernelClassifier, KernelRegressor
+    from colonnade.network_estimators import NetworkClassifier, NetworkRegressor
     from colonnade.party import Party, split
     from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
@@ -45,6 +46,8 @@ _HOME = {
     "FDSKL": "colonnade.algorithms.fdskl",
     "KernelClassifier": "colonnade.kernel_estimators",
     "KernelRegressor": "colonnade.kernel_estimators",
+    "NetworkClassifier": "colonnade.network_estimators",
+    "NetworkRegressor": "colonnade.network_estimators",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.common_rows",
     "Party": "colonnade.party",
@@ -66,6 +69,8 @@ __all__ = [
     "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
+    "NetworkClassifier",
+    "NetworkRegressor",
     "Party",
     "PoissonRegression",
     "Processes",

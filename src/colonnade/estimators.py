@@ -32,6 +32,8 @@ from colonnade.errors import (
 )
 from colonnade.estimator import Estimator
 from colonnade.kernel_estimators import KERNEL_MODELS, KernelModel
+from colonnade.network_estimators import NetworkModel
+from colonnade.network_store import holds_networks
 from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
@@ -252,7 +254,9 @@ MODELS: dict[str, type[LinearModel]] = {
 }
 
 
-def load(folder: str | Path) -> LinearModel | KernelModel:
+def load(folder: str | Path) -> LinearModel | KernelModel | NetworkModel:
     """Whatever model the files in `folder` hold."""
+    if holds_networks(folder):
+        return NetworkModel.load(folder)
     public, _ = store.read_parties(folder, ())
     return KernelModel.load(folder) if public["model"] in KERNEL_MODELS else LinearModel.load(folder)

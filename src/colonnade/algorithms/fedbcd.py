@@ -92,10 +92,10 @@ class _Round:
         contribution = self.work.contribution()
         await session.net.work(self.work.touched, "forward")
         session.count_round(self.epoch)
-        scores = await session.sum.total("scores", contribution, self.holder)
+        scores = await session.collect("scores", contribution, self.holder)
         if scores is None:
             return None
-        self.others = scores - contribution
+        self.others = session.without(scores, contribution)
         return session.signal(scores, self.rows)
 
     async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
@@ -104,7 +104,8 @@ class _Round:
         """
         for q in range(local_steps):
             if q and self.others is not None:
-                signal = self.session.signal(self.others + self.work.contribution(), self.rows)
+                scores = self.session.together(self.others, self.work.contribution())
+                signal = self.session.signal(scores, self.rows)
             self.work.step(signal, self.eta, proximal)
         passes = 2 * local_steps - 1 if self.mine else 1
         await self.session.net.work(passes * self.work.touched, "backward")
@@ -114,7 +115,8 @@ class _Round:
         session = self.session
         signal = await self.exchange()
         if signal is not None:
-            await session.tell("signal", signal)
+            for name in session.others:
+                await session.send_signal(name, signal)
         else:
             signal = await session.hear_signal(self.holder, self.rows)
         await self.steps(signal, local_steps, proximal)
@@ -134,8 +136,8 @@ class _Round:
             if turn:
                 signal = await self.exchange()
             if self.others is not None:
-                fresh = session.signal(self.others + self.work.contribution(), self.rows)
-                await session.net.send(name, "signal", fresh)
+                fresh = session.signal(session.together(self.others, self.work.contribution()), self.rows)
+                await session.send_signal(name, fresh)
             elif name == session.net.me:
                 signal = await session.hear_signal(self.holder, self.rows)
                 await self.steps(signal, local_steps, proximal)
