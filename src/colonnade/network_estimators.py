@@ -96,6 +96,8 @@ class NetworkModel(Estimator):
         self.verbose = verbose
 
     def _minimised(self) -> losses.Loss:
+        if not hasattr(self, "loss_"):
+            self._check_fitted()
         return losses.loss(self.loss_)
 
     # -- training -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from colonnade.blocks import FloatArray
 from colonnade.blocks.modules import drawn, fresh_stream, module_of
 from colonnade.blocks.network import NetworkBlock, NotFinite
 from colonnade.blocks.optimisers import AUTO_ADAM
-from colonnade.errors import ColonnadeError, OptionError, TrainingDiverged
+from colonnade.errors import OptionError, TrainingDiverged
 from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
@@ -76,7 +76,7 @@ async def watch_over(net: Net, session: NetworkSession, method: FedSGD | FedBCD)
     except NotFinite:
         net.report((KEPT, session.good()))
         raise diverged(net, session.good()) from None
-    except ColonnadeError:
+    except Exception:
         net.report((KEPT, session.good()))
         raise
     return session.finish()

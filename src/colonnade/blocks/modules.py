@@ -248,7 +248,7 @@ def _option(layer: Any, key: str) -> Any:
     value = getattr(layer, key)
     if key == "bias":
         return value is not None
-    return tuple(int(size) for size in value) if isinstance(value, (tuple, list)) else value
+    return tuple(None if size is None else int(size) for size in value) if isinstance(value, (tuple, list)) else value
 
 
 def build(description: Any) -> Any:

@@ -19,7 +19,7 @@ from colonnade.blocks.optimisers import OPTIMISERS
 from colonnade.errors import DataError, OptionError
 
 _CHUNK = 512  # rows that are scored at a time: bounds the memory of a convolution's images
-_SAMPLE, _POWER_STEPS = 256, 8  # rows and steps of the power iteration behind "auto" step sizes
+_SAMPLE, _POWER_STEPS = 256, 12  # rows and steps of the power iteration behind "auto" step sizes
 _TRIED = 2  # rows that a network is tried with before anything is sent
 
 
