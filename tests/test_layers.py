@@ -80,7 +80,7 @@ def test_public_names():
         "AFSGD", "FDML", "FDSKL", "Faults", "FedBCD", "FedSGD", "KernelClassifier", "KernelRegressor", "LinearSVC",
         "LogisticRegression", "NetworkClassifier", "NetworkRegressor",
         "Party", "PoissonRegression", "Processes", "RidgeRegression", "Simulation",
-        "SoftmaxRegression", "VFB2", "align_parties", "errors", "load", "split",
+        "SoftmaxRegression", "TransferClassifier", "VFB2", "align_parties", "errors", "load", "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Simulation
+    from colonnade.transfer_estimator import TransferClassifier
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ _HOME = {
     "KernelRegressor": "colonnade.kernel_estimators",
     "NetworkClassifier": "colonnade.network_estimators",
     "NetworkRegressor": "colonnade.network_estimators",
+    "TransferClassifier": "colonnade.transfer_estimator",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.common_rows",
     "Party": "colonnade.party",
@@ -77,6 +79,7 @@ __all__ = [
     "RidgeRegression",
     "Simulation",
     "SoftmaxRegression",
+    "TransferClassifier",
     "align_parties",
     "errors",
     "load",

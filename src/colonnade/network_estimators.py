@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -281,10 +282,14 @@ class NetworkModel(Estimator):
         algorithm = FedSGD() if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, (FedSGD, FedBCD)):
             raise OptionError(f"algorithm must be FedSGD(...) or FedBCD(...) for networks, got {algorithm!r}")
-        if self.top is not None and algorithm.step == "auto" and any(self._optimiser(name) != "adam" for name in names):
-            raise OptionError("step must be a number with a top network, got 'auto'; only optimizer='adam' needs none")
+        if self.top is not None:
+            self._check_step(algorithm, names, "with a top network")
         algorithm.batch_for(parties[0].rows)
         return algorithm
+
+    def _check_step(self, algorithm: FedSGD | FedBCD, names: Sequence[str], where: str) -> None:
+        if algorithm.step == "auto" and any(self._optimiser(name) != "adam" for name in names):
+            raise OptionError(f"step must be a number {where}, got 'auto'; only optimizer='adam' needs none")
 
     def _by_party(self) -> Mapping[str, str]:
         return {} if isinstance(self.optimizer, str) else self.optimizer
@@ -404,12 +409,15 @@ class NetworkModel(Estimator):
         networks, top: those that have layers of their own, which no file can hold; their parameters are in the files.
         """
         need_torch()
+        import_module("colonnade.transfer_estimator")  # so that its kind is known here too
         public, files = network_store.read_parties(folder)
         kind = NETWORK_MODELS.get(public["model"])
         if kind is None or not issubclass(kind, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")
         shapes = {name: own["shape"] for name, (own, _) in files.items() if own["shape"]}
-        model = kind(dict(networks or {}), top=top, shape=shapes or None, **public["options"])
+        model = kind(dict(networks or {}), shape=shapes or None)
+        for key, value in {**public["options"], "top": top}.items():
+            setattr(model, key, value)
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
         model.sum_, model.loss_ = public["sum"], public["loss"]
         model.history_, model.traffic_, model.rounds_ = [], {}, 0

@@ -19,7 +19,7 @@ from colonnade.blocks import FloatArray
 from colonnade.blocks.modules import drawn, fresh_stream, module_of
 from colonnade.blocks.network import NetworkBlock, NotFinite
 from colonnade.blocks.optimisers import AUTO_ADAM
-from colonnade.errors import OptionError, TrainingDiverged
+from colonnade.errors import OptionError, RingOverflow, TrainingDiverged
 from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
@@ -73,7 +73,7 @@ async def watch_over(net: Net, session: NetworkSession, method: FedSGD | FedBCD)
     """Train; a run that breaks off leaves the last good parameters with this party's own starter."""
     try:
         await method.train(session)
-    except NotFinite:
+    except (NotFinite, RingOverflow):
         net.report((KEPT, session.good()))
         raise diverged(net, session.good()) from None
     except Exception:
@@ -86,7 +86,7 @@ def diverged(net: Net, good: Sequence[Any]) -> TrainingDiverged:
     """The error of the party whose network gave NaN or infinity."""
     kept = f"; the parameters of round {good[-1][0]} are kept" if good else ""
     return TrainingDiverged(
-        f"training diverged: the network of party {net.me!r} gave NaN or infinite numbers in round "
+        f"training diverged: the network of party {net.me!r} gave NaN, infinite or huge numbers in round "
         f"{net.traffic.rounds}{kept}; use a shorter step, fewer local steps, or a proximal term"
     )
 

@@ -22,7 +22,7 @@ from colonnade.algorithms.network_program import NetworkSession, check_width, ma
 from colonnade.algorithms.parts import Job, Part
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
-from colonnade.blocks.network import NetworkBlock, NetworkSteps, NotFinite
+from colonnade.blocks.network import NetworkBlock, NetworkSteps, NotFinite, squares
 from colonnade.blocks.optimisers import OPTIMISERS
 from colonnade.losses import Labels, Loss
 from colonnade.runtimes.net import Net
@@ -109,8 +109,7 @@ class HolderBlock(NetworkBlock):
 
     def penalty_value(self) -> float:
         """Of both networks."""
-        own = 0.5 * self.l2 * sum(float(p.detach().double().square().sum()) for p in self.top.parameters)
-        return super().penalty_value() + own
+        return super().penalty_value() + (0.5 * self.l2 * squares(self.top.parameters) if self.l2 else 0.0)
 
     def state(self, into: Any = None) -> Any:
         """Both networks' parameters, the top's under names of their own."""

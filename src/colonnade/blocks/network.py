@@ -128,7 +128,7 @@ class NetworkBlock:
 
     def penalty_value(self) -> float:
         """l2 / 2 times the squared length of all parameters that learn."""
-        return 0.5 * self.l2 * sum(float(p.detach().double().square().sum()) for p in self.parameters)
+        return 0.5 * self.l2 * squares(self.parameters) if self.l2 else 0.0
 
     def penalty_curvature(self) -> float:
         """l2."""
@@ -206,6 +206,7 @@ class NetworkSteps:
         self._x = block.columns.take(rows)
         self._z: Any = None  # with its graph, while the parameters are those it was made with
         self._before: list[Any] | None = None
+        self.also: list[Any] = []  # gradients of the next step that do not come through the contribution
 
     def contribution(self) -> FloatArray:
         """h_k of the batch."""
@@ -224,7 +225,8 @@ class NetworkSteps:
             return
         weights = torch.from_numpy(signal.reshape(len(self.rows), -1) / len(self.rows)).to(self._z.dtype)
         gradients = block.gradients(self._z, weights)
-        self._z = None
+        gradients = [one + more for one, more in zip(gradients, self.also or [0.0] * len(gradients), strict=True)]
+        self._z, self.also = None, []
         with torch.no_grad(), alone():
             for index, parameter in enumerate(block.parameters):
                 if block.l2:
@@ -236,6 +238,14 @@ class NetworkSteps:
     def close(self) -> None:
         """Nothing is pending."""
         self._z = None
+
+
+def squares(parameters: list[Any]) -> float:
+    """The squared length of all parameters together."""
+    found = sum(float(parameter.detach().double().square().sum()) for parameter in parameters)
+    if not np.isfinite(found):
+        raise NotFinite
+    return found
 
 
 def _kind_of(module: Any) -> Any:
