@@ -64,7 +64,7 @@ kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which g
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
 
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
-	for name in fedbcd-rounds vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence afsgd-fdml; do \
+	for name in fedbcd-rounds fedbcd-mnist fedbcd-nus vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence afsgd-fdml; do \
 	  $(BIN)/colonnade reproduce $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches

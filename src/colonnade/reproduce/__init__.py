@@ -8,6 +8,8 @@ REPRODUCTIONS = {
         "afsgd-convergence",
         "afsgd-fdml",
         "afsgd-speedup",
+        "fedbcd-mnist",
+        "fedbcd-nus",
         "fedbcd-rounds",
         "vfb2-accuracy",
         "vfb2-convergence",
