@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -20,7 +19,6 @@ from colonnade.algorithms.split import parted, score_split, train_split
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.modules import forget, module_of, need_torch, reference
 from colonnade.blocks.network import NetworkBlock
-from colonnade.blocks.optimisers import OPTIMISERS
 from colonnade.checks import (
     all_labels,
     check_runtime,
@@ -33,15 +31,15 @@ from colonnade.checks import (
 )
 from colonnade.errors import (
     ColonnadeError,
-    ColonnadeWarning,
     DataError,
     LabelError,
     NotFittedError,
     OptionError,
     at_least,
-    one_of,
 )
 from colonnade.estimator import Estimator
+from colonnade.network_checks import check_networks, check_step, check_widths, optimiser_of, shape_of, warn_embeddings
+from colonnade.network_files import restore_networks, save_networks
 from colonnade.party import Party, check_together
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime
@@ -50,8 +48,6 @@ from colonnade.sums import choose_sum
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="NetworkModel")
-# Options that stand in every party's file; the networks themselves stay with their owners.
-_OPTIONS = ("l2", "sum", "topology")
 
 
 class NetworkModel(Estimator):
@@ -189,10 +185,10 @@ class NetworkModel(Estimator):
         try:
             for name in names:
                 how, state = reference(self.networks[name], name, seed)
-                made[name] = (how, state, self._shape(name), self._optimiser(name))
+                made[name] = (how, state, shape_of(self.shape, name), optimiser_of(self.optimizer, name))
             if self.top is not None:
                 how, state = reference(self.top, holder, seed)
-                top = (how, state, self._optimiser(holder))
+                top = (how, state, optimiser_of(self.optimizer, holder))
             for name, (how, *_) in (*made.items(), *(() if top is None else ((holder, top),))):
                 if how[0] == "here" and not (on is None or isinstance(on, Simulation)):
                     raise OptionError(
@@ -217,26 +213,13 @@ class NetworkModel(Estimator):
         rows = columns_to_value(party.X[:2])
         return NetworkBlock(module, rows, party=party.name, shape=shape).outputs
 
-    def _shape(self, name: str) -> tuple[int, ...] | None:
-        found = None if self.shape is None else self.shape.get(name)
-        return None if found is None else tuple(int(size) for size in found)
-
-    def _optimiser(self, name: str) -> str:
-        return self.optimizer if isinstance(self.optimizer, str) else self.optimizer.get(name, "sgd")
-
     def _loss(
         self, parties: tuple[Party, ...], widths: dict[str, int], top: Any, holder: str, seed: int
     ) -> tuple[losses.Loss, Array]:
         """The loss that fits the width of the scores, and the classes."""
         found = all_labels(parties)
         if top is None:
-            first, *others = widths
-            for name in others:
-                if widths[name] != widths[first]:
-                    raise OptionError(
-                        f"the network of party {first!r} gives {widths[first]} numbers per row and that of {name!r} "
-                        f"{widths[name]}; scores are added up, so give all networks the same last width"
-                    )
+            first = check_widths(widths)
             width, whose = widths[first], first
         else:
             module, whose = module_of(top[0], top[1], holder, seed), holder
@@ -254,27 +237,7 @@ class NetworkModel(Estimator):
         return "this model"
 
     def _check_options(self, parties: tuple[Party, ...]) -> FedSGD | FedBCD:
-        if not isinstance(self.networks, Mapping):
-            raise OptionError(f"networks must be {{party: network}}, got {type(self.networks).__name__}")
-        names = [party.name for party in parties]
-        for what, given in (("networks", self.networks), ("shape", self.shape or {}), ("optimizer", self._by_party())):
-            strangers = [name for name in given if name not in names]
-            if strangers:
-                raise OptionError(
-                    f"{what} has an entry for {strangers[0]!r}, the parties are {', '.join(map(repr, names))}; remove "
-                    f"it or add the party"
-                )
-        missing = [name for name in names if name not in self.networks]
-        if missing:
-            raise OptionError(f"party {missing[0]!r} has no network; give one as networks={{{missing[0]!r}: ...}}")
-        for name in names:
-            one_of("optimizer", self._optimiser(name), tuple(OPTIMISERS))
-            shape, party = self._shape(name), next(party for party in parties if party.name == name)
-            if shape is not None and int(np.prod(shape)) != party.features:
-                raise DataError(
-                    f"party {name!r} has {party.features} columns, which do not make a row of shape {shape}; "
-                    f"give a shape of as many numbers"
-                )
+        check_networks(self.networks, self.shape, self.optimizer, parties)
         at_least("l2", self.l2, 0)
         if self.evaluate_rows is not None:
             whole_number("evaluate_rows", self.evaluate_rows, 1)
@@ -283,27 +246,14 @@ class NetworkModel(Estimator):
         if not isinstance(algorithm, (FedSGD, FedBCD)):
             raise OptionError(f"algorithm must be FedSGD(...) or FedBCD(...) for networks, got {algorithm!r}")
         if self.top is not None:
-            self._check_step(algorithm, names, "with a top network")
+            check_step(algorithm.step, self.optimizer, parties, "with a top network")
         algorithm.batch_for(parties[0].rows)
         return algorithm
 
-    def _check_step(self, algorithm: FedSGD | FedBCD, names: Sequence[str], where: str) -> None:
-        if algorithm.step == "auto" and any(self._optimiser(name) != "adam" for name in names):
-            raise OptionError(f"step must be a number {where}, got 'auto'; only optimizer='adam' needs none")
-
-    def _by_party(self) -> Mapping[str, str]:
-        return {} if isinstance(self.optimizer, str) else self.optimizer
-
     def _warn(self, parties: tuple[Party, ...], algorithm: FedSGD | FedBCD) -> None:
         warn_single_features(parties)
-        if self.top is not None:
-            if len(parties) > 1:
-                warnings.warn(
-                    "with a top network the label holder gets every party's embeddings in the clear, and no mask hides "
-                    "them; leave top out where that matters",
-                    ColonnadeWarning,
-                    stacklevel=3,
-                )
+        if self.top is not None and len(parties) > 1:
+            warn_embeddings()
         elif isinstance(algorithm, FedBCD) and algorithm.order == "sequential":
             warn_sequential(len(parties))
 
@@ -376,31 +326,14 @@ class NetworkModel(Estimator):
         return how, state
 
     def _for_use(self, name: str) -> Any:
-        return (*self._again(name, self._split(name)[0]), self._shape(name), "sgd")
+        return (*self._again(name, self._split(name)[0]), shape_of(self.shape, name), "sgd")
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
         """One file per party in `folder`; give each organisation its own and delete the rest."""
         self._check_fitted()
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        public = {
-            "model": type(self).__name__, "options": {key: getattr(self, key) for key in _OPTIONS},
-            "parties": self.parties_, "holders": self.holders_, "sum": self.sum_, "loss": self.loss_,
-            "top": self._has_top,
-        }  # fmt: skip
-        for name in self.parties_:
-            names, arrays, still = self._states[name]
-            own: dict[str, Any] = {
-                "network": self._how[name], "columns": self.columns_[name], "still": still, "order": names,
-                "shape": self._shape(name), "width": self._widths[name],
-            }  # fmt: skip
-            if name in self.holders_:
-                own |= {"classes": self.classes_.tolist(), "kind": self.classes_.dtype.str}
-            if name == self.holders_[0] and self._has_top:
-                own |= {"top": self._top_how, "widths": self._widths}
-            network_store.write_party(path, name, public, own, dict(zip(names, arrays, strict=True)))
+        save_networks(self, folder)
 
     @classmethod
     def load(cls: type[Model], folder: str | Path, networks: Mapping[str, Any] | None = None, top: Any = None) -> Model:
@@ -414,36 +347,15 @@ class NetworkModel(Estimator):
         kind = NETWORK_MODELS.get(public["model"])
         if kind is None or not issubclass(kind, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")
-        shapes = {name: own["shape"] for name, (own, _) in files.items() if own["shape"]}
-        model = kind(dict(networks or {}), shape=shapes or None)
-        for key, value in {**public["options"], "top": top}.items():
-            setattr(model, key, value)
-        model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
-        model.sum_, model.loss_ = public["sum"], public["loss"]
-        model.history_, model.traffic_, model.rounds_ = [], {}, 0
-        model._how = {name: _tuples(files[name][0]["network"]) for name in model.parties_}
-        model._widths = {name: files[name][0]["width"] for name in model.parties_}
-        first = files[model.holders_[0]][0]
-        model._top_how = _tuples(first.get("top"))
-        model._states = {
-            name: (tuple(own["order"]), tuple(arrays[key] for key in own["order"]), tuple(own["still"]))
-            for name, (own, arrays) in files.items()
-        }
-        model.columns_ = {name: tuple(files[name][0]["columns"]) for name in model.parties_}
-        model.classes_ = np.array(first["classes"], dtype=np.dtype(first["kind"]))
-        if public["top"] and model._top_how is None and top is None:
-            raise OptionError("the top network has layers of its own, which no file can hold; load with top=...")
+        model = kind(networks or {})
+        model.top = top
+        restore_networks(model, public, files)
         return model
 
     loss_: str
     _how: dict[str, Any]
     _top_how: Any
     _widths: dict[str, int]
-
-
-def _tuples(value: Any) -> Any:
-    """JSON's lists as the tuples that they were."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 class NetworkClassifier(NetworkModel):

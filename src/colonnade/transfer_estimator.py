@@ -16,6 +16,7 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.modules import forget, need_torch
 from colonnade.checks import check_columns, check_runtime, label_holders, party_part, warn_diverged, warn_unfinished
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of
+from colonnade.network_checks import check_step
 from colonnade.network_estimators import NETWORK_MODELS, NetworkModel
 from colonnade.party import Party, check_names
 from colonnade.progress import Line
@@ -74,7 +75,7 @@ class TransferClassifier(NetworkModel):
         common = {source.name: source.take(here), target.name: target.take(there)}
         ordered = tuple(common[party.name] for party in parties)
         algorithm = self._check_options(ordered)
-        self._check_step(algorithm, [party.name for party in parties], "for transfer learning")
+        check_step(algorithm.step, self.optimizer, parties, "for transfer learning")
         at_least("gamma", self.gamma, 0)
         one_of("alignment", self.alignment, ALIGNMENTS)
         if self.anchors is not None:
