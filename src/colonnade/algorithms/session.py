@@ -322,6 +322,8 @@ class Session:
         self._lowest = min(lowest, watched)
         done = tol is not None and self._bad >= self.options.patience
         done = done or (self.options.goal is not None and objective <= self.options.goal)
+        seen, wanted = extra[1] if extra else metric, self.options.metric_goal
+        done = done or (wanted is not None and seen >= wanted)
         done = done or (self.options.seconds is not None and self.net.elapsed() >= self.options.seconds)
         return watched < lowest, improved, done
 

@@ -30,12 +30,13 @@ class Setting:
     epochs: int
     proximal: float = 0.0
     parties: int = 2
+    goal: float | None = None  # a test AUC at which the run is over
 
     def options(self, batch: int, evaluate_every: int | None, schedule: str = "sqrt") -> FedSGD | FedBCD:
         """The algorithm of this run."""
         shared: dict[str, Any] = {
             "step": self.eta0, "schedule": schedule, "batch": batch, "epochs": self.epochs, "tol": None,
-            "evaluate_every": evaluate_every, "seed": self.seed,
+            "evaluate_every": evaluate_every, "seed": self.seed, "metric_goal": self.goal,
         }  # fmt: skip
         if self.algorithm == "FedSGD":
             return FedSGD(**shared)
