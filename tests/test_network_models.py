@@ -233,6 +233,19 @@ def test_evaluations_of_a_part_of_the_rows():
     assert part.history_[-1]["loss"] == pytest.approx(expected)
 
 
+def test_a_goal_for_the_metric_ends_the_run():
+    options = SHORT | {"step": 0.5, "epochs": 30, "metric_goal": 0.8}
+    model = cn.NetworkClassifier(networks(), algorithm=cn.FedSGD(**options), verbose=0).fit(*parties())
+    found = [record["metric"] for record in model.history_]
+    assert found[-1] >= 0.8 > max(found[:-1])
+    assert model.history_[-1]["epoch"] < 30
+    apart = cn.NetworkClassifier(networks(), algorithm=cn.FedSGD(**options), verbose=0)
+    apart.fit(*parties(), validation=parties(TWO[::-1]))  # labels that say nothing: the goal is not reached there
+    assert apart.history_[-1]["epoch"] == 30
+    with pytest.raises(OptionError, match="metric_goal must be a finite number, got 'high'"):
+        cn.FedSGD(metric_goal="high")
+
+
 def test_the_users_modules_stay_as_they_are_and_params_are_scikit_learns():
     given = networks()
     before = copy.deepcopy(given["bank"].state_dict())

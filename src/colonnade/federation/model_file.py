@@ -21,6 +21,7 @@ from colonnade.federation.training import Trained
 from colonnade.kernel_estimators import arrays_to_state, state_to_arrays
 
 _STATE = ("theta", "intercept", "share")
+_NETWORK = "network/"  # before the names of a network's parameters
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,18 @@ class ModelPart:
 
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared) -> Path:
     """Write a party's part, whole or not at all."""
+    of_its_kind = _network(job) if job.network else _line(job) if job.kernel is None else _kernel(job)
     public = {
-        **(_line(job) if job.kernel is None else _kernel(job)), "parties": job.parties, "holders": job.holders,
+        **of_its_kind, "parties": job.parties, "holders": job.holders,
         "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip
     arrays = {"columns": np.array(trained.prepared.columns)}
-    if job.kernel is None:
+    if job.network:
+        names, values, still = trained.state
+        arrays |= {_NETWORK + key: part for key, part in zip(names, values, strict=True)}
+        arrays |= {"order": np.array(names), "still": np.array(still, dtype=str)}
+        public["outputs"] = trained.outputs
+    elif job.kernel is None:
         arrays |= {key: part for key, part in zip(_STATE, trained.state, strict=False) if part is not None}
     else:
         arrays |= state_to_arrays(trained.state)
@@ -60,6 +67,12 @@ def _line(job: Job) -> dict[str, Any]:
         "options": {**options, "sum": job.sum, "topology": job.topology},
         "combines": "predictions" if isinstance(job.algorithm, FDML) else "scores",
     }
+
+
+def _network(job: Job) -> dict[str, Any]:
+    kind = "NetworkRegressor" if job.loss == "square" else "NetworkClassifier"
+    options = {"l2": job.penalty[1], "sum": job.sum, "topology": job.topology}
+    return {"model": kind, "options": options, "combines": "networks"}
 
 
 def _kernel(job: Job) -> dict[str, Any]:
@@ -97,7 +110,10 @@ def load(folder: Path, party: str) -> ModelPart:
     public, arrays = store.read_party(path)
     learned = Prepared.from_arrays(arrays)
     state: tuple[Any, ...]
-    if public["combines"] == "features":
+    if public["combines"] == "networks":
+        names = tuple(arrays["order"].tolist())
+        state = (names, tuple(arrays[_NETWORK + name] for name in names), tuple(arrays["still"].tolist()))
+    elif public["combines"] == "features":
         state = arrays_to_state(arrays)
     else:
         state = (arrays["theta"], arrays.get("intercept"), *((float(arrays["share"]),) if "share" in arrays else ()))

@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 from colonnade import penalties
 from colonnade.algorithms.kernel_program import KernelScorer
-from colonnade.blocks.columns import Columns, columns_from_value, columns_to_value
+from colonnade.blocks.columns import Columns, columns_from_value, columns_to_value, value_of
 from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.modules import module_of
+from colonnade.blocks.network import NetworkBlock, NotFinite
 from colonnade.blocks.prediction import PredictionBlock
 from colonnade.errors import DataError, ProtocolError, RingOverflow
 from colonnade.ids import pack, unpack
@@ -68,6 +70,35 @@ class LinearScorer:
             secure.ring.encode(self.of(columns_of(X)), secure.net.me)
         except RingOverflow as error:
             raise DataError(f"values far outside of what the model was trained on: {error}") from None
+
+    async def scores(
+        self, secure: SecureSum, columns: Columns | None, known: npt.NDArray[np.bool_], to: str
+    ) -> Array | None:
+        """Contributions, summed as in training; 0 for people that are unknown here."""
+        own = np.zeros((len(known), self.outputs))
+        if columns is not None:
+            own[known] = self.of(columns)
+        return await secure.total("prediction", own[:, 0] if self.outputs == 1 else own, to)
+
+
+class NetworkScorer:
+    """The same for a network."""
+
+    def __init__(self, party: str, network: Any, state: tuple[Any, ...], outputs: int) -> None:
+        how, _, self._shape, _ = network
+        self._party, self._module, self.outputs = party, module_of(how, state, party, 0), outputs
+
+    def of(self, columns: Columns) -> Array:
+        """One row per person, one column per score."""
+        block = NetworkBlock(self._module, value_of(columns), party=self._party, shape=self._shape)
+        return block.scores(np.arange(columns.shape[0])).reshape(-1, block.outputs)
+
+    def check(self, secure: SecureSum, X: Any) -> None:
+        """One value beyond the ring, or NaN, would end the line."""
+        try:
+            secure.ring.encode(self.of(columns_of(X)), secure.net.me)
+        except (RingOverflow, NotFinite):
+            raise DataError("values far outside of what the model was trained on: the network has no score") from None
 
     async def scores(
         self, secure: SecureSum, columns: Columns | None, known: npt.NDArray[np.bool_], to: str

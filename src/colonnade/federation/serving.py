@@ -25,7 +25,16 @@ from colonnade.federation.job import Job
 from colonnade.federation.model_file import ModelPart
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.query_columns import sql_name
-from colonnade.federation.scoring import Asker, Directory, FeatureScorer, LinearScorer, Scorer, Terms, serve
+from colonnade.federation.scoring import (
+    Asker,
+    Directory,
+    FeatureScorer,
+    LinearScorer,
+    NetworkScorer,
+    Scorer,
+    Terms,
+    serve,
+)
 from colonnade.federation.table import Table
 from colonnade.ids import canonical
 from colonnade.runtimes.net import Net
@@ -54,7 +63,7 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
     part = model_file.load(party.folder, party.name)
 
     async def program(net: Net, table: Any, ids: Any) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name), _scorer(part))
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
         X = await net.in_thread(part.prepared.apply, table)
         totals, known = await asker.scores(ids, X, np.ones(len(ids), dtype=bool))
         await asker.close()
@@ -83,7 +92,7 @@ def serve_once(job: Job, party: PartyFile, asker: str) -> int:
         return (lookup,)
 
     async def program(net: Net, lookup: Any) -> int:
-        return await serve(net, _terms(job, asker), _scorer(part), lookup)
+        return await serve(net, _terms(job, asker), _scorer(part, party), lookup)
 
     return int(attend(job, party, program, read, agreed=_agreed(job, asker)).value)
 
@@ -126,7 +135,7 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
         return table, Directory(_ids(table, party.name))
 
     async def program(net: Net, table: Any, directory: Any) -> None:
-        asker = await Asker.open(net, _terms(job, party.name), _scorer(part))
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
@@ -202,9 +211,11 @@ def _terms(job: Job, asker: str) -> Terms:
     return Terms(asker, job.sum, job.topology)
 
 
-def _scorer(part: ModelPart) -> Scorer:
+def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
     """A party's part of the model, as scoring takes it."""
     public = part.public
+    if public["combines"] == "networks":
+        return NetworkScorer(part.party, party.network, part.state, public["outputs"])
     if public["combines"] != "features":
         return LinearScorer(part.state, public["combines"])
     layout = Layout(tuple(public["holders"]), public["options"]["features"], public["block"])
