@@ -30,8 +30,6 @@ from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
 
 _TOP = "top/"  # before the names of the top network's parameters in the holder's state
-# Steps under their own names: what travels here is more than a score.
-_TAGS = {"scores": "embeddings", "evaluation": "embeddings to evaluate", "prediction": "embeddings to predict"}
 _CHUNK = 2048  # rows whose embeddings are collected at a time
 
 
@@ -168,9 +166,11 @@ class SplitSession(NetworkSession):
         return cast("HolderBlock", self.block).top
 
     async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
-        """All embeddings side by side, at the holder."""
-        tag, mine = _TAGS[tag], mine.reshape(len(mine), -1)
-        return await side_by_side(self.net, tag, mine, holder, self.widths)
+        """All embeddings side by side, at the holder; under names of their own, as they are more than scores."""
+        mine = mine.reshape(len(mine), -1)
+        if tag == "scores":
+            return await side_by_side(self.net, "embeddings", mine, holder, self.widths)
+        return await side_by_side(self.net, "embeddings to evaluate", mine, holder, self.widths)
 
     def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
         """They are side by side: nothing has to be taken out."""
@@ -280,7 +280,7 @@ async def score_split(net: Net, job: Any, mine: Any) -> Any:
     pieces = []
     for at in range(0, block.rows, _CHUNK):
         embedded = block.scores(np.arange(at, min(at + _CHUNK, block.rows))).reshape(-1, block.outputs)
-        found = await side_by_side(net, _TAGS["prediction"], embedded, holder, places)
+        found = await side_by_side(net, "embeddings to predict", embedded, holder, places)
         if found is not None and made is not None:
             pieces.append(made.forward(found))
     return np.concatenate(pieces) if pieces else None

@@ -28,6 +28,7 @@ from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.network_program import NetworkSession, make_block, watch_over
 from colonnade.algorithms.parts import Job, Part
 from colonnade.algorithms.session import CHUNK
+from colonnade.algorithms.split import side_by_side
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, need_torch
 from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite
@@ -37,7 +38,6 @@ from colonnade.sums import open_sum
 
 ALIGNMENTS = ("distance", "product")
 PHI = "/phi"  # among the source's parameters: no module's name begins with a slash
-_TAGS = {"scores": "representations", "evaluation": "representations to evaluate"}
 
 
 class SourceBlock(NetworkBlock):
@@ -110,13 +110,10 @@ class TransferSession(NetworkSession):
 
     async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
         """[u_A, u_B] of the same rows at A."""
-        tag, mine = _TAGS[tag], mine.reshape(len(mine), -1)
-        if self.net.me != holder:
-            await self.net.send(holder, tag, np.ascontiguousarray(mine))
-            return None
-        (other,) = self.others
-        theirs = expect_array(await self.net.recv(other, tag), mine.shape, np.float64, other, tag)
-        return np.concatenate([mine, theirs], axis=1)
+        mine, widths = mine.reshape(len(mine), -1), dict.fromkeys((holder, *self.net.names), self.block.outputs)
+        if tag == "scores":
+            return await side_by_side(self.net, "representations", mine, holder, widths)
+        return await side_by_side(self.net, "representations to evaluate", mine, holder, widths)
 
     def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
         """They are side by side."""
@@ -216,17 +213,18 @@ async def train_transfer(net: Net, job: Any, mine: Any, keeper: Keeper | None = 
 async def score_transfer(net: Net, job: Any, mine: Any) -> Any:
     """phi of new rows at the target, whose rows they are: it sends representations, the source answers with scores."""
     holder, target, width, rows = job
-    step, answer = "representations to predict", "prediction"
     pieces = []
     if net.me == target:
         block = make_block(net, mine[1], mine[0], 0.0, 0)
         for at in range(0, rows, CHUNK):
             u = block.scores(np.arange(at, min(at + CHUNK, rows))).reshape(-1, width)
-            await net.send(holder, step, np.ascontiguousarray(u))
-            pieces.append(expect_array(await net.recv(holder, answer), (len(u),), np.float64, holder, answer))
+            await net.send(holder, "representations to predict", np.ascontiguousarray(u))
+            answer = await net.recv(holder, "prediction")
+            pieces.append(expect_array(answer, (len(u),), np.float64, holder, "prediction"))
         return np.concatenate(pieces)
     for at in range(0, rows, CHUNK):
         shape = (min(CHUNK, rows - at), width)
-        u = expect_array(await net.recv(target, step), shape, np.float64, target, step)
-        await net.send(target, answer, u @ mine)
+        u = await net.recv(target, "representations to predict")
+        u = expect_array(u, shape, np.float64, target, "representations to predict")
+        await net.send(target, "prediction", u @ mine)
     return None
