@@ -15,6 +15,7 @@ import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, RunFailed
 from colonnade.federation import model_file
+from colonnade.federation.check import check
 from colonnade.federation.job import read_job
 from colonnade.federation.party_file import read_party
 from colonnade.federation.training import Keepers, share_out, take_part
@@ -119,6 +120,18 @@ def folder(tmp_path):
         given = (made / f"{name}.toml").read_text()
         (made / f"{name}.toml").write_text(given + f'\n[network]\nbuild = "{name}_network.py:build"\n')
     return made
+
+
+def test_check_tries_the_network(folder):
+    job = read_job(folder / "job.toml")
+
+    def found():
+        return {one.what: one for one in check(job, read_party(folder / "shop.toml", job))}["network"]
+
+    assert (found().ok, found().text) == (True, "17 parameters, 1 numbers per row, sgd")
+    maker(folder, "shop", 3)
+    assert not found().ok
+    assert "can't take its 2 columns" in found().text
 
 
 def test_from_training_to_scores_between_organisations(folder, tmp_path, capsys):
