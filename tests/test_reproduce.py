@@ -434,6 +434,12 @@ def test_a_short_form_runs_and_says_its_seed(name, tmp_path, capsys):
         large = {(row["eta0"], row["mu"]): row["last AUC"] for row in tables["large-q"]}
         assert float(large["0.5", "1"]) > float(large["0.5", "-"])
         assert {row["parties"] for row in tables["parties"]} == {"2", "5", "17"}
+        began = {
+            (row["algorithm"] == "FTL", row["parties"], row["test AUC"])
+            for row in tables["curves"]
+            if row["rounds"] == "0"
+        }
+        assert len(began) == 4  # whatever ran beside it, a run begins with the networks of its seed
     if name == "afsgd-speedup":
         assert [row["SAGA, paper"] for row in tables["one-step"]] == ["1.79", "1.95", "2.38"]
     if name == "vfb2-accuracy":

@@ -124,16 +124,17 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         for algorithm, Q, parties in FINALS
     ]
     parted, together = (halves(train), halves(test)), (whole(train), whole(test))
+    # All networks before any thread: torch draws from one stream for the whole process.
+    alone = {s: {"all": tower(size, SIDE, s)} for s in seeds}
+    both = {s: {name: tower(size, SIDE // 2, 2 * s + k) for k, name in enumerate(HALVES)} for s in seeds}
 
     def trained(setting: Setting) -> Curve:
         # Looking takes longer than a step: who takes many rounds is looked at in every second one.
         every = (2 if setting.Q == 1 else 1) if setting.goal else None
         algorithm = setting.options(size.batch, every)
         if setting.parties == 1:
-            net = {"all": tower(size, SIDE, setting.seed)}
-            return measure(net, algorithm, *together, {"all": (1, SIDE, SIDE)}, size.looked_at)
-        nets = {name: tower(size, SIDE // 2, 2 * setting.seed + k) for k, name in enumerate(HALVES)}
-        return measure(nets, algorithm, *parted, HALVES, size.looked_at)
+            return measure(alone[setting.seed], algorithm, *together, {"all": (1, SIDE, SIDE)}, size.looked_at)
+        return measure(both[setting.seed], algorithm, *parted, HALVES, size.looked_at)
 
     try:
         curves = work_off([*finals, *settings], trained, NAME)

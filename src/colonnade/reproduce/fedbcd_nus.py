@@ -52,10 +52,10 @@ class Size:
     batch: int = 256
     eta0: float = 0.1
     large_eta0: float = 0.3
-    local_steps: tuple[int, ...] = (1, 3, 5, 10, 15, 25, 50, 100)
+    local_steps: tuple[int, ...] = (1, 5, 10, 15, 25, 50, 100)
     targets: tuple[float, ...] = (0.80, 0.82, 0.83)
-    large: tuple[int, ...] = (25, 50, 100)
-    proximal: tuple[float, ...] = (0.1, 1.0, 3.0)
+    large: tuple[int, ...] = (50, 100)
+    proximal: tuple[float, ...] = (0.1, 1.0)
     few: tuple[int, ...] = (1, 5, 15)
     transfer: tuple[int, ...] = (1, 5, 15, 50)
     transfer_eta0: float = 1.0
@@ -82,30 +82,38 @@ def network(width: int, hidden: int, outputs: int, seed: int) -> Any:
     return nn.Sequential(nn.Linear(width, hidden), nn.Tanh())
 
 
-def trained(setting: Setting, shown: Pictures, size: Size) -> Curve:
+Networks = dict[tuple[int, int], dict[str, Any]]  # by (parties, scores), where 0 scores are representations
+
+
+def first_networks(shown: Pictures, size: Size, seed: int) -> Networks:
+    """All networks before any thread: torch draws from one stream for the whole process."""
+    made = {}
+    for number, outputs in (*((K, 1) for K in PARTIES), (2, 0)):
+        made[number, outputs] = {
+            party.name: network(party.features, size.hidden, outputs, 100 * seed + k)
+            for k, party in enumerate(shown.parties(number))
+        }
+    return made
+
+
+def trained(setting: Setting, shown: Pictures, size: Size, made: Networks) -> Curve:
     """One run of networks whose scores are added up, or of transfer learning."""
     if setting.algorithm == _FTL:
-        return transferred(setting, shown, size)
+        return transferred(setting, shown, size, made[2, 0])
     train, test = (shown.parties(setting.parties, test=test) for test in (False, True))
-    nets = {
-        party.name: network(party.features, size.hidden, 1, 100 * setting.seed + k) for k, party in enumerate(train)
-    }
+    nets = made[setting.parties, 1]
     schedule = "sqrt" if setting.parties == 2 else "sqrt-parties"
     return measure(
         nets, setting.options(size.batch, size.evaluate_every, schedule), train, test, looked_at=size.looked_at
     )
 
 
-def transferred(setting: Setting, shown: Pictures, size: Size) -> Curve:
+def transferred(setting: Setting, shown: Pictures, size: Size, nets: dict[str, Any]) -> Curve:
     """The image party has the first two thirds of the pictures and their labels, the tags party the last two thirds."""
     image, tags = shown.parties(2)
     ids, third = np.arange(image.rows), image.rows // 3
     source = Party("image", image.X[: 2 * third], np.asarray(image.y)[: 2 * third], ids=ids[: 2 * third])
     target = Party("tags", tags.X[third:], ids=ids[third:])
-    nets = {
-        party.name: network(party.features, size.hidden, 0, 100 * setting.seed + k)
-        for k, party in enumerate((source, target))
-    }
     model = TransferClassifier(
         nets,
         anchors=1024,
@@ -146,9 +154,10 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         if algorithm == "FedBCD-p" or K < 17
     ]
     transfer = [Setting(_FTL, Q, size.transfer_eta0, seed, size.epochs_transfer) for Q in size.transfer]
+    made = first_networks(shown, size, seed)
     jobs = list(dict.fromkeys([*large, *by_q, *transfer, *more]))  # the long ones first
     try:
-        curves = work_off(jobs, lambda setting: trained(setting, shown, size), NAME)
+        curves = work_off(jobs, lambda setting: trained(setting, shown, size, made), NAME)
     finally:
         torch.set_num_threads(threads)
     tables = [
