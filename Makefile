@@ -22,7 +22,11 @@ endef
 $(VENV)/.demo: pyproject.toml
 	$(call install,.[demo])
 
+# torch first, by pip and by its exact version: where a machine keeps a build for processors only, pip's own settings know
+# of it and uv does not; without one this is the ordinary wheel. Installed, it satisfies .[dev].
 $(VENV)/.dev: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q torch==2.13.0
 	$(call install,.[dev])
 	@touch $(VENV)/.demo
 
@@ -61,8 +65,8 @@ kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which g
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
 
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
-	for name in fedbcd-rounds fedbcd-encrypted vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence \
-	  afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies; do \
+	for name in fedbcd-rounds fedbcd-encrypted fedbcd-mnist fedbcd-nus vfb2-accuracy vfb2-convergence vfb2-scaling \
+	  afsgd-speedup afsgd-convergence afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies; do \
 	  $(BIN)/colonnade reproduce $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches

@@ -33,6 +33,9 @@ MATHS = [
     "_modular_kernels",
     "modular",
     "paillier",
+    "blocks.modules",
+    "blocks.network",
+    "blocks.optimisers",
 ]
 IDENTITY = ["federation.certificates", "federation.handshake"]  # who is on the line, and on what terms
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
@@ -81,8 +84,9 @@ def test_programs_see_the_world_only_as_a_net(module):
 def test_public_names():
     expected = {
         "AFSGD", "FDML", "FDSKL", "Faults", "FedBCD", "FedSGD", "KernelClassifier", "KernelRegressor", "LinearSVC",
-        "LogisticRegression", "Party", "PoissonRegression", "Processes", "RidgeRegression", "Simulation",
-        "SoftmaxRegression", "VFB2", "align_parties", "errors", "load", "split",
+        "LogisticRegression", "NetworkClassifier", "NetworkRegressor",
+        "Party", "PoissonRegression", "Processes", "RidgeRegression", "Simulation",
+        "SoftmaxRegression", "TransferClassifier", "VFB2", "align_parties", "errors", "load", "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:
@@ -94,7 +98,7 @@ def test_public_names():
 
 def test_importing_loads_nothing_heavy():
     """Not a timing: what is not loaded can't cost time."""
-    heavy = ("numpy", "numba", "scipy", "rich", "grpc", "cryptography", "coincurve", "mpi4py")
+    heavy = ("numpy", "numba", "scipy", "rich", "grpc", "cryptography", "coincurve", "mpi4py", "torch")
     check = f"import sys, colonnade, colonnade.cli.main; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
     assert found.strip() == "[]"

@@ -74,6 +74,8 @@ SENDS = {
     "exchange": 0,
     "tell_words": 1,
     "tree_sum": 1,
+    "collect": 0,
+    "side_by_side": 1,
 }
 # What else is called so is no business of the policy.
 OF = {"send": "net.send", "recv": "net.recv", "tell": ".tell", "exchange": "backward.exchange"}

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
         load,
     )
     from colonnade.kernel_estimators import KernelClassifier, KernelRegressor
+    from colonnade.network_estimators import NetworkClassifier, NetworkRegressor
     from colonnade.party import Party, split
     from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Simulation
+    from colonnade.transfer_estimator import TransferClassifier
 
 __version__ = "0.1.0"
 
@@ -45,6 +47,9 @@ _HOME = {
     "FDSKL": "colonnade.algorithms.fdskl",
     "KernelClassifier": "colonnade.kernel_estimators",
     "KernelRegressor": "colonnade.kernel_estimators",
+    "NetworkClassifier": "colonnade.network_estimators",
+    "NetworkRegressor": "colonnade.network_estimators",
+    "TransferClassifier": "colonnade.transfer_estimator",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.common_rows",
     "Party": "colonnade.party",
@@ -66,12 +71,15 @@ __all__ = [
     "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
+    "NetworkClassifier",
+    "NetworkRegressor",
     "Party",
     "PoissonRegression",
     "Processes",
     "RidgeRegression",
     "Simulation",
     "SoftmaxRegression",
+    "TransferClassifier",
     "align_parties",
     "errors",
     "load",

@@ -13,6 +13,7 @@
     ├── CheckpointError             a state that can't be kept, or is not there any more
     ├── NotFittedError              a model is used before `fit`
     ├── RingOverflow                a value is too large for the fixed-point ring
+    ├── TrainingDiverged            a network gave NaN or infinity: names the party and the round
     ├── ProtocolError               a message that no honest party sends
     │   ├── TruncatedMessage        shorter than it says
     │   ├── OversizedMessage        longer than allowed
@@ -79,6 +80,10 @@ class NotFittedError(ColonnadeError):
 
 class RingOverflow(ColonnadeError, OverflowError):
     """A value does not fit into the fixed-point ring of the secure sum."""
+
+
+class TrainingDiverged(ColonnadeError):
+    """A network gave NaN or infinity; the sentence names the party and the round."""
 
 
 class ProtocolError(ColonnadeError):

@@ -22,7 +22,7 @@ from colonnade.checks import (
     warn_diverged,
     warn_unfinished,
 )
-from colonnade.errors import DataError, LabelError, NotFittedError, one_of
+from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.party import Party, check_together
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic
@@ -89,20 +89,26 @@ class Estimator:
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         return dict(outcomes)
 
-    def _fitted(
-        self, parties: tuple[Party, ...], classes: Array, outcomes: Mapping[str, Outcome], algorithm: Training
-    ) -> None:
-        """Keep what was learnt, and say what was not."""
+    def _fitted(self, parties: tuple[Party, ...], classes: Array, outcomes: Mapping[str, Outcome]) -> None:
+        """Keep what was learnt."""
         self.parties_, self.holders_ = tuple(outcomes), label_holders(parties)
         self.classes_, self.sum_ = classes, choose_sum(self.sum, len(parties))
         self.columns_ = {party.name: party.columns for party in parties}
         self._states = {name: outcome.value for name, outcome in outcomes.items()}
+
+    def _warn_of_the_end(self, algorithm: Training) -> None:
+        """Say what was not learnt."""
         warn_diverged(self.history_, algorithm.schedule == "adaptive")
         if algorithm.tol is not None:
             warn_unfinished(self.history_, algorithm.epochs)
 
-    def _check_sums(self) -> None:
+    def _check_sums(self, *, linear: bool = False) -> None:
         choose_sum(self.sum, 2)
+        if self.sum == "paillier" and not linear:
+            raise OptionError(
+                f"sum='paillier' encrypts the signals of linear models, {type(self).__name__} takes 'auto', "
+                f"'pairwise', 'two-trees' or 'plain'"
+            )
         one_of("topology", self.topology, tuple(TOPOLOGIES))
 
     def _check_validation(self, parties: tuple[Party, ...], validation: list[Party] | None) -> list[Party] | None:

@@ -29,6 +29,7 @@ from colonnade.errors import (
     OptionError,
 )
 from colonnade.estimator import Estimator, ProbabilityMixin
+from colonnade.network_store import holds_networks
 from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
@@ -124,12 +125,13 @@ class LinearModel(Estimator):
         }
         outcomes = self._run(programs, on, algorithm.epochs)
         self._combines = "predictions" if isinstance(algorithm, FDML) else "scores"
-        self._fitted(parties, classes, outcomes, algorithm)
+        self._fitted(parties, classes, outcomes)
+        self._warn_of_the_end(algorithm)
         return self
 
     def _check_options(self, rows: int) -> Algorithm:
         penalties.penalty(self.penalty, self.l2)
-        self._check_sums()
+        self._check_sums(linear=True)
         usual = FedSGD() if self.sum == "paillier" else VFB2("saga", asynchronous=False)
         algorithm = usual if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())):
@@ -212,4 +214,8 @@ MODELS: dict[str, type[LinearModel]] = {
 
 def load(folder: str | Path) -> Estimator:
     """Whatever model the files in `folder` hold."""
+    if holds_networks(folder):
+        from colonnade.network_estimators import NetworkModel
+
+        return NetworkModel.load(folder)
     return Estimator.load(folder)

@@ -97,7 +97,8 @@ class KernelModel(Estimator):
             programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart, secret)))
         outcomes = self._run(programs, on, algorithm.epochs)
         self._combines, self._block = "features", min(algorithm.block, self.features)
-        self._fitted(parties, classes, outcomes, algorithm)
+        self._fitted(parties, classes, outcomes)
+        self._warn_of_the_end(algorithm)
         return self
 
     @property
@@ -119,11 +120,6 @@ class KernelModel(Estimator):
         whole_number("features", self.features, 1)
         at_least("alpha", self.alpha, 0)
         self._check_sums()
-        if self.sum == "paillier":
-            raise OptionError(
-                "sum='paillier' encrypts the signals of linear models, a kernel model takes 'auto', 'pairwise', "
-                "'two-trees' or 'plain'; its parties without labels get no signals anyway"
-            )
         algorithm = FDSKL() if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, FDSKL):
             raise OptionError(f"algorithm must be FDSKL(...), got {algorithm!r}; linear models take the others")

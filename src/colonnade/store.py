@@ -80,11 +80,16 @@ def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, dict[str
 
 # A party's parameters. Linear models: coefficients, intercept where it owns one, share with FDML. Kernel models
 # (combines = "features"): coefficients where it owns features, the secrets of its directions and phases, gamma.
-_LINEAR, _SECRETS = ("theta", "intercept", "share"), ("secret", "phase_secret")
+# Networks: names, arrays, and which of them do not learn.
+_LINEAR, _SECRETS, _NETWORK = ("theta", "intercept", "share"), ("secret", "phase_secret"), "network/"
 
 
 def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
     """A party's parameters as its file has them."""
+    if combines == "networks":
+        names, values, still = state
+        arrays = {_NETWORK + key: part for key, part in zip(names, values, strict=True)}
+        return {**arrays, "order": np.array(names), "still": np.array(still, dtype=str)}
     if combines != "features":
         return {key: part for key, part in zip(_LINEAR, state, strict=False) if part is not None}
     values, *secrets, gamma = state
@@ -94,6 +99,9 @@ def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
 
 def arrays_to_state(combines: str, arrays: dict[str, Any]) -> tuple[Any, ...]:
     """The inverse."""
+    if combines == "networks":
+        names = tuple(arrays["order"].tolist())
+        return (names, tuple(arrays[_NETWORK + name] for name in names), tuple(arrays["still"].tolist()))
     if combines != "features":
         share = (float(arrays["share"]),) if "share" in arrays else ()
         return (arrays["theta"], arrays.get("intercept"), *share)

@@ -97,10 +97,10 @@ class _Round:
         contribution = self.work.contribution()
         await session.net.work(self.work.touched, "forward")
         session.count_round(self.epoch)
-        scores = await session.sum.total("scores", contribution, self.holder)
+        scores = await session.collect("scores", contribution, self.holder)
         if scores is None:
             return None
-        self.others = scores - contribution
+        self.others = session.without(scores, contribution)
         return session.signal(scores, self.rows)
 
     async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
@@ -109,7 +109,8 @@ class _Round:
         """
         for q in range(local_steps):
             if q and self.others is not None:
-                signal = self.session.signal(self.others + self.work.contribution(), self.rows)
+                scores = self.session.together(self.others, self.work.contribution())
+                signal = self.session.signal(scores, self.rows)
             self.work.step(signal, self.eta, proximal)
         passes = 2 * local_steps - 1 if self.mine else 1
         await self.session.net.work(passes * self.work.touched, "backward")
@@ -140,7 +141,7 @@ class _Round:
             if turn:
                 signal = await self.exchange()
             if self.others is not None:
-                fresh = session.signal(self.others + self.work.contribution(), self.rows)
+                fresh = session.signal(session.together(self.others, self.work.contribution()), self.rows)
                 await self.signals.give(fresh, self.rows, [name])
                 await self.signals.serve([name])
             elif name == session.net.me:

@@ -26,8 +26,9 @@ class Training:
     batch: rows per round, at most; None is 64, or all where there are fewer. epochs: passes over the rows, at most.
     tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
     there) by less than `tol` times its value; tol=None never stops early.
-    goal: stop at the first evaluation with an objective this low. seconds: stop at the first evaluation after so long,
-    by the clock of the runtime (virtual under `Simulation`).
+    goal: stop at the first evaluation with an objective this low. metric_goal: or with a metric this high (with
+    validation data: the one there). seconds: stop at the first evaluation after so long, by the clock of the runtime
+    (virtual under `Simulation`).
     evaluate_every: rounds between evaluations; None is once per epoch. seed: of the order of rows.
     """
 
@@ -38,6 +39,7 @@ class Training:
     tol: float | None = 1e-5
     patience: int = 5
     goal: float | None = None
+    metric_goal: float | None = None
     seconds: float | None = None
     evaluate_every: int | None = None
     seed: int = 0
@@ -57,8 +59,9 @@ class Training:
             whole_number("batch", self.batch, 1)
         if self.tol is not None:
             at_least("tol", self.tol, 0)
-        if self.goal is not None and not (isinstance(self.goal, Real) and isfinite(self.goal)):
-            raise OptionError(f"goal must be a finite number, got {self.goal!r}")
+        for option, value in (("goal", self.goal), ("metric_goal", self.metric_goal)):
+            if value is not None and not (isinstance(value, Real) and isfinite(value)):
+                raise OptionError(f"{option} must be a finite number, got {value!r}")
         if self.seconds is not None:
             at_least("seconds", self.seconds, 0, strict=True)
         if self.evaluate_every is not None:

@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from colonnade import penalties
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, DenseColumns
+from colonnade.blocks.columns import Columns, DenseColumns, value_of
 from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.modules import module_of
+from colonnade.blocks.network import NetworkBlock, NotFinite
 from colonnade.blocks.phases import Directions, Kernel, Layout, to_features
 from colonnade.blocks.prediction import PredictionBlock
 from colonnade.errors import DataError, RingOverflow
@@ -37,36 +39,59 @@ class Scorer(Protocol):
         ...
 
 
-class LinearScorer:
-    """x theta, or with FDML the prediction of the party's own model."""
+class _SummedScorer:
+    """Contributions, one row per person and one column per score, that are simply added up."""
 
     most = 1 << 14
+    outputs: int
+
+    def of(self, columns: Columns, rows: Rows) -> FloatArray:
+        """What this party adds, one row per person."""
+        raise NotImplementedError
+
+    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> FloatArray:
+        """Contributions; what is beyond the ring, or no number, is refused."""
+        own = np.zeros((len(known), self.outputs))
+        try:
+            if columns is not None:
+                own[known] = self.of(columns, rows)
+            secure.ring.encode(own, secure.net.me)
+        except (RingOverflow, NotFinite) as error:
+            why = str(error) or "the network has no score for them"
+            raise DataError(f"values far outside of what the model was trained on: {why}") from None
+        return own[:, 0] if self.outputs == 1 else own
+
+    async def scores(self, secure: SecureSum, ready: FloatArray, to: str) -> FloatArray | None:
+        """Summed as in training."""
+        return await secure.total("prediction", ready, to)
+
+
+class LinearScorer(_SummedScorer):
+    """x theta, or with FDML the prediction of the party's own model."""
 
     def __init__(self, state: tuple[Any, ...], combines: str) -> None:
         self._state, self._combines = state, combines
         self.outputs = int(state[0].shape[1])
 
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
-        """One row per person, one column per score."""
+        """x theta."""
         kind = PredictionBlock if self._combines == "predictions" else LinearBlock
         block = kind(columns, self.outputs, penalties.L2(0.0), intercept=False)
         block.restore(self._state)
         return block.scores(rows, columns).reshape(-1, self.outputs)
 
-    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> FloatArray:
-        """Contributions; what is beyond the ring is refused."""
-        own = np.zeros((len(known), self.outputs))
-        if columns is not None:
-            own[known] = self.of(columns, rows)
-        try:
-            secure.ring.encode(own, secure.net.me)
-        except RingOverflow as error:
-            raise DataError(f"values far outside of what the model was trained on: {error}") from None
-        return own[:, 0] if self.outputs == 1 else own
 
-    async def scores(self, secure: SecureSum, ready: FloatArray, to: str) -> FloatArray | None:
-        """Summed as in training."""
-        return await secure.total("prediction", ready, to)
+class NetworkScorer(_SummedScorer):
+    """h(x) of a party's network."""
+
+    def __init__(self, party: str, network: Any, state: tuple[Any, ...], outputs: int) -> None:
+        how, _, self._shape, _ = network
+        self._party, self._module, self.outputs = party, module_of(how, state, party, 0), outputs
+
+    def of(self, columns: Columns, rows: Rows) -> FloatArray:
+        """h(x)."""
+        block = NetworkBlock(self._module, value_of(columns), party=self._party, shape=self._shape)
+        return block.scores(rows).reshape(-1, block.outputs)
 
 
 class KernelScorer:

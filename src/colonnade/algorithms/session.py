@@ -178,6 +178,22 @@ class Session:
         y = self.train.y
         return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
 
+    async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
+        """Everybody's contributions at the holder, as one score per row and output; None elsewhere."""
+        return await self.sum.total(tag, mine, holder)
+
+    def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
+        """What the other parties have contributed to the scores."""
+        return scores - mine
+
+    def together(self, others: FloatArray, mine: FloatArray) -> FloatArray:
+        """The scores with this party's contribution as it is now."""
+        return others + mine
+
+    async def send_signal(self, name: str, signal: FloatArray) -> None:
+        """The signal of a batch, from its holder to one party."""
+        await self.net.send(name, "signal", signal)
+
     async def hear_signal(self, holder: str, rows: Rows, tag: str = "signal") -> FloatArray:
         """The signal of a batch, from the holder that owns it; or something else of the same shape."""
         shape = (len(rows),) if self.block.outputs == 1 else (len(rows), self.block.outputs)
@@ -197,9 +213,14 @@ class Session:
         pieces = []
         for at in range(0, len(rows), CHUNK):
             mine = self.block.scores(rows[at : at + CHUNK], part.columns)
-            pieces.append(await self.sum.total("evaluation", mine, holder))
+            pieces.append(await self.collect("evaluation", mine, holder))
         known = [piece for piece in pieces if piece is not None]
         return np.concatenate(known) if known else None
+
+    @property
+    def watched(self) -> Part:
+        """The training rows whose loss is looked at: all of them."""
+        return self.train
 
     async def _measure(self, part: Part) -> tuple[float, float, float]:
         """This party's share of (mean loss, metric x weight, weight) over a part."""
@@ -216,7 +237,7 @@ class Session:
 
     async def evaluate(self, epoch: int) -> bool:
         """Objective and metric over all rows; reports them, and says whether to go on."""
-        parts = [self.train] if self.validation is None else [self.train, self.validation]
+        parts = [self.watched] if self.validation is None else [self.watched, self.validation]
         shares = [share for part in parts for share in await self._measure(part)]
         totals = await self.sum.total_wide("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
         if totals is None:
@@ -301,6 +322,8 @@ class Session:
         self._lowest = min(lowest, watched)
         done = tol is not None and self._bad >= self.options.patience
         done = done or (self.options.goal is not None and objective <= self.options.goal)
+        seen, wanted = extra[1] if extra else metric, self.options.metric_goal
+        done = done or (wanted is not None and seen >= wanted)
         done = done or (self.options.seconds is not None and self.net.elapsed() >= self.options.seconds)
         return watched < lowest, improved, done
 

@@ -21,7 +21,7 @@ class Signals:
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """At the holder: let these parties have what they step with."""
         for name in to:
-            await self.session.net.send(name, "signal", signal)
+            await self.session.send_signal(name, signal)
 
     async def serve(self, to: Sequence[str]) -> None:
         """At the holder: help those who were given something to make use of it."""

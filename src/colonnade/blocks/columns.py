@@ -237,6 +237,13 @@ def columns_from_value(value: Any) -> Columns:
     return DenseColumns(value)
 
 
+def value_of(columns: Any) -> Any:
+    """The same from columns."""
+    if isinstance(columns, SparseColumns):
+        return (*columns._parts, columns.shape)
+    return columns._X
+
+
 def columns_to_value(X: Any) -> Any:
     """The inverse of `columns_from_value`, from an array or a scipy CSR matrix."""
     if hasattr(X, "indptr"):  # CSR, told apart without importing scipy: a party's process never needs it

@@ -271,6 +271,15 @@ def _model(options: argparse.Namespace) -> int:
         columns = f"over {len(part.columns)} columns of its own and those of the others"
         print(f"{made['kernel']} kernel, gamma {gamma:.4g}; {party.name} owns {own}, {columns}")
         return 0
+    if part.public["combines"] == "networks":
+        names, arrays, _ = part.state
+        table = Table(title=Text(f"{party.name}'s network, over {len(part.columns)} columns"), title_justify="left")
+        for name in ("parameter", "shape"):
+            table.add_column(name)
+        for name, array in zip(names, arrays, strict=True):
+            table.add_row(Text(name), " x ".join(map(str, array.shape)) or "1")
+        Console().print(table)
+        return 0
     theta = part.state[0]
     table = Table(title=Text(f"{party.name}'s coefficients"), title_justify="left")
     names = [str(one) for one in part.classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]

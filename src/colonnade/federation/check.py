@@ -72,7 +72,20 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         classes = labels.class_labels(known, losses.loss(job.loss))
         return f"{len(known):,} rows with a label" + (f", {len(classes)} classes" if len(classes) else "")
 
-    return [*found, *([_try("labels", own_labels)] if table.label is not None else []), _try("policy", policy)]
+    found += [_try("labels", own_labels)] if table.label is not None else []
+    found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
+    return [*found, _try("policy", policy)]
+
+
+def _network(party: PartyFile, columns: int, seed: int) -> str:
+    """The party's network, made and tried on two rows of zeros."""
+    from colonnade.blocks.modules import module_of
+    from colonnade.blocks.network import NetworkBlock
+
+    how, state, shape, optimiser = party.network
+    block = NetworkBlock(module_of(how, state, party.name, seed), np.zeros((2, columns)), party=party.name, shape=shape)
+    size = sum(int(parameter.numel()) for parameter in block.module.parameters())
+    return f"{size:,} parameters, {block.outputs} numbers per row, {optimiser}"
 
 
 def _folder(party: PartyFile) -> str:

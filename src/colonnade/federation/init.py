@@ -22,7 +22,7 @@ name = "{name}"
 # (at most one). labels: whether it holds labels; at least one does.
 {parties}
 [model]
-kind = "logistic"        # logistic, softmax, svm, ridge or poisson; kernel, kernel-svm, kernel-ridge: docs/guide.md
+kind = "logistic"        # logistic, softmax, svm, ridge or poisson; kernel, ..., network, ...: docs/guide.md
 l2 = 1e-4                # weight of the penalty
 # penalty = "l2"         # or "nonconvex"
 # intercept = true

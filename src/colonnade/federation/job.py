@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, VFB2, Algorithm, FedSGD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, VFB2, Algorithm, FedBCD, FedSGD
 from colonnade.blocks.phases import Kernel
 from colonnade.checks import check_encrypted
 from colonnade.errors import OptionError
@@ -41,6 +41,8 @@ LOSSES = {
 }
 # Kinds of kernel models, which have other keys.
 KERNEL_LOSSES = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-ridge": "square"}
+# Kinds of network models: each party names the function that makes its own network in its own file.
+NETWORK_LOSSES = {"network": "logistic", "network-softmax": "softmax", "network-ridge": "square"}
 _OF_KERNELS, _OF_LINES = ("kernel", "gamma", "features", "alpha"), ("l2", "penalty", "intercept")
 # What parties learn of each other's rows beyond the model itself; docs/security.md says who learns it, and how much.
 COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, OBJECTIVE = (
@@ -81,7 +83,7 @@ JOB = Section(
     Key(
         "model",
         Section(
-            Key("kind", str, required=True, allowed=(*LOSSES, *KERNEL_LOSSES)),
+            Key("kind", str, required=True, allowed=(*LOSSES, *KERNEL_LOSSES, *NETWORK_LOSSES)),
             Key("l2", float, default=1e-4, least=0),
             Key("penalty", str, default="l2", allowed=tuple(PENALTIES)),
             Key("intercept", bool, default=True),
@@ -151,6 +153,7 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]  # the file's content, which the handshake compares
     key_bits: int = 2048  # of the label holders' Paillier keys
+    network: bool = False  # each party has a network of its own
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -205,9 +208,9 @@ def job_of(settings: Settings) -> Job:
         if at is not None and known.index(at) < names.index(name):
             raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
     model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
-    kernel = _kernel(model)
-    algorithm = _algorithm(settings, kernel is not None)
-    _check_sum(added, algorithm, settings)
+    kernel, network = _kernel(model), model["kind"] in NETWORK_LOSSES
+    algorithm = _algorithm(settings, kernel is not None, network)
+    _check_sum(added, algorithm, settings, network)
     if kernel is not None and kernel[2] < len(holders):
         raise model.error("features", f"must be at least one per label holder, got {kernel[2]} for {len(holders)}")
     if isinstance(algorithm, FDML) and len(holders) > 1:
@@ -220,9 +223,9 @@ def job_of(settings: Settings) -> Job:
         settings["name"],
         {name: parties[name]["address"] for name in names},
         holders,
-        {**LOSSES, **KERNEL_LOSSES}[model["kind"]],
+        {**LOSSES, **KERNEL_LOSSES, **NETWORK_LOSSES}[model["kind"]],
         (model["penalty"], model["l2"]),
-        model["intercept"] and kernel is None,
+        model["intercept"] and kernel is None and not network,
         kernel,
         algorithm,
         sum_name,
@@ -236,6 +239,7 @@ def job_of(settings: Settings) -> Job:
         run["checkpoint_every"],
         settings.plain(),
         added["key_bits"],
+        network,
     )
     _check_disclosed(settings, job)
     return job
@@ -243,20 +247,24 @@ def job_of(settings: Settings) -> Job:
 
 def _kernel(model: Settings) -> tuple[str, float | str, int, float] | None:
     of_kernels = model["kind"] in KERNEL_LOSSES
-    for key in _OF_LINES if of_kernels else _OF_KERNELS:
+    senseless: tuple[str, ...] = _OF_LINES if of_kernels else _OF_KERNELS
+    if model["kind"] in NETWORK_LOSSES:
+        senseless = (*_OF_KERNELS, "penalty", "intercept")
+    for key in senseless:
         if key in model.given:
             raise model.error(key, f"has no meaning for kind {model['kind']!r}; remove it")
     return (model["kernel"], model["gamma"], model["features"], model["alpha"]) if of_kernels else None
 
 
-def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings) -> None:
+def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings, network: bool) -> None:
     """What encrypted signals need."""
     if added["kind"] != "paillier":
         if "key_bits" in added.given:
             raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
         return
-    if isinstance(algorithm, FDSKL):
-        raise added.error("kind", "'paillier' encrypts the signals of linear models; a kernel model takes another sum")
+    if isinstance(algorithm, FDSKL) or network:
+        kind = "network" if network else "kernel"
+        raise added.error("kind", f"'paillier' encrypts the signals of linear models; a {kind} model takes another sum")
     try:
         check_encrypted(added["kind"], algorithm, added["key_bits"])
     except OptionError as error:
@@ -264,13 +272,13 @@ def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings
         raise where.error(key, str(error)) from None
 
 
-def _algorithm(settings: Settings, kernel: bool) -> Algorithm | FDSKL:
+def _algorithm(settings: Settings, kernel: bool, network: bool) -> Algorithm | FDSKL:
     table = settings["algorithm"]
     if table is None:
-        usual = FedSGD() if settings["sum"]["kind"] == "paillier" else VFB2("saga", asynchronous=False)
-        return FDSKL() if kernel else usual
-    if kernel != (table["kind"] == FDSKL.name):
-        fits = FDSKL.name if kernel else ", ".join(ALGORITHMS)
+        linear = FedSGD() if settings["sum"]["kind"] == "paillier" else VFB2("saga", asynchronous=False)
+        return FDSKL() if kernel else FedSGD() if network else linear
+    if kernel != (table["kind"] == FDSKL.name) or (network and table["kind"] not in (FedSGD.name, FedBCD.name)):
+        fits = FDSKL.name if kernel else f"{FedSGD.name} or {FedBCD.name}" if network else ", ".join(ALGORITHMS)
         raise table.error("kind", f"a model of kind {settings['model']['kind']!r} is trained by {fits}")
     kinds: dict[str, type[Algorithm | FDSKL]] = {**ALGORITHMS, FDSKL.name: FDSKL}
     kind = kinds[table["kind"]]

@@ -34,12 +34,15 @@ class ModelPart:
 
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared) -> Path:
     """Write a party's part, whole or not at all."""
+    of_its_kind = _network(job) if job.network else _line(job) if job.kernel is None else _kernel(job)
     public = {
-        **(_line(job) if job.kernel is None else _kernel(job)), "parties": job.parties, "holders": job.holders,
+        **of_its_kind, "parties": job.parties, "holders": job.holders,
         "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip
     arrays = {"columns": np.array(trained.prepared.columns)}
     arrays |= store.state_to_arrays(str(public["combines"]), trained.state)
+    if job.network:
+        public["outputs"] = trained.outputs
     if party in job.holders:
         arrays["classes"] = trained.classes
     arrays |= learned.to_arrays()
@@ -54,6 +57,12 @@ def _line(job: Job) -> dict[str, Any]:
         "options": {**options, "sum": job.sum, "topology": job.topology},
         "combines": "predictions" if isinstance(job.algorithm, FDML) else "scores",
     }
+
+
+def _network(job: Job) -> dict[str, Any]:
+    kind = "NetworkRegressor" if job.loss == "square" else "NetworkClassifier"
+    options = {"l2": job.penalty[1], "sum": job.sum, "topology": job.topology}
+    return {"model": kind, "options": options, "combines": "networks"}
 
 
 def _kernel(job: Job) -> dict[str, Any]:

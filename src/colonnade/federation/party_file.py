@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from colonnade.blocks.optimisers import OPTIMISERS
 from colonnade.federation import data, preparation, toml
 from colonnade.federation.certificates import CertificatePaths
 from colonnade.federation.job import Job, address, party_name
@@ -30,6 +32,14 @@ PARTY = Section(
     Key("folder", str),
     Key("data", data.SECTION, required=True),
     Key("prepare", preparation.SECTION),
+    Key(
+        "network",
+        Section(
+            Key("build", str, required=True),
+            Key("optimizer", str, default="sgd", allowed=tuple(OPTIMISERS)),
+            Key("shape", ListOf(int, 1), least=1),
+        ),
+    ),
     Key(
         "certificates",
         Section(
@@ -65,6 +75,7 @@ class PartyFile:
     prepare: Settings | None
     certificates: CertificatePaths
     policy: Policy
+    network: Any = None  # how this party's own is made: see `algorithms.network_program`
 
     @property
     def ledger(self) -> Path:
@@ -94,6 +105,9 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if (settings["data"]["label"] is None) == (name in job.holders):
         holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
+    if (settings["network"] is not None) != job.network:
+        trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
+        raise settings.error("network", f"the job {trains if job.network else 'trains no networks; remove this table'}")
     files, rules = settings["certificates"], settings["policy"]
     return PartyFile(
         name,
@@ -110,4 +124,18 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             rules["max_rounds"],
             tuple(rules["peers"] or ()),
         ),
+        _network(settings["network"]),
     )
+
+
+def _network(given: Settings | None) -> Any:
+    """(how the module is made, no parameters yet, the shape of a row, the optimiser); a file's path is made whole."""
+    if given is None:
+        return None
+    where, _, name = given["build"].partition(":")
+    if not name:
+        raise given.error("build", f"must be 'file.py:name' or 'module:name', got {given['build']!r}")
+    if where.endswith(".py"):
+        where = str(given.place.folder / where)
+    shape = tuple(given["shape"]) if given["shape"] else None
+    return (("named", f"{where}:{name}"), None, shape, given["optimizer"])

@@ -19,10 +19,11 @@ KINDS = (
     "public key", "labelled rows", "curvature", "step size", "columns", "all columns", "scores", "snapshot", "total",
     "signal", "evaluation", "objective", "verdict", "prediction", "kept versions", "masks", "alignment", "classes",
     "rows", "scoring", "phases", "kernel scale", "gamma", "paillier key", "encrypted signal", "blinded gradient",
-    "opened gradient",
+    "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
+    "representations to evaluate", "representations to predict",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
-_OF_A_BATCH = ("scores", "signal", "snapshot", "encrypted signal")
+_OF_A_BATCH = ("scores", "signal", "snapshot", "encrypted signal", "embeddings", "representations")
 _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?")
 
 

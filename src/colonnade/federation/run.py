@@ -108,7 +108,7 @@ def run_job(
 
     async def program(net: Net, source: Any) -> Any:
         check = partial(party.policy.check_part, party.name)
-        return source, await take_part(net, job, source, align, check, kept_by(job, party, source))
+        return source, await take_part(net, job, source, align, check, kept_by(job, party, source), party.network)
 
     def observe(name: str, seconds: float, value: Any) -> None:
         if value[0] == "resumed":

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
-from colonnade.algorithms.scorers import KernelScorer, LinearScorer, Scorer
+from colonnade.algorithms.scorers import KernelScorer, LinearScorer, NetworkScorer, Scorer
 from colonnade.blocks.phases import Layout
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
@@ -55,7 +55,7 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
     part = model_file.load(party.folder, party.name)
 
     async def program(net: Net, table: Any, ids: Any) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name), _scorer(part))
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
         X = await net.in_thread(part.prepared.apply, table)
         totals, known = await asker.scores(ids, X, np.ones(len(ids), dtype=bool))
         await asker.close()
@@ -84,7 +84,7 @@ def serve_once(job: Job, party: PartyFile, asker: str) -> int:
         return (lookup,)
 
     async def program(net: Net, lookup: Any) -> int:
-        return await serve(net, _terms(job, asker), _scorer(part), lookup)
+        return await serve(net, _terms(job, asker), _scorer(part, party), lookup)
 
     return int(attend(job, party, program, read, agreed=_agreed(job, asker)).value)
 
@@ -127,7 +127,7 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
         return table, Directory(_ids(table, party.name))
 
     async def program(net: Net, table: Any, directory: Any) -> None:
-        asker = await Asker.open(net, _terms(job, party.name), _scorer(part))
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
@@ -201,9 +201,11 @@ def _terms(job: Job, asker: str) -> Terms:
     return Terms(asker, job.sum, job.topology)
 
 
-def _scorer(part: ModelPart) -> Scorer:
+def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
     """A party's part of the model, as scoring takes it."""
     public = part.public
+    if public["combines"] == "networks":
+        return NetworkScorer(part.party, party.network, part.state, public["outputs"])
     if public["combines"] != "features":
         return LinearScorer(part.state, public["combines"])
     layout = Layout(tuple(public["holders"]), public["options"]["features"], public["block"])

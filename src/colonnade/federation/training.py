@@ -20,6 +20,7 @@ from colonnade import labels, losses
 from colonnade.algorithms import AFSGD, FDSKL, FedBCD
 from colonnade.algorithms.kept import Keeper, common_version
 from colonnade.algorithms.kernel_program import train_kernel
+from colonnade.algorithms.network_program import train_network
 from colonnade.algorithms.program import train_linear
 from colonnade.checks import (
     party_part,
@@ -72,6 +73,7 @@ class Trained:
     rows: int
     held_out: int
     best: bool  # of all epochs, rather than the last one
+    outputs: int = 1  # scores of a row
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,18 @@ class Keepers:
 
 
 async def take_part(
-    net: Net, job: Job, source: Source, align: Align, check: Callable[[int, int], None], keepers: Keepers | None = None
+    net: Net,
+    job: Job,
+    source: Source,
+    align: Align,
+    check: Callable[[int, int], None],
+    keepers: Keepers | None = None,
+    network: Any = None,
 ) -> Trained:
-    """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them."""
+    """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
+
+    network: how this party's own network is made, in a job of networks; nobody else is told.
+    """
     loss = losses.loss(job.loss)
     rows = await _common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
@@ -104,7 +115,10 @@ async def take_part(
     mine = (*await part(train), await part(held_out) if len(held_out) else None)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
     how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
-    if job.kernel is None:
+    if job.network:
+        told = (job.loss, outputs, job.penalty[1], *how, None)
+        state = await train_network(net, told, (*mine, network), keeper)
+    elif job.kernel is None:
         owner = job.holders[0] if job.intercept else ""
         state = await train_linear(net, (job.loss, outputs, job.penalty, *how, owner, job.key_bits), mine, keeper)
     else:
@@ -112,7 +126,7 @@ async def take_part(
         value = (job.loss, (name, gamma), features, alpha, *how)
         state = await train_kernel(net, value, (*mine, b""), keeper)  # directions are this party's own
     best = job.algorithm.schedule == "adaptive" or len(held_out) > 0
-    return Trained(state, classes, prepared, len(train), len(held_out), best)
+    return Trained(state, classes, prepared, len(train), len(held_out), best, outputs)
 
 
 def _warn(party: Party, job: Job) -> None:

@@ -13,6 +13,8 @@ REPRODUCTIONS = {
         "fdskl-time",
         "fdskl-topologies",
         "fedbcd-encrypted",
+        "fedbcd-mnist",
+        "fedbcd-nus",
         "fedbcd-rounds",
         "vfb2-accuracy",
         "vfb2-convergence",

@@ -1,0 +1,286 @@
+"""Split learning: embeddings of all parties meet in a top network at the label holder.
+
+Vepakomma et al., "Split learning for health", 2018, vertically partitioned; with FedBCD's local steps. Instead of a
+sum of scores the holder gets every party's embedding, **in the clear**, puts them side by side, and lets its top
+network make the scores of them. What goes back to a party is the derivative of the loss by its own embedding.
+
+The rounds are FedBCD's own, in which contributions are now collected side by side instead of added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from colonnade import losses
+from colonnade.algorithms import from_value
+from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+from colonnade.algorithms.kept import Keeper
+from colonnade.algorithms.network_program import NetworkSession, check_width, make_block, watch_over
+from colonnade.algorithms.parts import Job, Part
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
+from colonnade.blocks.network import NetworkBlock, NetworkSteps, NotFinite, squares
+from colonnade.blocks.optimisers import OPTIMISERS
+from colonnade.losses import Labels, Loss
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums import open_sum
+
+_TOP = "top/"  # before the names of the top network's parameters in the holder's state
+_CHUNK = 2048  # rows whose embeddings are collected at a time
+
+
+class Top:
+    """The label holder's top network."""
+
+    def __init__(self, module: Any, widths: dict[str, int], optimiser: str, l2: float, stream: Any) -> None:
+        torch = need_torch()
+        self.module, self.l2, self._stream = module, l2, stream
+        self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self.optimiser = OPTIMISERS[optimiser](self.parameters)
+        ends = np.cumsum(list(widths.values())).tolist()
+        starts = [0, *ends[:-1]]
+        self.spans = {name: slice(a, b) for name, a, b in zip(widths, starts, ends, strict=True)}
+        self.kind = next((p.dtype for p in self.parameters), torch.float32)
+        self._gradients: list[Any] = []
+        self._before: list[Any] | None = None
+
+    def forward(self, embeddings: FloatArray) -> FloatArray:
+        """Scores; dropout is off."""
+        torch = need_torch()
+        self.module.eval()
+        with alone(), torch.no_grad():
+            z = self.module(torch.from_numpy(embeddings).to(self.kind)).reshape(len(embeddings), -1)
+        return _flat(z.double().numpy())
+
+    def signal(self, embeddings: FloatArray, loss: Loss, y: Labels) -> FloatArray:
+        """dL/d(embedding) of each row; the top's own gradient of the batch's mean waits for `step`."""
+        torch = need_torch()
+        self.module.train()
+        x = torch.from_numpy(embeddings).to(self.kind).requires_grad_()
+        with alone(self._stream):
+            z = self.module(x).reshape(len(x), -1)
+            self._stream = torch.get_rng_state()
+            s = loss.signal(_flat(z.detach().double().numpy()), y).reshape(len(x), -1)
+            found = torch.autograd.grad(
+                z, [x, *self.parameters], torch.from_numpy(s / len(x)).to(z.dtype), allow_unused=True
+            )
+        self._gradients = [
+            torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found[1:], strict=True)
+        ]
+        back = np.zeros(embeddings.shape) if found[0] is None else found[0].double().numpy() * len(x)
+        if not np.isfinite(back).all():
+            raise NotFinite
+        return cast("FloatArray", back)
+
+    def open(self) -> None:
+        """A batch begins: what the proximal term pulls to is what there is now."""
+        self._before = None
+
+    def step(self, eta: float, proximal: float) -> None:
+        """One step along the gradient that the last signal left."""
+        torch = need_torch()
+        if proximal and self._before is None:
+            self._before = [parameter.detach().clone() for parameter in self.parameters]
+        with torch.no_grad(), alone():
+            moves = []
+            for index, (parameter, gradient) in enumerate(zip(self.parameters, self._gradients, strict=True)):
+                move = gradient + self.l2 * parameter if self.l2 else gradient
+                if proximal and self._before is not None:
+                    move = move + proximal * (parameter - self._before[index])
+                moves.append(move)
+            self.optimiser.step(moves, eta)
+
+
+class HolderBlock(NetworkBlock):
+    """The label holder's own network, and the top network that learns with it."""
+
+    top: Top
+
+    def open(self, rows: Rows) -> HolderSteps:
+        """Start on a batch."""
+        self.top.open()
+        return HolderSteps(self, rows)
+
+    def penalty_value(self) -> float:
+        """Of both networks."""
+        return super().penalty_value() + (0.5 * self.l2 * squares(self.top.parameters) if self.l2 else 0.0)
+
+    def state(self, into: Any = None) -> Any:
+        """Both networks' parameters, the top's under names of their own."""
+        names, arrays, still = super().state(into)
+        top_names, top_arrays, top_still = to_value(self.top.module)
+        return (
+            (*names, *(_TOP + name for name in top_names)),
+            (*arrays, *top_arrays),
+            (*still, *(_TOP + name for name in top_still)),
+        )
+
+    def restore(self, state: Any) -> None:
+        """Take both back."""
+        torch = need_torch()
+        bottom, top = parted(state)
+        super().restore(bottom)
+        kept = dict(zip(top[0], top[1], strict=True))
+        with torch.no_grad():
+            for name, tensor in self.top.module.state_dict().items():
+                tensor.copy_(torch.from_numpy(np.array(kept[name])))
+
+    def freeze(self) -> Any:
+        """All of both."""
+        stream = self.top._stream.numpy().copy()
+        return (super().freeze(), self.top.optimiser.freeze(), stream)
+
+    def thaw(self, state: Any) -> None:
+        """The inverse."""
+        own, optimiser, stream = state
+        super().thaw(own)
+        self.top.optimiser.thaw(optimiser)
+        self.top._stream = need_torch().from_numpy(np.array(stream))
+
+
+class HolderSteps(NetworkSteps):
+    """A local step of the holder moves its own network and the top one."""
+
+    block: HolderBlock
+
+    def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
+        """The top's gradient is the one that this signal came with."""
+        top = self.block.top
+        super().step(np.ascontiguousarray(signal[:, top.spans[self.block.party]]), eta, proximal)
+        top.step(eta * self.block.pace, proximal)
+
+
+@dataclass
+class SplitSession(NetworkSession):
+    """A session in which contributions are put side by side, and the top network makes scores of them."""
+
+    widths: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def top(self) -> Top:
+        """Of the label holder."""
+        return cast("HolderBlock", self.block).top
+
+    async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
+        """All embeddings side by side, at the holder; under names of their own, as they are more than scores."""
+        mine = mine.reshape(len(mine), -1)
+        if tag == "scores":
+            return await side_by_side(self.net, "embeddings", mine, holder, self.widths)
+        return await side_by_side(self.net, "embeddings to evaluate", mine, holder, self.widths)
+
+    def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
+        """They are side by side: nothing has to be taken out."""
+        return scores
+
+    def together(self, others: FloatArray, mine: FloatArray) -> FloatArray:
+        """This party's place is filled anew."""
+        out = others.copy()
+        out[:, self.top.spans[self.net.me]] = mine.reshape(len(mine), -1)
+        return out
+
+    def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
+        """dL/d(embedding), through the top network."""
+        y = self.train.y
+        return self.top.signal(scores, self.job.loss, y[rows] if y is not None else np.zeros(0))
+
+    async def send_signal(self, name: str, signal: FloatArray) -> None:
+        """To each party the derivative by its own embedding, and no other's."""
+        mine = np.ascontiguousarray(signal[:, self.top.spans[name]])
+        await self.net.send(name, "signal", mine[:, 0] if mine.shape[1] == 1 else mine)
+
+    async def scores_of(self, part: Part, rows: Rows, holder: str) -> FloatArray | None:
+        """The scores of any rows, at the holder."""
+        pieces = []
+        for at in range(0, len(rows), _CHUNK):
+            mine = self.block.scores(rows[at : at + _CHUNK], part.columns)
+            found = await self.collect("evaluation", mine, holder)
+            if found is not None:
+                pieces.append(self.top.forward(found))
+        return np.concatenate(pieces) if pieces else None
+
+
+async def side_by_side(net: Net, tag: str, mine: FloatArray, holder: str, widths: dict[str, int]) -> FloatArray | None:
+    """Everybody's embeddings of the same rows at the holder, in the order of the parties."""
+    if net.me != holder:
+        await net.send(holder, tag, np.ascontiguousarray(mine))
+        return None
+    pieces = []
+    for name, width in widths.items():
+        if name == holder:
+            pieces.append(mine)
+        else:
+            pieces.append(expect_array(await net.recv(name, tag), (len(mine), width), np.float64, name, tag))
+    return np.concatenate(pieces, axis=1)
+
+
+def parted(state: Any) -> tuple[Any, Any]:
+    """(the holder's own network, the top one) from the holder's state."""
+    names, arrays, still = state
+    parts = []
+    for top in (False, True):
+        chosen = [i for i, name in enumerate(names) if name.startswith(_TOP) == top]
+        cut = len(_TOP) if top else 0
+        parts.append(
+            (
+                tuple(names[i][cut:] for i in chosen),
+                tuple(arrays[i] for i in chosen),
+                tuple(name[cut:] for name in still if name.startswith(_TOP) == top),
+            )
+        )
+    return parts[0], parts[1]
+
+
+def _flat(z: FloatArray) -> FloatArray:
+    if not np.isfinite(z).all():
+        raise NotFinite
+    return z[:, 0] if z.shape[1] == 1 else z
+
+
+def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) -> Top:
+    how, state, optimiser = top
+    module = module_of(how, state, net.me, drawn(seed, net.me, "top"))
+    return Top(module, widths, optimiser, l2, fresh_stream(drawn(seed, net.me, "top's training")))
+
+
+async def train_split(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
+    """Train; returns this party's parameters, at the label holder with the top network's."""
+    loss, widths, l2, holders, sum_name, topology, algorithm, evaluate_rows = job
+    X, y, labelled, validation, network, top = mine
+    method = cast("FedSGD | FedBCD", from_value(algorithm))
+    places, holding = dict(widths), net.me == holders[0]
+    block = make_block(net, network, X, l2, method.seed, HolderBlock if holding else NetworkBlock)
+    check_width(net.me, block.outputs, places[net.me], "the top network")
+    if holding:
+        cast("HolderBlock", block).top = _top_of(net, top, places, l2, method.seed)
+    train = Part(None, block.rows, y, labelled)
+    held_out = None
+    if validation is not None:
+        other = block.inputs(validation[0])
+        held_out = Part(other, other.shape[0], *validation[1:])
+    agreed = Job(losses.loss(loss), holders, sum_name, topology)
+    secure = await open_sum(sum_name, net, topology)
+    session = SplitSession(
+        net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=evaluate_rows, widths=places
+    )
+    await session.agree()
+    return await watch_over(net, session, method)
+
+
+async def score_split(net: Net, job: Any, mine: Any) -> Any:
+    """The top network's scores of new rows at the label holder; the others return None."""
+    widths, holder = job
+    X, network, top = mine
+    places = dict(widths)
+    block = make_block(net, network, X, 0.0, 0)
+    made = _top_of(net, top, places, 0.0, 0) if net.me == holder else None
+    pieces = []
+    for at in range(0, block.rows, _CHUNK):
+        embedded = block.scores(np.arange(at, min(at + _CHUNK, block.rows))).reshape(-1, block.outputs)
+        found = await side_by_side(net, "embeddings to predict", embedded, holder, places)
+        if found is not None and made is not None:
+            pieces.append(made.forward(found))
+    return np.concatenate(pieces) if pieces else None

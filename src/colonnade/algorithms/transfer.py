@@ -1,0 +1,230 @@
+"""Federated transfer learning: two parties that share some of their rows, labels at one, predictions for the other.
+
+Liu, Kang, Xing, Chen, Yang, "A Secure Federated Transfer Learning Framework", IEEE Intelligent Systems 35(4), 2020; the
+task behind NUS-FTL and Credit-FTL in FedBCD's Section VII. The source A has labels y in {-1, +1}, the target B none.
+Each has a network that turns its rows into representations u of the same width d. A row of B is scored by
+
+    phi(u_B) = Phi . u_B,   Phi = mean of y_i u_i over A's labelled rows,
+
+and what is minimised over the rows that both have (means here, where the paper has sums) is
+
+    L = mean log(1 + exp(-y phi(u_B))) + gamma mean |u_A - u_B|^2 + l2 / 2 (|theta_A|^2 + |theta_B|^2);
+
+alignment="product" is the paper's other choice, -u_A . u_B. B sends its representations, A sends back dL/du_B: rounds,
+local steps and orders are FedBCD's. Without encryption, see docs/security.md for what that shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from colonnade import losses, metrics
+from colonnade.algorithms import from_value
+from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+from colonnade.algorithms.kept import Keeper
+from colonnade.algorithms.network_program import NetworkSession, make_block, watch_over
+from colonnade.algorithms.parts import Job, Part
+from colonnade.algorithms.session import CHUNK
+from colonnade.algorithms.split import side_by_side
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.modules import alone, need_torch
+from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums import open_sum
+
+ALIGNMENTS = ("distance", "product")
+PHI = "/phi"  # among the source's parameters: no module's name begins with a slash
+
+
+class SourceBlock(NetworkBlock):
+    """A's network, and Phi: a mean over all of A's labelled rows, of which the target has only some."""
+
+    anchors: NetworkInputs
+    anchor_y: FloatArray
+    per_step: int | None  # labelled rows behind Phi in a step, None is all
+    _through_phi: list[Any]
+    _turn = 0
+
+    def open(self, rows: Rows) -> SourceSteps:
+        """Start on a batch, with the labelled rows behind its Phi."""
+        self._turn += 1
+        return SourceSteps(self, rows)
+
+    def drawn(self, seed: int) -> Rows:
+        """The labelled rows behind this batch's Phi."""
+        count = len(self.anchor_y)
+        if self.per_step is None or self.per_step >= count:
+            return np.arange(count)
+        return np.random.default_rng([seed, 0xA2C5, self._turn]).permutation(count)[: self.per_step]
+
+    def phi(self) -> FloatArray:
+        """Phi of all labelled rows with the parameters as they are, dropout off."""
+        u = self.scores(np.arange(len(self.anchor_y)), self.anchors).reshape(len(self.anchor_y), -1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            out: FloatArray = (self.anchor_y[:, None] * u).mean(axis=0)
+        return out
+
+    def state(self, into: Any = None) -> Any:
+        """The network's parameters, and Phi."""
+        names, arrays, still = super().state(into)
+        return (*names, PHI), (*arrays, self.phi()), still
+
+    def freeze(self) -> Any:
+        """And how many batches there were."""
+        return (super().freeze(), self._turn)
+
+    def thaw(self, state: Any) -> None:
+        """The inverse."""
+        own, self._turn = state
+        super().thaw(own)
+
+
+class SourceSteps(NetworkSteps):
+    """A local step of A follows its representations of the common rows, and Phi."""
+
+    block: SourceBlock
+
+    def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
+        """The gradient through Phi is the one that this signal came with."""
+        width = signal.shape[1] // 2
+        self.also = self.block._through_phi
+        super().step(np.ascontiguousarray(signal[:, :width]), eta, proximal)
+
+
+@dataclass
+class TransferSession(NetworkSession):
+    """A session of two parties in which B's representations meet A's instead of a sum."""
+
+    gamma: float = 0.0
+    alignment: str = "distance"
+    known: Any = None  # at the source: which of the common rows have a label
+
+    @property
+    def source(self) -> SourceBlock:
+        """A's block."""
+        return cast("SourceBlock", self.block)
+
+    async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
+        """[u_A, u_B] of the same rows at A."""
+        mine, widths = mine.reshape(len(mine), -1), dict.fromkeys((holder, *self.net.names), self.block.outputs)
+        if tag == "scores":
+            return await side_by_side(self.net, "representations", mine, holder, widths)
+        return await side_by_side(self.net, "representations to evaluate", mine, holder, widths)
+
+    def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
+        """They are side by side."""
+        return scores
+
+    def together(self, others: FloatArray, mine: FloatArray) -> FloatArray:
+        """B's as they came, A's as they are now."""
+        mine = mine.reshape(len(mine), -1)
+        return np.concatenate([mine, others[:, mine.shape[1] :]], axis=1)
+
+    def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
+        """dL/d[u_A, u_B] of each row (not divided by their number), and, kept at the block, dL/dtheta_A through Phi."""
+        torch, block = need_torch(), self.source
+        y, known = torch.from_numpy(cast("FloatArray", self.train.y)[rows]), torch.from_numpy(self.known[rows])
+        width = scores.shape[1] // 2
+        both = torch.from_numpy(scores).requires_grad_()
+        anchors = block.drawn(self.options.seed)
+        u = block.forward(block.anchors.take(anchors), training=True).double()
+        with alone():
+            phi = (torch.from_numpy(block.anchor_y[anchors])[:, None] * u).mean(dim=0)
+            value = self.objective(both[:, :width], both[:, width:], phi, y, known)
+            found = torch.autograd.grad(value, [both, *block.parameters], allow_unused=True)
+        block._through_phi = [
+            torch.zeros_like(p) if g is None else g for p, g in zip(block.parameters, found[1:], strict=True)
+        ]
+        out: FloatArray = found[0].numpy() * len(rows)
+        if not np.isfinite(out).all():
+            raise NotFinite
+        return out
+
+    def objective(self, u_a: Any, u_b: Any, phi: Any, y: Any, known: Any) -> Any:
+        """The loss of some common rows, without the penalty: tensors in, a tensor out."""
+        torch = need_torch()
+        told = torch.nn.functional.softplus(-y * (u_b @ phi))[known]
+        apart = (u_a - u_b).square().sum(dim=1) if self.alignment == "distance" else -(u_a * u_b).sum(dim=1)
+        return (told.mean() if len(told) else 0.0) + self.gamma * apart.mean()
+
+    async def send_signal(self, name: str, signal: FloatArray) -> None:
+        """To B the derivative by its own representations."""
+        mine = np.ascontiguousarray(signal[:, signal.shape[1] // 2 :])
+        await self.net.send(name, "signal", mine[:, 0] if mine.shape[1] == 1 else mine)
+
+    async def _measure(self, part: Part) -> tuple[float, float, float]:
+        """(loss, metric x weight, weight) of all common rows, or of rows apart (there without the alignment)."""
+        torch, pieces, holder = need_torch(), [], self.leader
+        rows = part.owned[holder]
+        for at in range(0, len(rows), CHUNK):
+            mine = self.block.scores(rows[at : at + CHUNK], part.columns)
+            pieces.append(await self.collect("evaluation", mine, holder))
+        if self.net.me != holder or part.y is None:
+            return 0.0, 0.0, 0.0
+        found = np.concatenate([piece for piece in pieces if piece is not None])
+        y, phi, width = part.y[rows], self.source.phi(), found.shape[1] // 2
+        own = part.columns is None  # the training rows
+        known = self.known[rows] if own else np.ones(len(rows), dtype=bool)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = found[:, width:] @ phi
+        if not np.isfinite(z).all():
+            raise NotFinite
+        loss, metric = losses.loss("logistic"), metrics.auc(y[known], z[known]) if len(np.unique(y[known])) > 1 else 0.5
+        if not own:
+            return loss.value(z, y), metric, 1.0
+        parts = (torch.from_numpy(piece) for piece in (found[:, :width], found[:, width:], phi, y, known))
+        return float(self.objective(*parts)), metric, 1.0
+
+
+async def train_transfer(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
+    """Train; returns this party's parameters, at the source with Phi.
+
+    mine: columns of the common rows, labels there (source), which have one, validation data, the network, and (source)
+    all labelled rows with their labels.
+    """
+    holder, l2, gamma, alignment, per_step, algorithm, evaluate_rows = job
+    X, y, known, validation, network, anchors = mine
+    method = cast("FedSGD | FedBCD", from_value(algorithm))
+    source = net.me == holder
+    block = make_block(net, network, X, l2, method.seed, SourceBlock if source else NetworkBlock)
+    if source:
+        origin = cast("SourceBlock", block)
+        origin.anchors, origin.anchor_y, origin.per_step = block.inputs(anchors[0]), anchors[1], per_step
+    everything = np.ones(block.rows, dtype=bool) if source else None
+    train = Part(None, block.rows, y, everything)
+    held_out = None
+    if validation is not None:
+        other = block.inputs(validation[0])
+        held_out = Part(other, other.shape[0], *validation[1:])
+    agreed = Job(losses.loss("logistic"), (holder,), "plain", "tree")
+    secure = await open_sum("plain", net, "tree")  # for losses and penalties: two parties have nothing to mask
+    session = TransferSession(
+        net, agreed, block, method, train, held_out, secure, keeper,
+        evaluate_rows=evaluate_rows, gamma=gamma, alignment=alignment, known=known,
+    )  # fmt: skip
+    await session.agree()
+    return await watch_over(net, session, method)
+
+
+async def score_transfer(net: Net, job: Any, mine: Any) -> Any:
+    """phi of new rows at the target, whose rows they are: it sends representations, the source answers with scores."""
+    holder, target, width, rows = job
+    pieces = []
+    if net.me == target:
+        block = make_block(net, mine[1], mine[0], 0.0, 0)
+        for at in range(0, rows, CHUNK):
+            u = block.scores(np.arange(at, min(at + CHUNK, rows))).reshape(-1, width)
+            await net.send(holder, "representations to predict", np.ascontiguousarray(u))
+            answer = await net.recv(holder, "prediction")
+            pieces.append(expect_array(answer, (len(u),), np.float64, holder, "prediction"))
+        return np.concatenate(pieces)
+    for at in range(0, rows, CHUNK):
+        shape = (min(CHUNK, rows - at), width)
+        u = await net.recv(target, "representations to predict")
+        u = expect_array(u, shape, np.float64, target, "representations to predict")
+        await net.send(target, "prediction", u @ mine)
+    return None
