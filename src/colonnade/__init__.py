@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from colonnade.algorithms.afsgd import AFSGD
     from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fdskl import FDSKL
+    from colonnade.algorithms.fedavg import FedAvg, MiniBatchSGD, ParallelRestartedSGD
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+    from colonnade.algorithms.ssca import SSCA
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.common_rows import align_parties
     from colonnade.estimators import (
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.horizontal_estimator import SSCAClassifier
     from colonnade.kernel_estimators import KernelClassifier, KernelRegressor
     from colonnade.party import Party, split
     from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Simulation
+    from colonnade.site import Site, split_rows
 
 __version__ = "0.1.0"
 
@@ -47,6 +51,13 @@ _HOME = {
     "KernelRegressor": "colonnade.kernel_estimators",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.common_rows",
+    "SSCAClassifier": "colonnade.horizontal_estimator",
+    "SSCA": "colonnade.algorithms.ssca",
+    "FedAvg": "colonnade.algorithms.fedavg",
+    "MiniBatchSGD": "colonnade.algorithms.fedavg",
+    "ParallelRestartedSGD": "colonnade.algorithms.fedavg",
+    "Site": "colonnade.site",
+    "split_rows": "colonnade.site",
     "Party": "colonnade.party",
     "split": "colonnade.party",
     "Faults": "colonnade.runtimes.faults",
@@ -58,24 +69,31 @@ __all__ = [
     "AFSGD",
     "FDML",
     "FDSKL",
+    "SSCA",
     "VFB2",
     "Faults",
+    "FedAvg",
     "FedBCD",
     "FedSGD",
     "KernelClassifier",
     "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
+    "MiniBatchSGD",
+    "ParallelRestartedSGD",
     "Party",
     "PoissonRegression",
     "Processes",
     "RidgeRegression",
+    "SSCAClassifier",
     "Simulation",
+    "Site",
     "SoftmaxRegression",
     "align_parties",
     "errors",
     "load",
     "split",
+    "split_rows",
 ]
 
 

@@ -84,7 +84,9 @@ _LINEAR, _SECRETS = ("theta", "intercept", "share"), ("secret", "phase_secret")
 
 
 def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
-    """A party's parameters as its file has them."""
+    """A party's parameters as its file has them. A model over rows (combines = "rows") is one array, for all."""
+    if combines == "rows":
+        return {"parameters": state[0]}
     if combines != "features":
         return {key: part for key, part in zip(_LINEAR, state, strict=False) if part is not None}
     values, *secrets, gamma = state
@@ -94,6 +96,8 @@ def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
 
 def arrays_to_state(combines: str, arrays: dict[str, Any]) -> tuple[Any, ...]:
     """The inverse."""
+    if combines == "rows":
+        return (arrays["parameters"],)
     if combines != "features":
         share = (float(arrays["share"]),) if "share" in arrays else ()
         return (arrays["theta"], arrays.get("intercept"), *share)

@@ -80,4 +80,4 @@ class TorchModule:
         cost: Any = self._torch.nn.functional.cross_entropy(self._forward(X), target)
         cost.backward()
         parts = [part.grad.reshape(-1) for part in self._module.parameters()]
-        return float(cost), np.asarray(self._torch.cat(parts).numpy(), dtype=np.float64)
+        return float(cost.detach()), np.asarray(self._torch.cat(parts).numpy(), dtype=np.float64)
