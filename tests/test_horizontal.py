@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 import colonnade as cn
-from colonnade.algorithms import horizontal
+from colonnade.algorithms import gathering, horizontal
+from colonnade.algorithms.gathering import Heard
 from colonnade.algorithms.horizontal import attend
 from colonnade.algorithms.site_work import Part, SiteWork
 from colonnade.algorithms.ssca import PAPER
@@ -133,7 +134,8 @@ def test_a_torch_module():
 
 
 def test_save_and_load(fitted, tmp_path):
-    fitted.save(tmp_path)
+    fitted.set_params(classes=range(10), cost_limit={3: 0.5}).save(tmp_path)
+    fitted.set_params(classes=None, cost_limit=None)
     again = cn.load(tmp_path)
     assert isinstance(again, cn.SSCAClassifier)
     assert (again.predict(X) == fitted.predict(X)).all()
@@ -230,7 +232,7 @@ def test_a_batch_has_its_share_of_every_group():
     table, y, groups = rng.normal(size=(90, 3)), rng.integers(0, 2, 90), np.repeat([0, 1, -1], [60, 10, 20])
     network = Linear(3, 2)
     part = Part(table, y, groups)
-    work = SiteWork(0, 1, network, cn.SSCA(batch=30), 2, 0.0, part, None, 0)
+    work = SiteWork(0, 1, network, cn.SSCA(batch=30), 2, 0.0, 0, part)
     assert work.counts().tolist() == [60, 10, 90, 0]
     w, totals = rng.normal(size=6), np.array([120.0, 10.0, 180.0, 0.0])
     sums = np.mean([work.step(t, w, totals) for t in range(1, 4000)], axis=0).reshape(2, -1)
@@ -267,13 +269,13 @@ def test_below_the_threshold_rounds_are_skipped_and_said():
 
 
 def test_a_few_skipped_rounds_are_a_warning(monkeypatch):
-    real = horizontal._Desk._masked
+    real = horizontal._Desk.sum
 
     async def sometimes(self, task):
-        total, answered = await real(self, task)
-        return (None, 5) if task.kind == "step" and task.content[0] == 3 and self._serial < 12 else (total, answered)
+        heard = await real(self, task)
+        return Heard(None, 5) if task.kind == "step" and task.content[0] == 3 and self._serial < 12 else heard
 
-    monkeypatch.setattr(horizontal._Desk, "_masked", sometimes)
+    monkeypatch.setattr(horizontal._Desk, "sum", sometimes)
     with pytest.warns(ColonnadeWarning, match=r"of 6 rounds were skipped \(3"):
         one = model().fit(*SITES)
     assert one.skipped_[0] == 3
@@ -311,10 +313,8 @@ def test_a_killed_process_is_left_out():
 
 def test_the_server_sees_uniform_numbers(monkeypatch):
     seen = []
-    real = horizontal._Desk._value
-    monkeypatch.setattr(
-        horizontal._Desk, "_value", lambda self, given, *rest: seen.append(given) or real(self, given, *rest)
-    )
+    real = gathering._value
+    monkeypatch.setattr(gathering, "_value", lambda given, *rest: seen.append(given) or real(given, *rest))
     model().fit(*SITES)
     long = [value for value in seen if value.size > 500]
     assert len(long) == 60

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,8 @@ class SSCAClassifier(Estimator):
     classes: all classes, where not every site has rows of each. sum: "pairwise" masks every site's part, "plain" does
     not; "auto" masks from two sites on.
     """
+
+    _unsaved: ClassVar = ("algorithm", "verbose", "network", "classes", "cost_limit")
 
     def __init__(
         self,
@@ -242,7 +244,6 @@ class SSCAClassifier(Estimator):
 
     def _take_public(self, public: dict[str, Any]) -> None:
         self._model, self.sites_ = tuple(public["shape"]), tuple(public["sites"])
-        self.cost_limit, self.classes = None, None
 
 
 class _Table:

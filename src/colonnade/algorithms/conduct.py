@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedavg import LocalSteps
+from colonnade.algorithms.gathering import Heard, Task
 from colonnade.algorithms.site_work import method_from_value, model_from_value
 from colonnade.algorithms.ssca import SSCA, Average, State, algorithm_1, algorithm_2, start
 from colonnade.errors import LabelError, PartySilent
@@ -24,24 +25,6 @@ Say = Callable[[tuple[Any, ...]], None]
 # The penalty c_j grows until every slack of the approximate problem is below this.
 VANISHED = 1e-3
 _MOST_SKIPPED = 5  # rounds in a row
-
-
-@dataclass(frozen=True)
-class Task:
-    """A sum that the server asks for: what every site is told, and how many numbers come back."""
-
-    kind: str
-    content: tuple[Any, ...]
-    length: int
-    fraction_bits: int = 36
-
-
-@dataclass(frozen=True)
-class Heard:
-    """A sum, or None where too few answered; and how many did."""
-
-    total: Array | None
-    answered: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +47,10 @@ class Plan:
     def as_value(self) -> Any:
         """A form that the wire can carry."""
         return (self.sites, self.model, self.method, self.l2, self.groups, self.limits, self.threshold)
+
+    def as_site_job(self, number: int) -> Any:
+        """What the site of that number has to know of it (`SiteWork.of`)."""
+        return (number, len(self.sites), self.model, self.method, len(self.groups), self.l2, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -105,8 +92,8 @@ class _Run:
         return self.method.evaluate_every or max(1, self.method.rounds // 10)
 
 
-def conduct(plan: Plan, say: Say) -> Generator[Task, Heard, Result]:
-    """Algorithm 1, Algorithm 2 or one of those they are compared with, whole."""
+def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task, Heard, Result]:
+    """Algorithm 1, Algorithm 2 or one of those they are compared with, whole. first: parameters to begin with."""
     method, model = method_from_value(plan.method), model_from_value(plan.model)
     heard = yield Task("count", (), len(plan.groups) + 2, 0)
     if heard.total is None:
@@ -119,7 +106,7 @@ def conduct(plan: Plan, say: Say) -> Generator[Task, Heard, Result]:
         if not count:
             raise LabelError(f"no site has a row of {name}, which has a cost limit; leave its limit out")
     options = method if isinstance(method, SSCA) else SSCA()
-    state = start(model.start(method.seed), len(plan.groups), options)
+    state = start(model.start(method.seed) if first is None else first, len(plan.groups), options)
     run = _Run(plan, method, say, state, heard.total)
     yield from _evaluate(run)
     if not isinstance(method, SSCA):

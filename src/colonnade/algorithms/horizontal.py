@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from colonnade.algorithms.conduct import Heard, Plan, Task, conduct
-from colonnade.algorithms.site_work import PLAIN, STAGES, Part, SiteWork, method_from_value, model_from_value
+from colonnade.algorithms.conduct import Plan, conduct
+from colonnade.algorithms.gathering import Heard, Task, gather, step_of
+from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on, method_from_value
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.wire import expect_array
-from colonnade.sums.dropout import Collector
-from colonnade.sums.ring import Ring
 
 INSTRUCTION = "instruction"
 # A site may be silent for this part of the deadline: a round has four stages, and others wait meanwhile.
@@ -55,46 +51,19 @@ class _Desk:
     async def sum(self, task: Task) -> Heard:
         """One sum over all sites that stay to its end."""
         self._serial += 1
-        total, answered = await (self._masked(task) if self._plan.threshold else self._plain(task))
-        ring = Ring(len(self._plan.sites), task.fraction_bits)
-        return Heard(None if total is None else ring.decode(total), answered)
+        stages = gather(self._plan.sites, self._plan.threshold, task)
+        stage, contents = next(stages)
+        while True:
+            answers = await self._ask(stage, contents)
+            try:
+                stage, contents = stages.send(answers)
+            except StopIteration as end:
+                heard: Heard = end.value
+                return heard
 
-    def _asked(self, task: Task) -> dict[int, Any]:
-        return dict.fromkeys(range(len(self._plan.sites)), (task.kind, *task.content))
-
-    async def _plain(self, task: Task) -> tuple[Any, int]:
-        """Without masks: the server sees every part."""
-        found = await self._stage("task", self._asked(task), PLAIN)
-        values = [self._value(found[number], task, number) for number in sorted(found)]
-        return (np.sum(values, axis=0, dtype=np.uint64) if values else None), len(values)
-
-    async def _masked(self, task: Task) -> tuple[Any, int]:
-        """The stages of `sums.dropout`; None where one of them has too few answers."""
-        collector = Collector(self._plan.threshold)
-        keys = await self._stage("task", self._asked(task))
-        if not collector.enough(keys):
-            return None, len(keys)
-        known = tuple((number, *pair) for number, pair in collector.keys(keys).items())
-        shares = await self._stage("keys", dict.fromkeys(keys, known))
-        if not collector.enough(shares):
-            return None, len(shares)
-        letters = collector.letters({number: dict(each) for number, each in shares.items()})
-        found = await self._stage("letters", {number: tuple(each.items()) for number, each in letters.items()})
-        if not collector.enough(found):
-            return None, len(found)
-        values = {number: self._value(each, task, number) for number, each in found.items()}
-        survivors = tuple(collector.values(values))
-        opened = await self._stage("survivors", dict.fromkeys(survivors, survivors))
-        if not collector.enough(opened):
-            return None, len(opened)
-        return collector.total({number: dict(each) for number, each in opened.items()}), len(survivors)
-
-    def _value(self, given: Any, task: Task, number: int) -> Any:
-        return expect_array(given, (task.length,), np.uint64, self._plan.sites[number], "masked sum")
-
-    async def _stage(self, stage: str, contents: Mapping[int, Any], step: str = "") -> dict[int, Any]:
+    async def _ask(self, stage: str, contents: Mapping[int, Any]) -> dict[int, Any]:
         """Ask some sites, each with its own content, and hear those who answer in time."""
-        net, step = self._net, step or STAGES[stage]
+        net, step = self._net, step_of(stage, self._plan.threshold)
         for number, content in contents.items():
             await net.send(self._plan.sites[number], INSTRUCTION, (stage, self._serial, content))
         until = net.elapsed() + self._wait
@@ -121,17 +90,9 @@ async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
     net.spare(plan.sites)
     number = plan.sites.index(net.me)
     train, validation = mine
-    work = SiteWork(
-        number,
-        len(plan.sites),
-        model_from_value(plan.model),
-        method_from_value(plan.method),
-        len(plan.groups),
-        plan.l2,
-        Part.from_value(train),
-        None if validation is None else Part.from_value(validation),
-        plan.threshold,
-    )
+    held_out = None if validation is None else Part.from_value(validation)
+    work = SiteWork.of(plan.as_site_job(number), Part.from_value(train), held_out)
+    turn: Turn | None = None
     while True:
         message = await net.recv(server, INSTRUCTION)
         # A site that was late for one sum goes on with the newest: nobody waits for the answers in between.
@@ -140,9 +101,12 @@ async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
         stage, serial, content = message
         if stage == "end":
             return content
-        answer = work.answer(stage, serial, content)
-        await net.work(work.effort(stage, content))
-        await net.send(server, STAGES[stage] if plan.threshold else PLAIN, (serial, answer))
+        if stage == "task":
+            turn, answer = work.begin(serial, content)
+            await net.work(work.effort(content))
+        else:
+            answer = going_on(turn, stage, serial, content)
+        await net.send(server, step_of(stage, plan.threshold), (serial, answer))
         if stage == "task" and content[0] == "step":
             net.traffic.round()
         elif stage == "task" and content[0] == "evaluate":

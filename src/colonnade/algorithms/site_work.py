@@ -26,9 +26,6 @@ Array = npt.NDArray[Any]
 METHODS: dict[str, type[SSCA | LocalSteps]] = {
     kind.name: kind for kind in (SSCA, FedAvg, MiniBatchSGD, ParallelRestartedSGD)
 }
-# Stages of a sum, and the step under which a site's answer to each is sent.
-STAGES = {"task": "mask keys", "keys": "key shares", "letters": "masked sum", "survivors": "unmasking shares"}
-PLAIN = "sum"
 _CHUNK = 1 << 13  # rows that are evaluated at a time
 
 
@@ -83,6 +80,31 @@ class Part:
 
 
 @dataclass
+class Turn:
+    """A site's part in one masked sum that is under way."""
+
+    member: Member
+    value: Array
+
+    def answer(self, stage: str, content: Any) -> Any:
+        """What this site answers to a stage after the first: all of it may be seen by the server."""
+        if stage == "keys":
+            return tuple(self.member.share({number: (key, channel) for number, key, channel in content}).items())
+        if stage == "letters":
+            return self.member.mask(dict(content), self.value)
+        if stage == "survivors":
+            return tuple(self.member.unmask(list(content)).items())
+        raise ProtocolError(f"the server asks for stage {stage!r}, which no server of ours does")
+
+
+def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
+    """The answer to a later stage of the sum that this site has begun."""
+    if turn is None or turn.member.serial != serial:
+        raise ProtocolError(f"the server asks for stage {stage!r} of sum {serial}, which this site has not begun")
+    return turn.answer(stage, content)
+
+
+@dataclass
 class SiteWork:
     """One site in one run. `number`: its place among the sites, from 0."""
 
@@ -92,31 +114,25 @@ class SiteWork:
     method: SSCA | LocalSteps
     functions: int  # how many costs there are: 1, or as many as groups with a limit
     l2: float
-    train: Part
-    validation: Part | None
     threshold: int  # 0 is a sum without masks
+    train: Part
+    validation: Part | None = None
     channel: KeyPair = field(default_factory=KeyPair)
-    member: Member | None = None
-    _value: Any = None
 
-    # -- stages -------------------------------------------------------------------------------------------------
+    @classmethod
+    def of(cls, job: Any, train: Part, validation: Part | None) -> SiteWork:
+        """From what the server says of it (`Plan.as_site_job`)."""
+        number, sites, model, method, functions, l2, threshold = job
+        made = model_from_value(model), method_from_value(method)
+        return cls(number, sites, *made, functions, l2, threshold, train, validation)
 
-    def answer(self, stage: str, serial: int, content: Any) -> Any:
-        """What this site answers to an instruction: all of it may be seen by the server."""
-        if stage == "task":
-            self._value = self._encoded(*content)
-            if not self.threshold:
-                return self._value
-            self.member = Member(self.number, serial, self.threshold, self.channel)
-            return self.member.public
-        member = self.member
-        if member is None or member.serial != serial or stage not in STAGES:
-            raise ProtocolError(f"the server asks for stage {stage!r} of sum {serial}, which this site has not begun")
-        if stage == "keys":
-            return tuple(member.share({number: (key, channel) for number, key, channel in content}).items())
-        if stage == "letters":
-            return member.mask(dict(content), self._value)
-        return tuple(member.unmask(list(content)).items())
+    def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
+        """The first stage of a sum: this site's part of it is computed, and its answer is the part or its keys."""
+        value = self._encoded(*content)
+        if not self.threshold:
+            return None, value
+        member = Member(self.number, serial, self.threshold, self.channel)
+        return Turn(member, value), member.public
 
     def _encoded(self, kind: str, *content: Any) -> Any:
         name = f"number {self.number}"
@@ -195,9 +211,9 @@ class SiteWork:
             right[piece] = scores.argmax(axis=1) == part.y[piece]
         return each, right
 
-    def effort(self, stage: str, content: Any) -> float:
-        """Numbers that answering touches, for the virtual clock."""
-        if stage != "task" or content[0] == "count":
+    def effort(self, content: Any) -> float:
+        """Numbers that a task touches, for the virtual clock."""
+        if content[0] == "count":
             return 0.0
         rows = len(self.train) if content[0] == "evaluate" else self.method.batch_for(len(self.train))
         return float(rows * self.model.size * (1 if content[0] == "evaluate" else 3))
