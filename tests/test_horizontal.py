@@ -276,7 +276,7 @@ def test_a_few_skipped_rounds_are_a_warning(monkeypatch):
         return Heard(None, 5) if task.kind == "step" and task.content[0] == 3 and self._serial < 12 else heard
 
     monkeypatch.setattr(horizontal._Desk, "sum", sometimes)
-    with pytest.warns(ColonnadeWarning, match=r"of 6 rounds were skipped \(3"):
+    with pytest.warns(ColonnadeWarning, match=r"rounds were skipped \(3"):
         one = model().fit(*SITES)
     assert one.skipped_[0] == 3
 
@@ -349,6 +349,7 @@ def site(name="a", X=X, y=Y, **options):
     [
         ({}, [], DataError, "no site was given"),
         ({}, [cn.Party("a", X, Y)], DataError, "expected a Site, got Party.*a Party has columns"),
+        ({}, [site("server")], DataError, "a site is named 'server'"),
         ({}, [site(), site()], DataError, "the name 'a' is used by 2 sites"),
         ({}, [site(), site("b", X[:, :5])], DataError, "site 'b' has 5 columns, 'a' has 64"),
         (

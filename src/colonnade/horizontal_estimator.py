@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import losses
-from colonnade.algorithms.conduct import Plan
+from colonnade.algorithms.conduct import Plan, Result
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.horizontal import attend, serve
 from colonnade.algorithms.options import whole_number
@@ -21,6 +20,7 @@ from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_module import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
 from colonnade.checks import check_runtime
+from colonnade.cost_limits import CostLimits, limits_of_sites
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, at_least, one_of
 from colonnade.estimator import Estimator
 from colonnade.metrics import METRICS
@@ -89,24 +89,35 @@ class SSCAClassifier(Estimator):
         """
         check_runtime(on)
         check_sites(sites)
-        method = self._check_options(len(sites))
+        if any(site.name == SERVER for site in sites):
+            raise DataError(f"a site is named {SERVER!r}, which is the server's own name; give it another")
+        method = self.check_options(len(sites))
         classes = common_classes(sites, self.classes)
         held_out = self._check_held_out(sites, validation)
-        names, keys, limits = self._limits(sites, classes)
-        described = self._described(sites[0].features, len(classes))
+        limits = limits_of_sites(self.cost_limit, sites, classes)
+        order = tuple(site.name for site in sites)
+        plan = self.plan(method, order, sites[0].features, len(classes), limits)
+        parts = [part_of(site, classes, limits) for site in sites]
+        others = [None if held_out is None else part_of(site, classes, limits) for site in held_out or sites]
+        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(),))}
+        for site, train, other in zip(sites, parts, others, strict=True):
+            programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other)))
+        outcomes = self._carry_out(programs, on, method, order)
+        _say_missing([name for name in order if outcomes[name].error is not None])
+        self.take_result(plan, classes, limits, sites[0].columns, Result(*outcomes[SERVER].value))
+        if limits.limits and not self.met_:
+            raise LimitNotMet(limits.sentence(*outcomes[SERVER].value[1:3], self.rounds_))
+        return self
+
+    def plan(
+        self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, limits: CostLimits
+    ) -> Plan:
+        """What the server is told."""
+        described = self._described(features, classes)
         model_from_value(described)  # a network that can't be made fails here
         masked = self.sum == "pairwise" or (self.sum == "auto" and len(sites) > 1)
         threshold = (method.threshold or default_threshold(len(sites))) if masked else 0
-        order = tuple(site.name for site in sites)
-        plan = Plan(order, described, method.as_value(), float(self.l2), names, limits, threshold).as_value()
-        parts = [_part(site, classes, keys) for site in sites]
-        others = [None if held_out is None else _part(site, classes, keys) for site in held_out or sites]
-        programs: dict[str, Any] = {SERVER: (serve, (plan,))}
-        for site, train, other in zip(sites, parts, others, strict=True):
-            programs[site.name] = (attend, (SERVER, plan, (train, other)))
-        outcomes = self._carry_out(programs, on, method, order)
-        self._keep(sites, classes, keys, described, outcomes)
-        return self
+        return Plan(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
 
     def _carry_out(self, programs: Any, on: Runtime | None, method: Any, sites: tuple[str, ...]) -> dict[str, Outcome]:
         history = History(METRICS["classes"], method.rounds, self.verbose)
@@ -119,22 +130,26 @@ class SSCAClassifier(Estimator):
         self.rounds_ = self.traffic_[SERVER].rounds
         return dict(outcomes)
 
-    def _keep(self, sites: Any, classes: Array, keys: list[Any], described: Any, outcomes: dict[str, Outcome]) -> None:
-        parameters, costs, slack, multipliers, penalty, met, skipped = outcomes[SERVER].value
+    def take_result(
+        self, plan: Plan, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
+    ) -> None:
+        """Be the model that a run ended with."""
         self.parties_, self.holders_, self.sum_, self._combines = (SHARED,), (SHARED,), self.sum, "rows"
-        self.sites_ = tuple(site.name for site in sites)
-        self.classes_, self.columns_ = classes, {SHARED: sites[0].columns}
-        self._states, self._model = {SHARED: (parameters,)}, described
-        named = keys or [None] * len(costs)
-        self.costs_, self.slack_ = dict(zip(named, costs, strict=True)), dict(zip(named, slack, strict=False))
-        self.multipliers_, self.penalty_ = dict(zip(named, multipliers, strict=False)), penalty
-        self.skipped_ = tuple(skipped)
-        lost = [name for name in self.sites_ if outcomes[name].error is not None]
-        _say_missing(lost, self.skipped_, self.rounds_)
-        if not met and self.cost_limit is not None:
-            raise LimitNotMet(_not_met(self.cost_limit, self.costs_, self.slack_, self.rounds_))
+        self.sites_, self.classes_, self.columns_ = plan.sites, classes, {SHARED: columns}
+        self._states, self._model = {SHARED: (ended.parameters,)}, plan.model
+        self.costs_, self.slack_ = limits.by_key(ended.costs), limits.by_key(ended.slack)
+        self.multipliers_, self.penalty_ = limits.by_key(ended.multipliers), ended.penalty
+        self.met_, self.skipped_ = ended.met, tuple(ended.skipped)
+        if self.skipped_:
+            some = ", ".join(map(str, self.skipped_[:5])) + (", ..." if len(self.skipped_) > 5 else "")
+            warnings.warn(
+                f"{len(self.skipped_)} rounds were skipped ({some}): too few sites stayed to the end of them",
+                ColonnadeWarning,
+                stacklevel=3,
+            )
 
-    def _check_options(self, sites: int) -> SSCA | LocalSteps:
+    def check_options(self, sites: int) -> SSCA | LocalSteps:
+        """The algorithm, if all options are allowed for so many sites."""
         whole_number("hidden", self.hidden, 0)
         at_least("l2", self.l2, 0)
         one_of("sum", self.sum, SUMS)
@@ -163,29 +178,6 @@ class SSCAClassifier(Estimator):
             raise DataError(f"validation needs each of the sites {names} once, got {list(given)}")
         check_same_columns(sites[0].name, sites[0].columns, sites[0].named, validation[0])
         return [given[name] for name in names]
-
-    def _limits(self, sites: Any, classes: Array) -> tuple[tuple[str, ...], list[Any], tuple[float, ...]]:
-        """(their names in sentences, the keys as given, the limits); one nameless function where there are none."""
-        given = self.cost_limit
-        if given is None:
-            return ("",), [], ()
-        if not isinstance(given, Mapping):
-            _check_limit("cost_limit", given)
-            return ("",), [], (float(given),)
-        if not given:
-            raise OptionError("cost_limit is an empty dict; give a limit for at least one class or group")
-        grouped = [site for site in sites if site.groups is not None]
-        if grouped and len(grouped) < len(sites):
-            without = next(site.name for site in sites if site.groups is None)
-            raise DataError(f"site {without!r} has no groups, others have; give groups to every site, or to none")
-        known = np.unique(np.concatenate([site.groups for site in sites])) if grouped else classes
-        what = "group" if grouped else "class"
-        for key, limit in given.items():
-            if key not in known.tolist():
-                few = ", ".join(map(repr, known[:8].tolist()))
-                raise OptionError(f"cost_limit names the {what} {key!r}, which no site has; {what} names are {few}")
-            _check_limit(f"cost_limit[{key!r}]", limit)
-        return tuple(f"{what} {key!r}" for key in given), list(given), tuple(float(v) for v in given.values())
 
     def _described(self, features: int, classes: int) -> Any:
         if self.network is not None:
@@ -256,46 +248,16 @@ class _Table:
         self.X, self.columns, self.named, self.features = party.X, party.columns, party.named, party.features
 
 
-def _check_limit(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise OptionError(f"{name} must be a number > 0, got {value!r}")
-    at_least(name, float(value), 0, strict=True)
-
-
-def _part(site: Site, classes: Array, keys: list[Any]) -> Any:
+def part_of(site: Site, classes: Array, limits: CostLimits) -> Any:
     """A site's rows as its program takes them: classes and groups by number."""
     y = np.searchsorted(classes, site.y).astype(np.int64)
-    known = site.groups if site.groups is not None else site.y
-    groups = np.full(site.rows, -1, dtype=np.int64)
-    for number, key in enumerate(keys):
-        groups[known == key] = number
-    return (rows_to_value(site.X), y, groups)
+    return (rows_to_value(site.X), y, limits.numbers(site))
 
 
-def _say_missing(lost: list[str], skipped: tuple[int, ...], rounds: int) -> None:
+def _say_missing(lost: list[str]) -> None:
     if lost:
         warnings.warn(
             f"sites {', '.join(map(repr, lost))} died on the way; later rounds went on without them",
             ColonnadeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
-    if skipped:
-        some = ", ".join(map(str, skipped[:5])) + (", ..." if len(skipped) > 5 else "")
-        warnings.warn(
-            f"{len(skipped)} of {rounds} rounds were skipped ({some}): too few sites stayed to the end",
-            ColonnadeWarning,
-            stacklevel=4,
-        )
-
-
-def _not_met(limit: Any, costs: dict[Any, float], slack: dict[Any, float], rounds: int) -> str:
-    asked = limit if isinstance(limit, Mapping) else {None: limit}
-    missed = [
-        f"{'the cost' if key is None else f'the cost of {key!r}'} is {cost:.4g}, the limit {asked[key]:g}"
-        for key, cost in costs.items()
-        if cost > asked[key] or slack.get(key, 0.0) > 0
-    ]
-    return (
-        f"the limits could not all be met in {rounds} rounds: {'; '.join(missed)}; raise them, or give more rounds, a "
-        f"larger batch or more hidden cells (the model as it is can be used)"
-    )
