@@ -104,9 +104,10 @@ class SSCAClassifier(Estimator):
             programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other)))
         outcomes = self._carry_out(programs, on, method, order)
         _say_missing([name for name in order if outcomes[name].error is not None])
-        self.take_result(plan, classes, limits, sites[0].columns, Result(*outcomes[SERVER].value))
-        if limits.limits and not self.met_:
-            raise LimitNotMet(limits.sentence(*outcomes[SERVER].value[1:3], self.rounds_))
+        ended = Result(*outcomes[SERVER].value)
+        self.take_result(plan, classes, limits, sites[0].columns, ended)
+        if limits.limits and not ended.met:
+            raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_))
         return self
 
     def plan(

@@ -33,7 +33,7 @@ def client_app(load: Load) -> ClientApp:
 
     def answer(message: Message, context: Context) -> Message:
         try:
-            found = ("answer", _answer(held, unpacked(message), context))
+            found: tuple[Any, ...] = ("answer", _answer(held, unpacked(message), context))
         except ColonnadeError as error:  # in words: the server can't see this process
             found = ("error", type(error).__name__, str(error))
         return Message(packed(found), reply_to=message)
@@ -97,5 +97,5 @@ def _keep(turn: Turn, context: Context) -> None:
 def _thawed(context: Context) -> Turn | None:
     if _STATE not in context.state.config_records:
         return None
-    pairs, value = decode(bytes(context.state.config_records[_STATE]["turn"]))  # type: ignore[misc, arg-type]
-    return Turn(Member.thaw(dict(pairs)), value)
+    kept: Any = decode(bytes(context.state.config_records[_STATE]["turn"]))  # type: ignore[arg-type]
+    return Turn(Member.thaw(dict(kept[0])), kept[1])

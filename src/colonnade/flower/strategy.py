@@ -1,13 +1,14 @@
 """The strategy: drives the very server logic of `algorithms.conduct`, with Flower's grid as the carrier.
 
-Flower's own loop exchanges one message per node and round. A masked sum takes four, so `start` has a loop of its own; in
-it `configure_train` and `aggregate_train` (and their twins for evaluations) each do one exchange.
+Flower's own loop exchanges one message per node and round. A masked sum takes four, so `start` has a loop of its own;
+in it `configure_train` and `aggregate_train` (and their twins for evaluations) each do one exchange.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from logging import INFO, WARNING
 from typing import Any
 
@@ -82,7 +83,7 @@ class SSCA(Strategy):
         log(INFO, "Starting %s over Colonnade:", self.method.name)
         self.summary()
         if num_rounds is not None:
-            self.method = self._model.algorithm = _with_rounds(self.method, num_rounds)
+            self.method = self._model.algorithm = replace(self.method, rounds=num_rounds)
         plan = self._plan = self._meet(grid, timeout)
         first = None if initial_arrays is None else _flat(initial_arrays)
         result, wait = Result(), self.method.wait or timeout
@@ -107,11 +108,16 @@ class SSCA(Strategy):
             log(WARNING, "Rounds %s were skipped: too few sites answered", list(self.ended.skipped))
         return result
 
+    @property
+    def _known(self) -> Plan:
+        if self._plan is None:
+            raise errors.NotFittedError("this strategy has not met its nodes; call start(grid) first")
+        return self._plan
+
     def _sum(self, grid: Grid, task: Task, wait: float) -> Heard:
         """One sum: each stage is one exchange with some nodes."""
-        assert self._plan is not None
         self._serial += 1
-        stages = gather(self._plan.sites, self._plan.threshold, task)
+        stages = gather(self._known.sites, self._known.threshold, task)
         self._asked = next(stages)
         nothing, evaluation = ArrayRecord(), task.kind == "evaluate"
         while True:
@@ -171,10 +177,9 @@ class SSCA(Strategy):
 
     def _messages(self, kind: str) -> list[Message]:
         stage, contents = self._asked
-        assert self._plan is not None
         messages = []
         for number, content in contents.items():
-            job = (self._plan.as_site_job(number), *self._job) if stage == "task" else None
+            job = (self._known.as_site_job(number), *self._job) if stage == "task" else None
             messages.append(Message(packed((stage, self._serial, content, job)), self._nodes[number], kind))
         return messages
 
@@ -207,17 +212,18 @@ class SSCA(Strategy):
         return self._messages("evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Take the answers of one exchange."""
+        """Take the answers of one exchange; metrics come when the sum is whole."""
         self._take(replies)
+        return None
 
     # -- afterwards ---------------------------------------------------------------------------------------------
 
     def classifier(self) -> SSCAClassifier:
         """The trained model, as `SSCAClassifier.fit` leaves it: predict, score, save."""
-        if self.ended is None or self._plan is None:
+        if self.ended is None:
             raise errors.NotFittedError("this strategy has not run; call start(grid) first")
         columns = tuple(f"x{j}" for j in range(self._columns))
-        self._model.take_result(self._plan, self._classes, self._limits, columns, self.ended)
+        self._model.take_result(self._known, self._classes, self._limits, columns, self.ended)
         return self._model
 
 
@@ -231,12 +237,6 @@ def _heard(reply: Message) -> Any:
         found = getattr(errors, rest[0], ColonnadeError)
         raise found(f"a site refuses: {rest[1]}")
     return rest[0]
-
-
-def _with_rounds(method: Any, rounds: int) -> Any:
-    from dataclasses import replace
-
-    return replace(method, rounds=rounds)
 
 
 def _record(parameters: Any) -> ArrayRecord:
