@@ -82,6 +82,7 @@ class _Run:
     last: int = -1  # the round of the last evaluation
     costs: tuple[float, ...] = ()
     skipped: list[int] = field(default_factory=list)
+    aims: tuple[float, ...] = ()  # the limits that rounds work with
 
     @property
     def functions(self) -> int:
@@ -107,7 +108,7 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
             raise LabelError(f"no site has a row of {name}, which has a cost limit; leave its limit out")
     options = method if isinstance(method, SSCA) else SSCA()
     state = start(model.start(method.seed) if first is None else first, len(plan.groups), options)
-    run = _Run(plan, method, say, state, heard.total)
+    run = _Run(plan, method, say, state, heard.total, aims=plan.limits)
     yield from _evaluate(run)
     if not isinstance(method, SSCA):
         yield from _rounds(run, 0.0)
@@ -120,8 +121,21 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
             break
         # "Repeat Algorithm 2 with c = c_j until |s_j| is sufficiently small": it goes on from where it stands.
         c *= 10
+        run.aims = _lower_aims(run)
     state = run.state
     return Result(state.parameters, run.costs, state.slack, state.multipliers, c, met, tuple(run.skipped))
+
+
+def _lower_aims(run: _Run) -> tuple[float, ...]:
+    """The limits that the next rounds work with.
+
+    The best w of a noisy approximation is one whose noise is favourable, so the cost over all rows settles above a
+    limit that the approximation keeps exactly. What it exceeds it by, all sites together have just measured.
+    """
+    if max(run.state.slack, default=0.0) >= VANISHED:
+        return run.aims  # not noise: it is not there yet
+    over = (max(0.0, cost - limit) for cost, limit in zip(run.costs, run.plan.limits, strict=False))
+    return tuple(max(0.5 * aim, aim - each) for aim, each in zip(run.aims, over, strict=False))
 
 
 def _met(run: _Run, method: SSCA) -> bool:
@@ -163,7 +177,7 @@ def _advance(run: _Run, sums: Array, c: float) -> State:
         moved = 0.0 if first is None else first.gradient
         return State(state.parameters + moved, state.approximations, state.t + 1)
     if run.plan.limits:
-        return algorithm_2(state, averages, run.plan.limits, c, method)
+        return algorithm_2(state, averages, run.aims, c, method)
     return state if first is None else algorithm_1(state, first, method, run.plan.l2)
 
 
