@@ -444,4 +444,5 @@ def test_splits():
 def test_get_params_and_the_papers_options():
     assert model().get_params()["hidden"] == 8
     assert "SSCAClassifier(hidden=8" in repr(model())
-    assert PAPER[100] == cn.SSCA(batch=100)
+    assert PAPER[100].batch_for(60) == 60
+    assert not PAPER[100].correct

@@ -76,7 +76,7 @@ class Row:
 
 def _paper(batch: int, rounds: int, seed: int) -> Run:
     options = PAPER[batch]
-    told = (("rho", options.rho), ("gamma", options.gamma), ("tau", options.tau))
+    told = (("rho", options.rho), ("gamma", options.gamma), ("tau", options.tau), ("correct", False))
     return Run("SSCA", batch, told, seed, rounds=rounds)
 
 
