@@ -42,6 +42,8 @@ $(VENV)/.opponents: $(VENV)/.dev
 	@$(PYTHON) -m venv $(VENV)/opponents
 	@$(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python openmined-psi 2>/dev/null \
 	  || $(VENV)/opponents/bin/pip install -q openmined-psi || echo "openmined-psi can't be installed here"
+	@$(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python 'flwr[simulation]' -e . 2>/dev/null \
+	  || $(VENV)/opponents/bin/pip install -q 'flwr[simulation]' -e . || echo "Flower can't be installed here"
 	@touch $@
 
 bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchmarks/RESULTS.md
@@ -60,7 +62,8 @@ kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which g
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
 
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
-	for name in fedbcd-rounds vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence afsgd-fdml; do \
+	for name in fedbcd-rounds vfb2-accuracy vfb2-convergence vfb2-scaling afsgd-speedup afsgd-convergence afsgd-fdml \
+	    ssca-cost ssca-accuracy ssca-sparsity; do \
 	  $(BIN)/colonnade reproduce $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches

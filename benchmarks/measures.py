@@ -19,6 +19,7 @@ from colonnade.blocks.columns import SparseColumns
 
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
+from horizontal import horizontal_rounds
 from kernel_learning import kernel_learning
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
@@ -175,6 +176,7 @@ MEASURES = (
     sparse_epoch,
     straggler,
     kernel_learning,
+    horizontal_rounds,
     group_operations,
     alignment,
     alignment_of_a_million,

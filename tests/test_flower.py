@@ -214,11 +214,11 @@ def free_ports(count):
 @pytest.mark.skipif(not os.environ.get("COLONNADE_FLOWER"), reason="minutes; set COLONNADE_FLOWER=1")
 def test_a_superlink_and_two_supernodes_on_loopback(tmp_path):
     """The example project as organisations would run it: the same parameters as natively."""
-    fleet, control, serverappio, *appios = free_ports(5)
+    port, *ports = free_ports(3)
     scripts, home = Path(sys.executable).parent, tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text(
-        f'[superlink]\ndefault = "loopback"\n[superlink.loopback]\naddress = "127.0.0.1:{control}"\ninsecure = true\n'
+        f'[superlink]\ndefault = "loopback"\n[superlink.loopback]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     )
     path = os.pathsep.join([str(scripts), os.environ["PATH"]])
     environment = {**os.environ, "FLWR_HOME": str(home), "HOME": str(home), "PATH": path, "FLWR_TELEMETRY_ENABLED": "0"}
@@ -227,18 +227,15 @@ def test_a_superlink_and_two_supernodes_on_loopback(tmp_path):
     def start(*command):
         return subprocess.Popen([scripts / command[0], *command[1:]], env=environment, stdout=logs, stderr=logs)
 
-    address = "127.0.0.1:{}".format
-    link = start(
-        "flower-superlink", "--insecure", "--fleet-api-address", address(fleet), "--control-api-address",
-        address(control), "--serverappio-api-address", address(serverappio),
-    )  # fmt: skip
+    # what the app depends on is here: nothing is to be installed
+    here = ("--insecure", "--host", "127.0.0.1")
+    link = start("flower-superlink", *here, "--port", str(port), "--disable-runtime-dependency-installation")
     nodes = []
     try:
         time.sleep(5)
-        for k, port in enumerate(appios):
-            config = f"partition-id={k} num-partitions=2"
-            where = ("--superlink", address(fleet), "--clientappio-api-address", address(port))
-            nodes.append(start("flower-supernode", "--insecure", *where, "--node-config", config))
+        for k, own in enumerate(ports):
+            where = ("--superlink", f"127.0.0.1:{port}", "--port", str(own))
+            nodes.append(start("flower-supernode", *here, *where, "--node-config", f"partition-id={k}"))
         options = f'sites=2 rounds=3 out="{tmp_path / "model"}"'
         command = [scripts / "flwr", "run", str(EXAMPLE), "loopback", "--stream", "--run-config", options]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
