@@ -54,7 +54,7 @@ class Size:
     rounds: int = ROUNDS
     ssca: tuple[Options, ...] = SSCA_GRID
     sgd: tuple[Options, ...] = SGD_GRID
-    evaluate_every: int = 5
+    evaluate_every: int = 10
     hidden: int = HIDDEN
 
 
