@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -211,6 +212,16 @@ def free_ports(count):
     return ports
 
 
+def wait_for(port, seconds=120):
+    """Until somebody listens there."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"nobody listens at port {port}")
+
+
 @pytest.mark.skipif(not os.environ.get("COLONNADE_FLOWER"), reason="minutes; set COLONNADE_FLOWER=1")
 def test_a_superlink_and_two_supernodes_on_loopback(tmp_path):
     """The example project as organisations would run it: the same parameters as natively."""
@@ -232,7 +243,7 @@ def test_a_superlink_and_two_supernodes_on_loopback(tmp_path):
     link = start("flower-superlink", *here, "--port", str(port), "--disable-runtime-dependency-installation")
     nodes = []
     try:
-        time.sleep(5)
+        wait_for(port)
         for k, own in enumerate(ports):
             where = ("--superlink", f"127.0.0.1:{port}", "--port", str(own))
             nodes.append(start("flower-supernode", *here, *where, "--node-config", f"partition-id={k}"))
