@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules fuzz kills reproduce clean
+.PHONY: help demo test lint bench schedules fuzz flower kills reproduce clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -57,6 +57,13 @@ fuzz: $(VENV)/.dev  ## bytes led by coverage against the codec and the TOML read
 	@$(BIN)/uv pip install -q --python $(BIN)/python atheris 2>/dev/null || $(BIN)/pip install -q atheris
 	$(BIN)/python tests/fuzz.py codec 60
 	$(BIN)/python tests/fuzz.py toml 60
+
+# Flower holds rich and others back, so it is tested in an environment of its own.
+flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and deployed on loopback
+	@$(PYTHON) -m venv $(VENV)/flower
+	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[flower,demo]' pytest hypothesis 2>/dev/null \
+	  || $(VENV)/flower/bin/pip install -q -e '.[flower,demo]' pytest hypothesis
+	COLONNADE_FLOWER=1 $(VENV)/flower/bin/python -m pytest tests/test_flower.py
 
 kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed

@@ -24,6 +24,7 @@ from colonnade.errors import (
     NotFittedError,
     OptionError,
     PartySilent,
+    RingOverflow,
 )
 from horizontal_programs import die_after, two_layers
 
@@ -232,7 +233,7 @@ def test_a_batch_has_its_share_of_every_group():
     table, y, groups = rng.normal(size=(90, 3)), rng.integers(0, 2, 90), np.repeat([0, 1, -1], [60, 10, 20])
     network = Linear(3, 2)
     part = Part(table, y, groups)
-    work = SiteWork(0, 1, network, cn.SSCA(batch=30), 2, 0.0, 0, part)
+    work = SiteWork(0, "here", 1, network, cn.SSCA(batch=30), 2, 0.0, 0, part)
     assert work.counts().tolist() == [60, 10, 90, 0]
     w, totals = rng.normal(size=6), np.array([120.0, 10.0, 180.0, 0.0])
     sums = np.mean([work.step(t, w, totals) for t in range(1, 4000)], axis=0).reshape(2, -1)
@@ -417,6 +418,20 @@ def test_sites_of_some_classes_are_allowed_where_all_are_named():
 def test_sites_that_cannot_be_are_one_sentence(make, error, sentence):
     with pytest.raises(error, match=sentence):
         make()
+
+
+def test_columns_that_are_far_too_large_are_said():
+    big = X.copy()
+    big[:, 3] *= 1e6
+    sites = cn.split_rows(big, Y, into=3, seed=0)
+    with pytest.warns(ColonnadeWarning) as said, pytest.raises(RingOverflow, match="of party 'site1' reaches"):
+        model(algorithm=cn.MiniBatchSGD(rounds=9, step=(1e6, 0.0))).fit(*sites)
+    assert "party 'site1': column 'x3'" in str(said[0].message)
+
+
+def test_training_that_diverges_is_said():
+    with pytest.warns(ColonnadeWarning, match=r"training diverged: the cost began at 2\.\d+ and ended at"):
+        model(algorithm=cn.MiniBatchSGD(rounds=5, batch=20, step=(30.0, 0.0))).fit(*SITES)
 
 
 def test_use_before_fit_and_of_other_columns(fitted):

@@ -19,7 +19,7 @@ from colonnade.algorithms.site_work import METHODS, model_from_value, rows_to_va
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_module import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
-from colonnade.checks import check_runtime
+from colonnade.checks import check_runtime, warn_scales
 from colonnade.cost_limits import CostLimits, limits_of_sites
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, at_least, one_of
 from colonnade.estimator import Estimator
@@ -94,6 +94,7 @@ class SSCAClassifier(Estimator):
         method = self.check_options(len(sites))
         classes = common_classes(sites, self.classes)
         held_out = self._check_held_out(sites, validation)
+        warn_scales(sites)
         limits = limits_of_sites(self.cost_limit, sites, classes)
         order = tuple(site.name for site in sites)
         plan = self.plan(method, order, sites[0].features, len(classes), limits)
@@ -104,6 +105,7 @@ class SSCAClassifier(Estimator):
             programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other)))
         outcomes = self._carry_out(programs, on, method, order)
         _say_missing([name for name in order if outcomes[name].error is not None])
+        _warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
         self.take_result(plan, classes, limits, sites[0].columns, ended)
         if limits.limits and not ended.met:
@@ -253,6 +255,17 @@ def part_of(site: Site, classes: Array, limits: CostLimits) -> Any:
     """A site's rows as its program takes them: classes and groups by number."""
     y = np.searchsorted(classes, site.y).astype(np.int64)
     return (rows_to_value(site.X), y, limits.numbers(site))
+
+
+def _warn_diverged(history: list[dict[str, Any]]) -> None:
+    first, last = history[0]["loss"], history[-1]["loss"]
+    if not last <= first:
+        warnings.warn(
+            f"training diverged: the cost began at {first:.4g} and ended at {last:.4g}; standardise the columns, or use "
+            f"a larger tau, smaller rho and gamma, or a shorter step",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
 
 
 def _say_missing(lost: list[str]) -> None:

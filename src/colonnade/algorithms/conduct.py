@@ -50,7 +50,8 @@ class Plan:
 
     def as_site_job(self, number: int) -> Any:
         """What the site of that number has to know of it (`SiteWork.of`)."""
-        return (number, len(self.sites), self.model, self.method, len(self.groups), self.l2, self.threshold)
+        shared = (self.model, self.method, len(self.groups), self.l2, self.threshold)
+        return (number, self.sites[number], len(self.sites), *shared)
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ class SiteWork:
     """One site in one run. `number`: its place among the sites, from 0."""
 
     number: int
+    name: str
     sites: int
     model: WholeModel
     method: SSCA | LocalSteps
@@ -122,9 +123,9 @@ class SiteWork:
     @classmethod
     def of(cls, job: Any, train: Part, validation: Part | None) -> SiteWork:
         """From what the server says of it (`Plan.as_site_job`)."""
-        number, sites, model, method, functions, l2, threshold = job
+        number, name, sites, model, method, functions, l2, threshold = job
         made = model_from_value(model), method_from_value(method)
-        return cls(number, sites, *made, functions, l2, threshold, train, validation)
+        return cls(number, name, sites, *made, functions, l2, threshold, train, validation)
 
     def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
         """The first stage of a sum: this site's part of it is computed, and its answer is the part or its keys."""
@@ -135,7 +136,7 @@ class SiteWork:
         return Turn(member, value), member.public
 
     def _encoded(self, kind: str, *content: Any) -> Any:
-        name = f"number {self.number}"
+        name = self.name
         if kind == "count":
             return Ring(self.sites, 0).encode(self.counts(), name)
         w = expect_array(content[1], (self.model.size,), np.float64, "server", kind)
