@@ -261,8 +261,8 @@ def _warn_diverged(history: list[dict[str, Any]]) -> None:
     first, last = history[0]["loss"], history[-1]["loss"]
     if not last <= first:
         warnings.warn(
-            f"training diverged: the cost began at {first:.4g} and ended at {last:.4g}; standardise the columns, or use "
-            f"a larger tau, smaller rho and gamma, or a shorter step",
+            f"training diverged: the cost began at {first:.4g} and ended at {last:.4g}; standardise the columns, or "
+            f"use a larger tau, smaller rho and gamma, or a shorter step",
             ColonnadeWarning,
             stacklevel=3,
         )
