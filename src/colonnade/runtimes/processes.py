@@ -56,7 +56,7 @@ class Processes:
             _check_importable(program)
             encoded_size(args)  # refuses what can't travel before anything is started
         try:
-            with self._lines(tuple(programs)) as lines, self._started(programs, lines) as family:
+            with self._lines(tuple(programs)) as lines, self._started(programs, lines, spare) as family:
                 return settle(family.watch(observer, self.deadline, spare), spare)
         except OSError as error:
             if error.errno == errno.EMFILE:
@@ -79,7 +79,7 @@ class Processes:
             yield Lines(fds, {name: ("sockets", links[name]) for name in names}, theirs.close)
 
     @contextmanager
-    def _started(self, programs: Programs, lines: Lines) -> Iterator[_Family]:
+    def _started(self, programs: Programs, lines: Lines, spare: Collection[str] = ()) -> Iterator[_Family]:
         """A process for every party, each with its job."""
         names = tuple(programs)
         family = _Family()
@@ -96,7 +96,7 @@ class Processes:
                 program, args = programs[child.name]
                 entry = (program.__module__, program.__qualname__)
                 slowed = tuple(per_lane(self.slowed.get(child.name, 0.0)).items())
-                job = (child.name, names, lines.told[child.name], *entry, args, self.deadline, slowed)
+                job = (child.name, names, lines.told[child.name], *entry, args, self.deadline, slowed, tuple(spare))
                 family.hand_over(child, job)
             yield family
 
