@@ -1,12 +1,13 @@
 """The opponent of SSCA's rounds: Flower's own FedAvg in its simulation, in an interpreter that has Flower.
 
-python flower_fedavg.py DATA ROUNDS ROWS    prints seconds of the strategy and the training cost at its end
+COLONNADE_FEDAVG="DATA ROUNDS ROWS" python flower_fedavg.py    prints seconds and the training cost at the end
 
 The same network, the same batches: in each round each of ten clients takes one step on 100 of its rows.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -23,7 +24,9 @@ from flwr.simulation import run_simulation
 from colonnade.blocks.whole import ThreeLayers, costs
 from colonnade.reproduce.ssca_stage import CLIENTS, HIDDEN, mnist
 
-FOLDER, ROUNDS, ROWS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) or None
+# From the environment, which Flower's workers have too.
+_TOLD = os.environ["COLONNADE_FEDAVG"].rsplit(" ", 2)
+FOLDER, ROUNDS, ROWS = Path(_TOLD[0]), int(_TOLD[1]), int(_TOLD[2]) or None
 BATCH, STEP = 100, 1.0
 NETWORK = ThreeLayers(784, HIDDEN, 10)
 client, server, found = ClientApp(), ServerApp(), {}
@@ -61,6 +64,9 @@ def main(grid: Grid, context: Context) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    sys.path.insert(0, str(Path(__file__).parent))
+    import flower_fedavg as importable  # what workers get by name, they can import
+
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
-    run_simulation(server, client, num_supernodes=CLIENTS, backend_config=resources)
-    print(f"{found['seconds']} {found['cost']}")
+    run_simulation(importable.server, importable.client, num_supernodes=CLIENTS, backend_config=resources)
+    print(f"{importable.found['seconds']} {importable.found['cost']}")

@@ -23,9 +23,13 @@ def theirs(rounds: int, rows: int) -> tuple[float, float] | None:
     """(seconds, training cost) of Flower's FedAvg; None where Flower is not installed."""
     if subprocess.run([OPPONENT, "-c", "import flwr"], check=False, capture_output=True).returncode:
         return None
-    source = str(HERE.parent / "src")
-    environment = {**os.environ, "PYTHONPATH": source, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    command = [OPPONENT, str(HERE / "flower_fedavg.py"), str(DATA.resolve()), str(rounds), str(rows)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE)]),
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "COLONNADE_FEDAVG": f"{DATA.resolve()} {rounds} {rows}",
+    }
+    command = [OPPONENT, str(HERE / "flower_fedavg.py")]
     said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
     seconds, cost = said.strip().splitlines()[-1].split()
     return float(seconds), float(cost)
