@@ -223,7 +223,8 @@ def wait_for(port, seconds=120):
 
 
 @pytest.mark.skipif(not os.environ.get("COLONNADE_FLOWER"), reason="minutes; set COLONNADE_FLOWER=1")
-def test_a_superlink_and_two_supernodes_on_loopback(tmp_path):
+@pytest.mark.parametrize("kind", ["plain", "pairwise"])
+def test_a_superlink_and_two_supernodes_on_loopback(kind, tmp_path):
     """The example project as organisations would run it: the same parameters as natively."""
     port, *ports = free_ports(3)
     scripts, home = Path(sys.executable).parent, tmp_path / "home"
@@ -247,7 +248,7 @@ def test_a_superlink_and_two_supernodes_on_loopback(tmp_path):
         for k, own in enumerate(ports):
             where = ("--superlink", f"127.0.0.1:{port}", "--port", str(own))
             nodes.append(start("flower-supernode", *here, *where, "--node-config", f"partition-id={k}"))
-        options = f'sites=2 rounds=2 out="{tmp_path / "model"}"'
+        options = f'sites=2 rounds=1 sum="{kind}" out="{tmp_path / "model"}"'
         command = [scripts / "flwr", "run", str(EXAMPLE), "loopback", "--stream", "--run-config", options]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
         assert (tmp_path / "model").exists(), done.stdout + done.stderr + (tmp_path / "log").read_text()
@@ -257,6 +258,6 @@ def test_a_superlink_and_two_supernodes_on_loopback(tmp_path):
         for process in (*nodes, link):
             process.wait(30)
         logs.close()
-    native = cn.SSCAClassifier(hidden=32, algorithm=cn.SSCA(rounds=2, batch=50), verbose=0)
+    native = cn.SSCAClassifier(hidden=32, algorithm=cn.SSCA(rounds=1, batch=50), verbose=0)
     native.fit(*cn.split_rows(X, Y, into=2, seed=0))
     assert np.abs(cn.load(tmp_path / "model").parameters_ - native.parameters_).max() <= 1e-6

@@ -18,6 +18,7 @@ def main(grid: Grid, context: Context) -> None:
         classes=range(10),
         hidden=int(config["hidden"]),
         cost_limit=float(config["cost-limit"]) or None,
+        sum=str(config["sum"]),
         algorithm=cn.SSCA(rounds=int(config["rounds"]), batch=int(config["batch"]), seed=int(config["seed"])),
     )
     result = strategy.start(grid)
