@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules fuzz kills reproduce clean
+.PHONY: help demo test lint bench schedules fuzz flower kills reproduce clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -44,7 +44,7 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict
 # Opponents live apart: one pins a library to a version of its own. Without them we are timed alone.
 $(VENV)/.opponents: $(VENV)/.dev
 	@$(PYTHON) -m venv $(VENV)/opponents
-	@for name in openmined-psi "phe gmpy2"; do \
+	@for name in openmined-psi "phe gmpy2" "flwr[simulation] -e ."; do \
 	  $(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python $$name 2>/dev/null \
 	  || $(VENV)/opponents/bin/pip install -q $$name || echo "$$name can't be installed here"; done
 	@touch $@
@@ -61,12 +61,20 @@ fuzz: $(VENV)/.dev  ## bytes led by coverage against the codec and the TOML read
 	$(BIN)/python tests/fuzz.py codec 60
 	$(BIN)/python tests/fuzz.py toml 60
 
+# Flower holds rich and others back, so it is tested in an environment of its own.
+flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and deployed on loopback
+	@$(PYTHON) -m venv $(VENV)/flower
+	@$(BIN)/uv pip install -q --python $(VENV)/flower/bin/python -e '.[flower,demo]' pytest hypothesis 2>/dev/null \
+	  || $(VENV)/flower/bin/pip install -q -e '.[flower,demo]' pytest hypothesis
+	COLONNADE_FLOWER=1 $(VENV)/flower/bin/python -m pytest tests/test_flower.py
+
 kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
 
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
 	for name in fedbcd-rounds fedbcd-encrypted fedbcd-mnist fedbcd-nus vfb2-accuracy vfb2-convergence vfb2-scaling \
-	  afsgd-speedup afsgd-convergence afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies; do \
+	  afsgd-speedup afsgd-convergence afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies \
+	  ssca-cost ssca-accuracy ssca-sparsity; do \
 	  $(BIN)/colonnade reproduce $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches

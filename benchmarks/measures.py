@@ -20,6 +20,7 @@ from colonnade.blocks.columns import SparseColumns
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
 from encrypted import encrypted_training, modular_products
+from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
@@ -180,6 +181,7 @@ MEASURES = (
     kernel_memory,
     modular_products,
     encrypted_training,
+    horizontal_rounds,
     group_operations,
     alignment,
     alignment_of_a_million,

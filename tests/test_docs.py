@@ -41,5 +41,5 @@ def test_the_readme_names_commands_that_exist():
     for target in set(re.findall(r"make ([a-z]+) ", text)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     assert set(re.findall(r"(?:`|^)colonnade ([a-z]+)", text, re.MULTILINE)) <= set(commands)
-    reproductions = set(re.findall(r"`(?:colonnade reproduce )?((?:fedbcd|vfb2|afsgd|fdskl)-[a-z]+)`", text))
+    reproductions = set(re.findall(r"`(?:colonnade reproduce )?((?:fedbcd|vfb2|afsgd|fdskl|ssca)-[a-z]+)`", text))
     assert reproductions == set(commands["reproduce"]._actions[1].choices)

@@ -170,3 +170,34 @@ def test_kernels_are_as_good_as_a_support_vector_machine(recipes, name, gamma, k
         solver = LogisticRegression(C=1 / (len(y) * model.alpha), fit_intercept=False, max_iter=3000)
         best = solver.fit(features.transform(X), y).score(features.transform(X_test), y_test)
         assert model.score(*cn.split(X_test, y_test, into=4, seed=1)) >= best - 0.003
+
+
+def adult_by_relationship(recipes):
+    """Adult, one-hot and standardised, at ten sites of random rows; groups are a column."""
+    with np.load(DATA / "adult.npz", allow_pickle=False) as stored:
+        numbers, codes, y = stored["X_num"].astype(float), stored["X_cat"], stored["y"].astype(int)
+        column = stored["cat_columns"].tolist().index("relationship")
+        groups = stored["levels_relationship"][codes[:, column]]
+    numbers = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
+    hot = [(codes[:, [j]] == np.arange(codes[:, j].max() + 1)).astype(float) for j in range(codes.shape[1])]
+    return cn.split_rows(np.hstack([numbers, *hot]), y, into=10, seed=0, groups=groups)
+
+
+def test_three_groups_of_adult_keep_their_limits(recipes):
+    limits = {"Husband": 0.5, "Not-in-family": 0.25, "Own-child": 0.06}
+    model = cn.SSCAClassifier(hidden=32, cost_limit=limits, sum="plain", verbose=0).fit(*adult_by_relationship(recipes))
+    for group, limit in limits.items():
+        assert model.costs_[group] <= limit + 0.01
+        assert model.slack_[group] < 1e-3
+
+
+@pytest.mark.parametrize("limit", [0.3, 0.5])
+def test_a_limit_on_mnist_is_kept_by_all_rows(recipes, limit):
+    d = recipes.load("mnist")
+    X = np.reshape(d["X"], (60_000, -1)).astype(np.float32) / 255
+    sites = cn.split_rows(X, d["y"].astype(int), into=10, seed=0)
+    algorithm = cn.SSCA(tau=0.03, evaluate_every=100)
+    model = cn.SSCAClassifier(cost_limit=limit, algorithm=algorithm, sum="plain", verbose=0).fit(*sites)
+    scores = model.predict_proba(X)[np.arange(60_000), d["y"]]
+    assert -np.log(scores).mean() <= limit + 0.01
+    assert model.slack_[None] < 1e-3

@@ -25,6 +25,8 @@ from colonnade.reproduce import (
     fedbcd_encrypted,
     fedbcd_rounds,
     report,
+    ssca_curves,
+    ssca_stage,
     twins,
 )
 from colonnade.reproduce.arrivals import Arrival, marks_said, ratio, reached, speedup, spread
@@ -32,7 +34,10 @@ from colonnade.reproduce.fedbcd_rounds import ROWS, Setting, measure
 from colonnade.reproduce.imitations import imitate
 from colonnade.reproduce.physionet import Task
 from colonnade.reproduce.report import Curve, rounds_text, rounds_to, share_text
+from colonnade.reproduce.ssca_sparsity import at_equal_cost
+from colonnade.reproduce.ssca_stage import Digits
 from colonnade.reproduce.stage import SLOWER, THIRD, Run, Stage, clock
+from colonnade.site import split_rows
 
 DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 needs_data = pytest.mark.skipif(not (DATA / "physionet2012.npz").is_file(), reason="physionet2012.npz is not here")
@@ -437,7 +442,72 @@ def _short_form(name, data, out, capsys):
 
 
 def test_every_reproduction_has_a_short_form():
-    assert set(WRITES) | set(kernels.WRITES) | {"fedbcd-rounds", "fedbcd-encrypted"} == set(REPRODUCTIONS)
+    alone = {"fedbcd-rounds", "fedbcd-encrypted"}
+    assert set(WRITES) | set(kernels.WRITES) | set(OVER_ROWS) | alone == set(REPRODUCTIONS)
+
+
+# The same for those over rows, whose data are MNIST alone.
+OVER_ROWS = {
+    "ssca-accuracy": ("accuracy", "trials", "curves"),
+    "ssca-cost": ("cost", "trials", "curves"),
+    "ssca-sparsity": ("limits", "lambdas", "runs"),
+}
+
+
+@pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="mnist.npz is not here")
+@pytest.mark.parametrize("name", OVER_ROWS)
+def test_a_short_form_over_rows(name, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["reproduce", name, "--data", str(DATA), "--out", str(out), "--quick", "--seed", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "short form" in said
+    assert "Seeds 2" in said
+    tables = {}
+    for table in OVER_ROWS[name]:
+        with (out / f"{name}-{table}.csv").open(newline="") as file:
+            tables[table] = list(csv.DictReader(file))
+            assert tables[table], table
+    if name == "ssca-sparsity":
+        for row in tables["runs"]:
+            if row["limit"]:
+                assert float(row["training cost"]) <= float(row["limit"]) + 0.01
+        assert "limits are kept" in said
+    else:
+        assert {row["algorithm"] for row in tables["trials"]} == {
+            "SSCA, tuned",
+            "SGD, E = 1, tuned",
+            "SGD, E = 2, tuned",
+        }
+        assert "2 trials for SSCA, 2 for SGD" in said
+        # a line of the table is the best of its trials
+        best = min((row for row in tables["trials"] if row["algorithm"] == "SSCA, tuned"), key=lambda row: row["cost"])
+        table = next(row for row in tables[OVER_ROWS[name][0]] if row["algorithm"] == "SSCA, tuned")
+        assert table["options"] == best["options"]
+
+
+def test_lengths_at_equal_cost_lie_between_neighbours():
+    costs, norms = [0.5, 0.2, 0.3], [10.0, 100.0, 50.0]
+    assert at_equal_cost(costs, norms, 0.25) == pytest.approx(75.0)
+    assert at_equal_cost(costs, norms, 0.5) == 10.0
+    assert math.isnan(at_equal_cost(costs, norms, 0.1))
+    assert math.isnan(at_equal_cost(costs, norms, 0.6))
+
+
+def test_both_sides_are_tuned_with_as_many_trials():
+    assert len(ssca_curves.SSCA_GRID) == len(ssca_curves.SGD_GRID) == 12
+
+
+def test_a_run_that_leaves_the_ring_is_an_outcome():
+    rng = np.random.default_rng(0)
+    sites = split_rows(rng.normal(size=(40, 3)) * 1e4, rng.integers(0, 2, 40), into=2)
+    digits = Digits(sites, sites, 40, 40)
+    found = ssca_stage.measure(digits, ssca_stage.Run("SGD", 10, (("step", (1e9, 0.0)),), 0, rounds=5), 4)
+    assert found.cost[-1] == math.inf
+
+
+def test_options_as_a_table_shows_them():
+    options = (("rho", (0.5, 0.1)), ("gamma", (0.5, 0.0)), ("tau", 0.05), ("correct", True))
+    assert ssca_stage.options_text(options) == "rho 0.5/t^0.1, gamma 0.5, tau 0.05, correct"
 
 
 @needs_data

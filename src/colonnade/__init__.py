@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from colonnade.algorithms.afsgd import AFSGD
     from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fdskl import FDSKL
+    from colonnade.algorithms.fedavg import FedAvg, MiniBatchSGD, ParallelRestartedSGD
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+    from colonnade.algorithms.ssca import SSCA
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.common_rows import align_parties
     from colonnade.estimators import (
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.horizontal_estimator import SSCAClassifier
     from colonnade.kernel_estimators import KernelClassifier, KernelRegressor
     from colonnade.network_estimators import NetworkClassifier, NetworkRegressor
     from colonnade.party import Party, split
     from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Simulation
+    from colonnade.site import Site, split_rows
     from colonnade.transfer_estimator import TransferClassifier
 
 __version__ = "0.1.0"
@@ -52,6 +56,13 @@ _HOME = {
     "TransferClassifier": "colonnade.transfer_estimator",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.common_rows",
+    "SSCAClassifier": "colonnade.horizontal_estimator",
+    "SSCA": "colonnade.algorithms.ssca",
+    "FedAvg": "colonnade.algorithms.fedavg",
+    "MiniBatchSGD": "colonnade.algorithms.fedavg",
+    "ParallelRestartedSGD": "colonnade.algorithms.fedavg",
+    "Site": "colonnade.site",
+    "split_rows": "colonnade.site",
     "Party": "colonnade.party",
     "split": "colonnade.party",
     "Faults": "colonnade.runtimes.faults",
@@ -63,27 +74,34 @@ __all__ = [
     "AFSGD",
     "FDML",
     "FDSKL",
+    "SSCA",
     "VFB2",
     "Faults",
+    "FedAvg",
     "FedBCD",
     "FedSGD",
     "KernelClassifier",
     "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
+    "MiniBatchSGD",
     "NetworkClassifier",
     "NetworkRegressor",
+    "ParallelRestartedSGD",
     "Party",
     "PoissonRegression",
     "Processes",
     "RidgeRegression",
+    "SSCAClassifier",
     "Simulation",
+    "Site",
     "SoftmaxRegression",
     "TransferClassifier",
     "align_parties",
     "errors",
     "load",
     "split",
+    "split_rows",
 ]
 
 

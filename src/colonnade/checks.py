@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ def warn_single_features(parties: tuple[Party, ...], of: int | None = None) -> N
             )
 
 
-def warn_scales(parties: tuple[Party, ...]) -> None:
+def warn_scales(parties: Sequence[Any]) -> None:
     """Columns of very different size make every first-order method crawl; each party is told about its own."""
     for party in parties:
         sizes = _column_sizes(party.X)

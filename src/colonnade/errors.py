@@ -12,6 +12,7 @@
     ├── LedgerError                 a ledger that can't be read or believed
     ├── CheckpointError             a state that can't be kept, or is not there any more
     ├── NotFittedError              a model is used before `fit`
+    ├── LimitNotMet                 a model was trained, and its cost is above the limit it was given
     ├── RingOverflow                a value is too large for the fixed-point ring
     ├── TrainingDiverged            a network gave NaN or infinity: names the party and the round
     ├── ProtocolError               a message that no honest party sends
@@ -76,6 +77,10 @@ class CheckpointError(ColonnadeError):
 
 class NotFittedError(ColonnadeError):
     """A model is asked for something that only exists after `fit`."""
+
+
+class LimitNotMet(ColonnadeError):
+    """Training ended and a cost is still above its limit; the model is fitted and says by how much (`costs_`)."""
 
 
 class RingOverflow(ColonnadeError, OverflowError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,7 @@ class Estimator:
     rounds_: int
     sum_: str
     _states: dict[str, Any]
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that a file does not keep
     _combines: str  # what a prediction adds up: "scores", "predictions" (FDML) or parts over "features" (kernels)
 
     def _minimised(self) -> losses.Loss:
@@ -193,7 +194,7 @@ class Estimator:
         path.mkdir(parents=True, exist_ok=True)
         public = {
             "model": type(self).__name__,
-            "options": {k: v for k, v in self.get_params().items() if k not in ("algorithm", "verbose")},
+            "options": {k: v for k, v in self.get_params().items() if k not in self._unsaved},
             "parties": self.parties_,
             "holders": self.holders_,
             "sum": self.sum_,

@@ -82,6 +82,8 @@ class History:
             record["bytes"] = record.get("bytes", 0) + size
             if not any("loss" in known for known in self.records):  # a party that hears no loss of its own
                 self._line.show(index, human_bytes(record["bytes"]), self._training)
+        elif kind == "also":  # what only some kinds of models have to say about an evaluation
+            self._at(rest[0]).update(dict(rest[1]))
         elif kind == "align":
             done, total = rest
             self._line.show(done, f"{done:,} of {total:,} ids", ("aligning", total))

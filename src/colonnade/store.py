@@ -85,7 +85,9 @@ _LINEAR, _SECRETS, _NETWORK = ("theta", "intercept", "share"), ("secret", "phase
 
 
 def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
-    """A party's parameters as its file has them."""
+    """A party's parameters as its file has them. A model over rows (combines = "rows") is one array, for all."""
+    if combines == "rows":
+        return {"parameters": state[0]}
     if combines == "networks":
         names, values, still = state
         arrays = {_NETWORK + key: part for key, part in zip(names, values, strict=True)}
@@ -99,6 +101,8 @@ def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
 
 def arrays_to_state(combines: str, arrays: dict[str, Any]) -> tuple[Any, ...]:
     """The inverse."""
+    if combines == "rows":
+        return (arrays["parameters"],)
     if combines == "networks":
         names = tuple(arrays["order"].tolist())
         return (names, tuple(arrays[_NETWORK + name] for name in names), tuple(arrays["still"].tolist()))

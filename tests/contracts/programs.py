@@ -424,3 +424,35 @@ class Programs:
 
     async def bound(self, net):
         return "bound"
+
+
+# -- waits that may be in vain ---------------------------------------------------------------------------------------
+
+
+async def wait_within(net, frm):
+    """Nothing yet; then what comes late, and nothing after it."""
+    first = await net.recv_within(frm, "news", 0)
+    second = await net.recv_within(frm, "news", 0.2)
+    await net.send(frm, "go", None)
+    third = await net.recv_within(frm, "news", 20)
+    return (first, second, third, await net.recv_within(frm, "news", 20))
+
+
+async def speak_when_told(net, to):
+    await net.recv(to, "go")
+    await net.send(to, "news", 7)
+
+
+async def spare_the_other(net, other, friend):
+    """Goes on with a friend, though somebody dies."""
+    net.spare([other])
+    lost = await net.recv_within(other, "news", 20)
+    await net.send(friend, "still here", 1)
+    return (lost, await net.recv(friend, "still here"))
+
+
+async def go_on(net, other, friend):
+    net.spare([other])
+    await net.recv(friend, "still here")
+    await net.send(friend, "still here", 2)
+    return "done"

@@ -20,6 +20,7 @@ from colonnade.errors import (
     ProtocolError,
     RunFailed,
 )
+from colonnade.runtimes.faults import Faults
 from colonnade.runtimes.net import Traffic
 from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.wire import encode, encoded_size
@@ -402,3 +403,36 @@ def test_a_message_that_is_too_long_is_refused_at_the_sender(runtime):
 def test_a_deadline_is_a_positive_number(runtime, deadline):
     with pytest.raises(OptionError, match="deadline must be > 0"):
         runtime(deadline=deadline)
+
+
+# -- waits that may be in vain ---------------------------------------------------------------------------------------
+
+
+def test_a_wait_may_be_given_up_and_the_run_goes_on(runtime):
+    parties = {"a": (programs.wait_within, ("b",)), "b": (programs.speak_when_told, ("a",))}
+    assert runtime(deadline=4.0).run(parties)["a"].value == ((), (), (7,), ())
+
+
+def test_a_party_that_is_spared_may_die():
+    parties = {
+        "a": (programs.spare_the_other, ("c", "b")),
+        "b": (programs.go_on, ("c", "a")),
+        "c": (programs.killed_at_once, ()),
+    }
+    outcomes = RUNTIMES["processes"](deadline=30.0).run(parties, None, ["c"])
+    assert outcomes["a"].value == ((), 2)
+    assert outcomes["b"].value == "done"
+    assert isinstance(outcomes["c"].error, PartyFailed)
+    parties["c"] = (programs.sleep_on, (60.0,))
+    outcomes = Simulation(faults=Faults(crashes={"c": 0.1})).run(parties, None, ["c"])
+    assert outcomes["a"].value == ((), 2)
+    with pytest.raises(PartyFailed, match="'c' crashed"):
+        Simulation(faults=Faults(crashes={"c": 0.1})).run(parties)
+
+
+def test_a_party_that_is_spared_may_not_fail():
+    """Its own error is an error of the run."""
+    parties = {"a": (programs.spare_the_other, ("c", "b")), "b": (programs.go_on, ("c", "a"))}
+    parties["c"] = (programs.raise_class, ("DataError",))
+    with pytest.raises(DataError):
+        Simulation().run(parties, None, ["c"])

@@ -115,7 +115,7 @@ def _sendable(text: str) -> str:
 
 
 async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiNet:
-    me, names, (kind, *told), _, _, _, deadline, slowed = job
+    me, names, (kind, *told), _, _, _, deadline, slowed, spare = job
     if kind == "mpi":
         from colonnade.runtimes.mpi_net import MpiNet
 
@@ -125,6 +125,7 @@ async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiN
 
         return opened(me, told, deadline, observer, dict(slowed))
     net = SocketNet(me, names, deadline, observer, dict(slowed))
+    net.spare(spare)  # before the first of them can die
     await net.connect({name: socket.socket(fileno=fd) for name, fd in told[0]})
     return net
 

@@ -11,7 +11,7 @@ Shared by all runtimes; a runtime only moves frames and owns the clock. What a p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from colonnade.errors import (
@@ -50,12 +50,16 @@ def check_size(size: int, tag: str) -> None:
         )
 
 
-class _Wait:
-    __slots__ = ("patient", "probed", "promise", "since")
+_NOTHING = object()  # what a wait that was given up ends with
 
-    def __init__(self, promise: Promise, since: float, patient: bool) -> None:
+
+class _Wait:
+    __slots__ = ("patient", "probed", "promise", "since", "until")
+
+    def __init__(self, promise: Promise, since: float, patient: bool, until: float | None = None) -> None:
         self.promise, self.since, self.patient = promise, since, patient
         self.probed: float | None = None  # when
+        self.until = until  # when it is given up without ending the run
 
 
 class Endpoint:
@@ -79,6 +83,7 @@ class Endpoint:
         self._probes = 0
         self._answered: dict[str, set[str]] = {}
         self._gone: set[str] = set()
+        self._spared: set[str] = set()
         self.broken: RunFailed | None = None
 
     # -- what a runtime adds ------------------------------------------------------------------------------------
@@ -133,6 +138,24 @@ class Endpoint:
         self._waiting.setdefault((frm, tag), deque()).append(wait)
         return await wait.promise
 
+    async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
+        """See `Net.recv_within`."""
+        self.step = tag
+        if box := self._inbox.get((frm, tag)):
+            return (box.popleft(),)
+        if self.broken is not None:
+            raise self.broken
+        if frm in self._gone or seconds <= 0:
+            return ()
+        wait = _Wait(self.promise(), self._now(), True, self._now() + seconds)
+        self._waiting.setdefault((frm, tag), deque()).append(wait)
+        value = await wait.promise
+        return () if value is _NOTHING else (value,)
+
+    def spare(self, names: Collection[str]) -> None:
+        """See `Net.spare`."""
+        self._spared |= set(names)
+
     def report(self, value: Value) -> None:
         """See `Net.report`."""
         if self._observer is not None:
@@ -186,6 +209,7 @@ class Endpoint:
     def peer_ended(self, frm: str) -> None:
         """A party finished its program: whoever still waits for it waits for nothing."""
         self._gone.add(frm)
+        self._end_waits(lambda sender, wait: sender == frm and wait.until is not None)
         for (sender, tag), waits in list(self._waiting.items()):
             if sender == frm and waits:
                 self.break_off(self._ended(frm, tag), ENDED)
@@ -193,9 +217,21 @@ class Endpoint:
 
     def peer_lost(self, frm: str) -> None:
         """The line to a party broke without a goodbye: its process died."""
-        if frm not in self._gone:
+        if frm in self._spared:
+            self._gone.add(frm)
+            self._end_waits(lambda sender, wait: sender == frm and wait.until is not None)
+        elif frm not in self._gone:
             step = self._step_awaited(frm)
             self.break_off(PartyFailed(f"party {frm!r} {DIED} step {step!r}{self._round()}", frm, step), DIED)
+
+    def _end_waits(self, which: Callable[[str, _Wait], bool]) -> None:
+        """Give up some waits without ending the run."""
+        for (frm, _), waits in list(self._waiting.items()):
+            ended = [wait for wait in waits if which(frm, wait)]
+            for wait in ended:
+                waits.remove(wait)
+                if not wait.promise.done():
+                    wait.promise.set_result(_NOTHING)
 
     def _ended(self, frm: str, tag: str) -> RunFailed:
         return PartyFailed(f"party {frm!r} {ENDED} step {tag!r}{self._round()}, which {self.me!r} waits for", frm, tag)
@@ -252,6 +288,7 @@ class Endpoint:
     def check_deadlines(self) -> None:
         """Called by the runtime CHECKS_PER_DEADLINE times per deadline."""
         now = self._now()
+        self._end_waits(lambda _, wait: wait.until is not None and now >= wait.until)
         for (frm, tag), waits in list(self._waiting.items()):
             for wait in waits:
                 waited = 0.0 if wait.patient else (now - wait.since) / self.deadline

@@ -7,7 +7,7 @@ party's data.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -75,6 +75,7 @@ class Net(Protocol):
     me: str
     names: tuple[str, ...]
     traffic: Traffic
+    deadline: float
 
     async def send(self, to: str, tag: str, value: Value) -> None:
         """Send `value` to a party under the name of a step; never waits for the receiver."""
@@ -85,6 +86,14 @@ class Net(Protocol):
 
         A `patient` wait has no deadline of its own: for listeners, who may rightly hear nothing for long.
         """
+        ...
+
+    async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
+        """(value,) if it comes within so many seconds, else (): the run goes on without it. 0 only looks."""
+        ...
+
+    def spare(self, names: Collection[str]) -> None:
+        """These parties may die without ending the run: from now on they are merely silent."""
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
@@ -134,7 +143,13 @@ class Runtime(Protocol):
     """Where parties run: each name gets a program and its arguments."""
 
     def run(
-        self, programs: Mapping[str, tuple[Program, tuple[Value, ...]]], observer: Observer | None = None
+        self,
+        programs: Mapping[str, tuple[Program, tuple[Value, ...]]],
+        observer: Observer | None = None,
+        spare: Collection[str] = (),
     ) -> dict[str, Outcome]:
-        """Run all programs to their end; raise the first cause if one of them fails."""
+        """Run all programs to their end; raise the first cause if one of them fails.
+
+        spare: parties that may die meanwhile, if their partners' programs say so too (`Net.spare`).
+        """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Collection
 
 from colonnade.errors import PartyFailed, RunFailed
 from colonnade.runtimes.net import Outcome
@@ -22,9 +23,21 @@ def foreign(party: str, step: str, cause: BaseException) -> PartyFailed:
     return error
 
 
-def settle(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
-    """Return the outcomes if all is well; else raise the first cause, with `.outcomes` to look further."""
-    errors = {name: outcome.error for name, outcome in outcomes.items() if outcome.error is not None}
+def died(party: str, error: BaseException) -> bool:
+    """Whether this is a party's own death, and no error that it raised or heard of."""
+    return isinstance(error, PartyFailed) and error.party == party and not hasattr(error, "trace")
+
+
+def settle(outcomes: dict[str, Outcome], spare: Collection[str] = ()) -> dict[str, Outcome]:
+    """Return the outcomes if all is well; else raise the first cause, with `.outcomes` to look further.
+
+    spare: parties that may have died; an error that one of them raised itself is an error all the same.
+    """
+    errors = {
+        name: outcome.error
+        for name, outcome in outcomes.items()
+        if outcome.error is not None and not (name in spare and died(name, outcome.error))
+    }
     if not errors:
         return outcomes
     # A party's own error says more than what the others found, and that more than what it heard about itself.

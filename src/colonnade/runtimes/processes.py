@@ -12,7 +12,7 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -25,7 +25,7 @@ from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties, per_lane
 from colonnade.runtimes.launch import START_LIMIT, Berth, Launched, Programs, launch
 from colonnade.runtimes.net import Observer, Outcome, Program, Traffic
-from colonnade.runtimes.outcome import failed, settle
+from colonnade.runtimes.outcome import died, failed, settle
 from colonnade.runtimes.wire import Value, decode, encoded_size
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
@@ -47,15 +47,17 @@ class Processes:
         at_least("deadline", self.deadline, 0, strict=True)
         check_lanes("slowed", self.slowed, strict=False)
 
-    def run(self, programs: Programs, observer: Observer | None = None) -> dict[str, Outcome]:
+    def run(
+        self, programs: Programs, observer: Observer | None = None, spare: Collection[str] = ()
+    ) -> dict[str, Outcome]:
         """Run every party's program to its end; see `Runtime.run`."""
         check_parties("slowed", self.slowed, tuple(programs))
         for program, args in programs.values():
             _check_importable(program)
             encoded_size(args)  # refuses what can't travel before anything is started
         try:
-            with self._lines(tuple(programs)) as lines, self._started(programs, lines) as family:
-                return settle(family.watch(observer, self.deadline))
+            with self._lines(tuple(programs)) as lines, self._started(programs, lines, spare) as family:
+                return settle(family.watch(observer, self.deadline, spare), spare)
         except OSError as error:
             if error.errno == errno.EMFILE:
                 raise OptionError(
@@ -77,7 +79,7 @@ class Processes:
             yield Lines(fds, {name: ("sockets", links[name]) for name in names}, theirs.close)
 
     @contextmanager
-    def _started(self, programs: Programs, lines: Lines) -> Iterator[_Family]:
+    def _started(self, programs: Programs, lines: Lines, spare: Collection[str] = ()) -> Iterator[_Family]:
         """A process for every party, each with its job."""
         names = tuple(programs)
         family = _Family()
@@ -94,7 +96,7 @@ class Processes:
                 program, args = programs[child.name]
                 entry = (program.__module__, program.__qualname__)
                 slowed = tuple(per_lane(self.slowed.get(child.name, 0.0)).items())
-                job = (child.name, names, lines.told[child.name], *entry, args, self.deadline, slowed)
+                job = (child.name, names, lines.told[child.name], *entry, args, self.deadline, slowed, tuple(spare))
                 family.hand_over(child, job)
             yield family
 
@@ -144,6 +146,11 @@ class _Child:
         self.ready = False
         self.outcome: Outcome | None = None
 
+    def failed(self, spare: Collection[str]) -> bool:
+        """Whether it ended in a way that ends the run for all."""
+        error = self.outcome.error if self.outcome else None
+        return error is not None and not (self.name in spare and died(self.name, error))
+
     def hear(self, message: Any, observer: Observer | None, seconds: float) -> None:
         kind, *rest = message
         if kind == "ready":
@@ -189,7 +196,7 @@ class _Family:
             settle({each.name: Outcome(None, error) for each in self.children})
         child.control.settimeout(None)
 
-    def watch(self, observer: Observer | None, deadline: float) -> dict[str, Outcome]:
+    def watch(self, observer: Observer | None, deadline: float, spare: Collection[str] = ()) -> dict[str, Outcome]:
         """Listen to all parties until each has ended; after the first failure the rest get one deadline more."""
         until: float | None = time.monotonic() + START_LIMIT
         going = False
@@ -210,7 +217,7 @@ class _Family:
                 if not going and (left == 0.0 or all(child.ready or child.outcome for child in self.children)):
                     going, until = True, None
                     self._go()
-                if going and until is None and any(child.outcome and child.outcome.error for child in self.children):
+                if going and until is None and any(child.failed(spare) for child in self.children):
                     until = time.monotonic() + deadline
         return {child.name: child.outcome or Outcome() for child in self.children}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -62,11 +62,14 @@ class Simulation:
         at_least("seconds_per_nonzero", self.seconds_per_nonzero, 0)
 
     def run(
-        self, programs: Mapping[str, tuple[Program, tuple[Value, ...]]], observer: Observer | None = None
+        self,
+        programs: Mapping[str, tuple[Program, tuple[Value, ...]]],
+        observer: Observer | None = None,
+        spare: Collection[str] = (),
     ) -> dict[str, Outcome]:
         """Run every party's program to its end; see `Runtime.run`."""
         self._check_names(tuple(programs))
-        return settle(_World(self, programs, observer).run())
+        return settle(_World(self, programs, observer).run(), spare)
 
     def _check_names(self, names: tuple[str, ...]) -> None:
         crashes = self.faults.crashes if self.faults else {}

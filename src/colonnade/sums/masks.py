@@ -66,14 +66,23 @@ def private_stream() -> MaskStream:
 
 
 class KeyPair:
-    """One party's key for one run: X25519, made anew for every run."""
+    """One party's key for one run: X25519, made anew for every run, or again from its secret."""
 
-    def __init__(self) -> None:
-        self._private = X25519PrivateKey.generate()
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._private = X25519PrivateKey.generate() if secret is None else X25519PrivateKey.from_private_bytes(secret)
         self.public: bytes = self._private.public_key().public_bytes_raw()
+
+    @property
+    def secret(self) -> bytes:
+        """The key itself; it leaves its owner only in shares."""
+        return self._private.private_bytes_raw()
 
     def agree(self, other: bytes, party: str) -> MaskStream:
         """The stream that this party and the holder of `other` share."""
+        return MaskStream(self.derive(other, party, b"colonnade pairwise mask v1"))
+
+    def derive(self, other: bytes, party: str, use: bytes) -> bytes:
+        """The secret of 32 bytes that this party and the holder of `other` share, for one use."""
         if not isinstance(other, bytes) or len(other) != 32:
             got = f"{len(other)}" if isinstance(other, bytes) else f"a value of type {type(other).__name__}"
             raise ProtocolError(f"the public key of party {party!r} must be 32 bytes, got {got}")
@@ -82,5 +91,5 @@ class KeyPair:
         except ValueError:
             raise ProtocolError(f"the public key of party {party!r} is not a usable point of the curve") from None
         # Both keys enter, so the stream belongs to this pair of keys and this use only.
-        info = b"colonnade pairwise mask v1" + b"".join(sorted((self.public, other)))
-        return MaskStream(HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared))
+        info = use + b"".join(sorted((self.public, other)))
+        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared)

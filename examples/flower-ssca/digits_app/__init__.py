@@ -1,0 +1,1 @@
+"""SSCA over sites with handwritten digits, as a Flower app."""

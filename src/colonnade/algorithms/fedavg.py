@@ -1,0 +1,112 @@
+"""The SGD-based algorithms that the SSCA paper compares itself with: sites take steps of their own, a server averages.
+
+`FedAvg`: McMahan, Moore, Ramage, Hampson, Aguera y Arcas: "Communication-Efficient Learning of Deep Networks from
+Decentralized Data", AISTATS 2017, Algorithm 1. `MiniBatchSGD`: Yang, Liu, Quek, Poor: "Scheduling Policies for
+Federated Learning in Wireless Networks", 2019, with E local updates on mini-batches. `ParallelRestartedSGD`: Yu, Yang,
+Zhu: "Parallel Restarted SGD with Faster Convergence and Less Communication", AAAI 2019, Algorithm 1.
+
+All three minimise cost + l2 |w|^2. A step of round t has the length a / t^alpha.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms.options import whole_number
+from colonnade.algorithms.rounds import Rounds, check_schedule
+from colonnade.blocks.whole import WholeModel
+from colonnade.errors import OptionError
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSteps(Rounds):
+    """Steps of one's own between two averages. step: (a, alpha) of a / t^alpha."""
+
+    step: tuple[float, float] = (0.5, 0.0)
+
+    weighted: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_schedule("step", self.step)
+
+    def takes_part(self, sites: int, site: int, t: int) -> bool:
+        """Whether a site is chosen for round t; every site can tell by itself, from the public seed."""
+        return True
+
+    def batches(self, rows: int, rng: np.random.Generator) -> Iterator[Array]:
+        """The rows of each step."""
+        raise TypeError("an algorithm must know its batches")
+
+    def local(
+        self, model: WholeModel, w: Array, rows: tuple[Any, Array], t: int, l2: float, rng: Any
+    ) -> tuple[float, Array]:
+        """A site's own steps from the common parameters: (mean cost over its batches, how far it came)."""
+        X, y = rows
+        eta, here, seen = self.step[0] / t ** self.step[1], w, []
+        for batch in self.batches(len(y), rng):
+            cost, gradient = model.value_and_gradient(here, X[batch], y[batch])
+            here = here - eta * (gradient + 2 * l2 * here)
+            seen.append(cost)
+        return float(np.mean(seen)), here - w
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAvg(LocalSteps):
+    """epochs: passes over a site's own rows in a round, E. fraction: of the sites that are chosen for a round, C."""
+
+    epochs: int = 1
+    fraction: float = 1.0
+
+    name: ClassVar[str] = "FedAvg"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("epochs", self.epochs, 1)
+        if not isinstance(self.fraction, (int, float)) or not 0 < self.fraction <= 1:
+            raise OptionError(f"fraction must be a number > 0 and <= 1, got {self.fraction!r}")
+
+    def takes_part(self, sites: int, site: int, t: int) -> bool:
+        """max(C K, 1) sites, drawn anew in every round."""
+        chosen = max(round(self.fraction * sites), 1)
+        order = np.random.default_rng([self.seed, 0xC405E, t]).permutation(sites)
+        return site in order[:chosen]
+
+    def batches(self, rows: int, rng: np.random.Generator) -> Iterator[Array]:
+        """ClientUpdate: all rows once per epoch, in batches of B."""
+        size = self.batch_for(rows)
+        for _ in range(self.epochs):
+            order = rng.permutation(rows)
+            yield from (order[at : at + size] for at in range(0, rows, size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiniBatchSGD(LocalSteps):
+    """updates: steps of a site's own in a round, E, each on a mini-batch. The average has the weights N_i / N."""
+
+    updates: int = 1
+
+    name: ClassVar[str] = "MiniBatchSGD"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("updates", self.updates, 1)
+
+    def batches(self, rows: int, rng: np.random.Generator) -> Iterator[Array]:
+        """E mini-batches, each drawn without replacement."""
+        return (rng.choice(rows, self.batch_for(rows), replace=False) for _ in range(self.updates))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelRestartedSGD(MiniBatchSGD):
+    """updates: steps of a worker's own between two averages, I. Every worker weighs the same, whatever it holds."""
+
+    name: ClassVar[str] = "ParallelRestartedSGD"
+    weighted: ClassVar[bool] = False

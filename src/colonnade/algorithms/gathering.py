@@ -1,0 +1,103 @@
+"""One sum at the server, stage by stage, without I/O: whom to ask for what, and what the answers add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import ProtocolError
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums.dropout import Collector
+from colonnade.sums.ring import Ring
+
+Array = npt.NDArray[Any]
+Asked = tuple[str, dict[int, Any]]  # a stage, and what each site is told
+Answers = dict[int, Any]  # of those sites that answered in time
+
+# Stages of a masked sum, and the step under which a site's answer to each is sent. Without masks there is one step.
+STAGES = {"task": "mask keys", "keys": "key shares", "letters": "masked sum", "survivors": "unmasking shares"}
+PLAIN = "sum"
+
+
+def step_of(stage: str, threshold: int) -> str:
+    """The step under which a site answers."""
+    return STAGES[stage] if threshold else PLAIN
+
+
+@dataclass(frozen=True)
+class Task:
+    """A sum that the server asks for: what every site is told, and how many numbers come back."""
+
+    kind: str
+    content: tuple[Any, ...]
+    length: int
+    fraction_bits: int = 36
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A sum, or None where too few answered; and how many did."""
+
+    total: Array | None
+    answered: int
+
+
+def gather(sites: tuple[str, ...], threshold: int, task: Task) -> Generator[Asked, Answers, Heard]:
+    """Yields what to ask, is sent the answers; threshold 0 is a sum without masks."""
+    asked = dict.fromkeys(range(len(sites)), (task.kind, *task.content))
+    stages = _masked(sites, threshold, task, asked) if threshold else _plain(sites, task, asked)
+    total, answered = yield from stages
+    ring = Ring(len(sites), task.fraction_bits)
+    return Heard(None if total is None else ring.decode(total), answered)
+
+
+def _plain(sites: tuple[str, ...], task: Task, asked: Answers) -> Generator[Asked, Answers, tuple[Any, int]]:
+    found = yield "task", asked
+    values = [_value(found[number], task, sites[number]) for number in sorted(found)]
+    return (np.sum(values, axis=0, dtype=np.uint64) if values else None), len(values)
+
+
+def _masked(
+    sites: tuple[str, ...], threshold: int, task: Task, asked: Answers
+) -> Generator[Asked, Answers, tuple[Any, int]]:
+    """The stages of `sums.dropout`; None where one of them has too few answers."""
+    collector = Collector(threshold)
+    keys = yield "task", asked
+    if not collector.enough(keys):
+        return None, len(keys)
+    told = collector.keys({number: _pair(each, sites[number]) for number, each in keys.items()})
+    shares = yield "keys", dict.fromkeys(keys, tuple((number, *pair) for number, pair in told.items()))
+    if not collector.enough(shares):
+        return None, len(shares)
+    letters = collector.letters({number: _letters(each, sites[number]) for number, each in shares.items()})
+    found = yield "letters", {number: tuple(each.items()) for number, each in letters.items()}
+    if not collector.enough(found):
+        return None, len(found)
+    survivors = tuple(collector.values({n: _value(each, task, sites[n]) for n, each in found.items()}))
+    opened = yield "survivors", dict.fromkeys(survivors, survivors)
+    if not collector.enough(opened):
+        return None, len(opened)
+    return collector.total({n: _letters(each, sites[n]) for n, each in opened.items()}), len(survivors)
+
+
+def _value(given: Any, task: Task, site: str) -> Array:
+    return expect_array(given, (task.length,), np.uint64, site, STAGES["letters"])
+
+
+def _pair(given: Any, site: str) -> tuple[bytes, bytes]:
+    if not isinstance(given, tuple) or [type(key) for key in given] != [bytes, bytes]:
+        raise ProtocolError(f"party {site!r} must send two keys at step {STAGES['task']!r}")
+    return given
+
+
+def _letters(given: Any, site: str) -> dict[int, bytes]:
+    fits = isinstance(given, tuple) and all(
+        isinstance(each, tuple) and [type(part) for part in each] == [int, bytes] for each in given
+    )
+    if not fits:
+        raise ProtocolError(f"party {site!r} must send numbers of sites and bytes at step {STAGES['keys']!r} and after")
+    return dict(given)

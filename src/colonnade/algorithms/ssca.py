@@ -1,0 +1,169 @@
+"""Mini-batch SSCA: federated optimisation by successive convex approximation, with and without constraints.
+
+Ye and Cui: "Sample-based Federated Learning via Mini-batch SSCA". Everything here is a pure function of what the server
+knows: the state before a round and the clients' sums in, the next state out. The equations' numbers are the paper's.
+
+Where the paper must be read with care:
+- A-bar below (20) lacks a minus sign. It is the mean *cost*, -sum y log Q, plus tau |w|^2.
+- (13) has tau |w|^2 in every round, which (2) gives only if it starts from tau |w|^2 instead of 0. `correct=True` is
+  (2) as it is written: the curvature grows from 0 to tau, and the first rounds do not shrink the parameters.
+- The paper's own exponents for gamma (0.35, 0.45) do not satisfy its (5), which asks for more than 0.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from colonnade.algorithms.options import whole_number
+from colonnade.algorithms.quadratics import Array, Quadratic, Solution, solve
+from colonnade.algorithms.rounds import Rounds, check_schedule
+from colonnade.errors import OptionError, at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class SSCA(Rounds):
+    """Algorithm 1 and Algorithm 2.
+
+    rho, gamma: (a, alpha) of the steps a / t^alpha in (2) and (4). tau: weight of |w - w_t|^2 in (6) and (8). correct:
+    see the top of this file. (The paper's own choices are in `PAPER`; these do better on MNIST and on adult.)
+    penalty: c_1; c_(j+1) is ten times c_j. penalties: how many of them are tried, each for `rounds` rounds, until the
+    slack vanishes and the cost over all rows is at most `tolerance` above its limit.
+    """
+
+    rho: tuple[float, float] = (0.5, 0.3)
+    gamma: tuple[float, float] = (0.5, 0.35)
+    tau: float = 0.05
+    correct: bool = True
+    penalty: float = 1e5
+    penalties: int = 3
+    tolerance: float = 0.01
+
+    name: ClassVar[str] = "SSCA"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("rho", "gamma"):
+            check_schedule(option, getattr(self, option), most=1.0)
+        if not self.gamma[1] >= self.rho[1]:
+            raise OptionError(
+                f"gamma / rho must not grow (the paper's (5)): the exponent of gamma must be at least that of rho, "
+                f"{self.rho[1]:g}, got {self.gamma[1]:g}"
+            )
+        at_least("tau", self.tau, 0, strict=True)
+        at_least("penalty", self.penalty, 0, strict=True)
+        whole_number("penalties", self.penalties, 1)
+        at_least("tolerance", self.tolerance, 0)
+
+    def steps(self, t: int) -> tuple[float, float]:
+        """rho and gamma of round t, counted from 1."""
+        return self.rho[0] / t ** self.rho[1], self.gamma[0] / t ** self.gamma[1]
+
+
+# Section VI: (a_1, alpha) and (a_2, alpha + 0.05) for the batch sizes 1, 10 and 100.
+PAPER: dict[int, SSCA] = {
+    1: SSCA(batch=1, rho=(0.4, 0.4), gamma=(0.4, 0.45), tau=0.1, correct=False),
+    10: SSCA(batch=10, rho=(0.6, 0.3), gamma=(0.9, 0.35), tau=0.1, correct=False),
+    100: SSCA(batch=100, rho=(0.9, 0.3), gamma=(0.9, 0.35), tau=0.1, correct=False),
+}
+
+
+@dataclass(frozen=True)
+class Average:
+    """What the clients' sums say about a function: sum over i of N_i / (B N) times the sum over i's batch."""
+
+    cost: float
+    gradient: Array
+
+
+@dataclass(frozen=True)
+class State:
+    """What the server knows before round t: parameters, approximations, and how the last problem was solved."""
+
+    parameters: Array
+    approximations: tuple[Quadratic, ...]
+    t: int = 1
+    slack: tuple[float, ...] = ()
+    multipliers: tuple[float, ...] = ()
+
+
+def start(parameters: Array, functions: int, options: SSCA) -> State:
+    """Line 1 of both algorithms, for so many functions to approximate."""
+    curvature = 0.0 if options.correct else options.tau
+    return State(parameters, (Quadratic(0.0, np.zeros_like(parameters), curvature),) * functions)
+
+
+def approximate(before: Quadratic, rho: float, average: Average, at: Array, tau: float) -> Quadratic:
+    """(2) and (7), with f-bar from (6) and (8): f + gradient . (w - w_t) + tau |w - w_t|^2.
+
+    The linear part is (14) and (15), the constant (20) with A-bar = cost + tau |w_t|^2; Algorithm 1 needs no constant.
+    """
+    constant = average.cost - float(average.gradient @ at) + tau * float(at @ at)
+    return Quadratic(
+        (1 - rho) * before.constant + rho * constant,
+        (1 - rho) * before.linear + rho * (average.gradient - 2 * tau * at),
+        # with the paper's start this is tau for ever; without it, what (2) gives
+        (1 - rho) * before.curvature + rho * tau,
+    )
+
+
+def algorithm_1(state: State, average: Average, options: SSCA, l2: float = 0.0) -> State:
+    """One round of Algorithm 1 for cost + l2 |w|^2, problem (11)."""
+    w, (rho, gamma) = state.parameters, options.steps(state.t)
+    # (12) adds 2 lambda beta . w, where beta is to w_t what B is to the gradient: one and the same recursion.
+    whole = replace(average, gradient=average.gradient + 2 * l2 * w)
+    approximation = approximate(state.approximations[0], rho, whole, w, options.tau)
+    # (16) and (17)
+    best = -approximation.linear / (2 * approximation.curvature)
+    # (4)
+    return State((1 - gamma) * w + gamma * best, (approximation,), state.t + 1)
+
+
+def algorithm_2(
+    state: State, averages: Sequence[Average | None], limits: Sequence[float], c: float, options: SSCA
+) -> State:
+    """One round of Algorithm 2 for problem (18): the shortest w with cost m at most limit m, for all m.
+
+    An average may be None where no row of that kind was in any batch: its approximation stays as it is.
+    """
+    w, (rho, gamma) = state.parameters, options.steps(state.t)
+    approximations = tuple(
+        before if average is None else approximate(before, rho, average, w, options.tau)
+        for before, average in zip(state.approximations, averages, strict=True)
+    )
+    constraints = [
+        replace(each, constant=each.constant - limit) for each, limit in zip(approximations, limits, strict=True)
+    ]
+    known = [each for each in constraints if each.curvature > 0]
+    solution = problem_19(known, c)
+    # (4)
+    moved = (1 - gamma) * w + gamma * solution.parameters if known else w
+    return State(moved, approximations, state.t + 1, solution.slack, solution.multipliers)
+
+
+def problem_19(constraints: Sequence[Quadratic], c: float) -> Solution:
+    """Problem (19): minimise |w|^2 + c s under one constraint (Lemma 1) or several (its dual)."""
+    if len(constraints) == 1:
+        return lemma_1(constraints[0], c)
+    if not constraints:
+        return Solution(np.zeros(0), (), ())
+    nothing = Quadratic(0.0, np.zeros_like(constraints[0].linear), 1.0)
+    return solve(nothing, constraints, c)
+
+
+def lemma_1(constraint: Quadratic, c: float) -> Solution:
+    """Lemma 1. The constraint's constant is A - U, its linear part B and C, its curvature tau."""
+    tau, room = constraint.curvature, -constraint.constant  # U - A
+    b = float(constraint.linear @ constraint.linear)
+    inside = b + 4 * tau * room
+    # (23)
+    nu = c
+    if inside > 0:
+        nu = min(max((math.sqrt(b / inside) - 1) / tau, 0.0), c)
+    # (21) and (22)
+    w = -nu * constraint.linear / (2 * (1 + nu * tau))
+    return Solution(w, (max(0.0, constraint(w)),), (nu,))

@@ -1,0 +1,83 @@
+"""A torch module as a model that a site has whole. torch is imported when the first one is made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import OptionError
+
+Array = npt.NDArray[Any]
+
+
+def maker_name(make: Any) -> str:
+    """'package.module:function' of a function that every process can import; anything else is refused."""
+    module, name = getattr(make, "__module__", ""), getattr(make, "__qualname__", "")
+    if not callable(make) or module == "__main__" or getattr(sys.modules.get(module), name, None) is not make:
+        raise OptionError(
+            f"network must be a function at the top level of a module you can import, make(features, classes) -> "
+            f"torch.nn.Module, got {make!r}; move it there"
+        )
+    return f"{module}:{name}"
+
+
+def from_name(name: str, features: int, classes: int) -> TorchModule:
+    """The inverse, and the module that it makes."""
+    module, function = name.split(":")
+    return TorchModule(getattr(import_module(module), function), features, classes)
+
+
+class TorchModule:
+    """A module from rows of numbers to scores of classes, and one flat array of all its parameters."""
+
+    def __init__(self, make: Callable[[int, int], Any], features: int, classes: int) -> None:
+        try:
+            import torch
+        except ImportError:
+            raise OptionError(
+                "network= needs torch, which is not installed; pip install torch, or use hidden="
+            ) from None
+        self._torch, self._make, self._shape = torch, make, (features, classes)
+        self._module = self._made(0)
+        self.size = sum(part.numel() for part in self._module.parameters())
+
+    def _made(self, seed: int) -> Any:
+        with self._torch.random.fork_rng(devices=[]):  # the caller's own stream stays where it is
+            self._torch.manual_seed(seed)
+            return self._make(*self._shape).double()
+
+    def start(self, seed: int) -> Array:
+        """As the module itself begins, from this seed."""
+        flat = self._torch.nn.utils.parameters_to_vector(self._made(seed).parameters())
+        return np.asarray(flat.detach().numpy(), dtype=np.float64)
+
+    def _load(self, parameters: Array) -> None:
+        flat = self._torch.from_numpy(np.array(parameters, dtype=np.float64))
+        self._torch.nn.utils.vector_to_parameters(flat, self._module.parameters())
+
+    def _forward(self, X: Any) -> Any:
+        dense = X.toarray() if hasattr(X, "toarray") else X
+        return self._module(self._torch.from_numpy(np.array(dense, dtype=np.float64)))
+
+    def scores(self, parameters: Array, X: Any) -> Array:
+        """See `WholeModel`. The module is as in use: no dropout."""
+        self._load(parameters)
+        self._module.eval()
+        with self._torch.no_grad():
+            return np.asarray(self._forward(X).numpy())
+
+    def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
+        """See `WholeModel`."""
+        self._load(parameters)
+        self._module.train()
+        self._module.zero_grad()
+        target = self._torch.from_numpy(np.array(y, dtype=np.int64))
+        cost: Any = self._torch.nn.functional.cross_entropy(self._forward(X), target)
+        cost.backward()
+        parts = [part.grad.reshape(-1) for part in self._module.parameters()]
+        return float(cost.detach()), np.asarray(self._torch.cat(parts).numpy(), dtype=np.float64)

@@ -1,0 +1,101 @@
+"""The ClientApp: a site answers what the strategy asks.
+
+A ClientApp's process may end after every message. What a site must remember from one stage of a sum to the next, its
+keys and its own part, lies in Flower's `context.state`, which never leaves the node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message
+from flwr.clientapp import ClientApp
+
+from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on
+from colonnade.cost_limits import CostLimits
+from colonnade.errors import ColonnadeError, DataError
+from colonnade.flower.letters import packed, unpacked
+from colonnade.horizontal_estimator import part_of
+from colonnade.runtimes.wire import decode, encode
+from colonnade.site import Site, common_classes
+from colonnade.sums.dropout import Member
+
+_STATE = "colonnade"
+Load = Callable[[Context], Site]
+
+
+def client_app(load: Load) -> ClientApp:
+    """A ClientApp for the site that `load(context)` gives; it is loaded once in a process."""
+    app, held = ClientApp(), _Held(load)
+
+    def answer(message: Message, context: Context) -> Message:
+        try:
+            found: tuple[Any, ...] = ("answer", _answer(held, unpacked(message), context))
+        except ColonnadeError as error:  # in words: the server can't see this process
+            found = ("error", type(error).__name__, str(error))
+        return Message(packed(found), reply_to=message)
+
+    for kind in (app.train, app.evaluate, app.query):
+        kind()(answer)
+    return app
+
+
+class _Held:
+    """The sites of this process, by node: a simulation runs many nodes in one."""
+
+    def __init__(self, load: Load) -> None:
+        self._load, self._sites = load, dict[tuple[int, int], Site]()
+
+    def site(self, context: Context) -> Site:
+        key = (context.run_id, context.node_id)
+        if key not in self._sites:
+            found = self._load(context)
+            if not isinstance(found, Site):
+                raise DataError(f"load_site must return a colonnade.Site, got {type(found).__name__}")
+            self._sites[key] = found
+        return self._sites[key]
+
+
+def _answer(held: _Held, instruction: Any, context: Context) -> Any:
+    stage, serial, content, job = instruction
+    if stage == "hello":
+        return _introduction(held.site(context), context)
+    if stage != "task":
+        turn = _thawed(context)
+        answer = going_on(turn, stage, serial, content)
+        if turn is not None:
+            _keep(turn, context)
+        return answer
+    told, classes, keys, limits, grouped = job
+    site = held.site(context)
+    common_classes([site], classes)  # its labels are among them
+    given = dict(zip(keys, limits, strict=True)) if keys else None
+    part = part_of(site, np.asarray(classes), CostLimits.of(given, grouped))
+    work = SiteWork.of(told, Part.from_value(part), None)
+    turn, answer = work.begin(serial, content)
+    if turn is not None:
+        _keep(turn, context)
+    return answer
+
+
+def _introduction(site: Site, context: Context) -> Any:
+    """(place, name, columns, digest of their names): no rows, no classes."""
+    names = "\n".join(site.columns) if site.named else ""
+    place = context.node_config.get("partition-id", -1)
+    digest = hashlib.sha256(names.encode()).hexdigest() if site.named else ""
+    return (int(place), site.name, site.features, digest)
+
+
+def _keep(turn: Turn, context: Context) -> None:
+    state = {key: tuple(v.items()) if isinstance(v, dict) else v for key, v in turn.member.freeze().items()}
+    context.state[_STATE] = ConfigRecord({"turn": encode((tuple(state.items()), turn.value))})
+
+
+def _thawed(context: Context) -> Turn | None:
+    if _STATE not in context.state.config_records:
+        return None
+    kept: Any = decode(bytes(context.state.config_records[_STATE]["turn"]))  # type: ignore[arg-type]
+    return Turn(Member.thaw(dict(kept[0])), kept[1])

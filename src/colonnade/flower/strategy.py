@@ -1,0 +1,248 @@
+"""The strategy: drives the very server logic of `algorithms.conduct`, with Flower's grid as the carrier.
+
+Flower's own loop exchanges one message per node and round. A masked sum takes four, so `start` has a loop of its own;
+in it `configure_train` and `aggregate_train` (and their twins for evaluations) each do one exchange.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from logging import INFO, WARNING
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from colonnade import errors
+from colonnade.algorithms.conduct import Plan, conduct
+from colonnade.algorithms.conduct import Result as Ended
+from colonnade.algorithms.gathering import Heard, Task, gather
+from colonnade.algorithms.options import whole_number
+from colonnade.cost_limits import CostLimits
+from colonnade.errors import ColonnadeError, DataError, PartySilent
+from colonnade.flower.letters import packed, unpacked
+from colonnade.horizontal_estimator import SSCAClassifier
+
+_LOOK_EVERY = 0.2  # seconds between two looks at who is there
+PARAMETERS = "parameters"
+
+
+class SSCA(Strategy):
+    """Mini-batch SSCA, with or without limits on the cost, or another of Colonnade's algorithms over rows.
+
+    sites: how many nodes take part. classes: all values that labels take, at all sites. The other options are those of
+    `colonnade.SSCAClassifier`; with a dict as cost_limit, its keys are groups where `groups=True` and classes if not.
+    After `start`, `classifier()` is the trained model.
+    """
+
+    def __init__(self, *, sites: int, classes: Iterable[Any], groups: bool = False, **options: Any) -> None:
+        whole_number("sites", sites, 1)
+        self.sites, self._classes = sites, np.unique(np.asarray(list(classes)))
+        self._model = SSCAClassifier(**{"verbose": 0, **options, "classes": self._classes.tolist()})
+        self.method = self._model.check_options(sites)
+        self._limits = CostLimits.of(self._model.cost_limit, groups)
+        if not groups:
+            self._limits.check_known(self._classes)
+        self.ended: Ended | None = None
+        self._nodes: dict[int, int] = {}  # number of a site: its node
+        self._plan: Plan | None = None
+        self._asked: tuple[str, dict[int, Any]] = ("", {})
+        self._answers: dict[int, Any] = {}
+        self._job: tuple[Any, ...] = ()
+        self._serial, self._columns = 0, 0
+
+    def summary(self) -> None:
+        """Log what is about to run."""
+        log(INFO, "\t├── %r", self._model)
+        log(INFO, "\t└── %d sites, classes %s", self.sites, self._model.classes)
+
+    # -- the run ------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int | None = None,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Train; num_rounds and the first parameters are the algorithm's own where they are not given.
+
+        timeout: seconds that nodes may take to join, and to answer where the algorithm has no `wait`. train_config and
+        evaluate_config would reach no function of a user's, and are refused.
+        """
+        if train_config or evaluate_config:
+            raise errors.OptionError("train_config and evaluate_config have no reader here; give options to SSCA(...)")
+        log(INFO, "Starting %s over Colonnade:", self.method.name)
+        self.summary()
+        if num_rounds is not None:
+            self.method = self._model.algorithm = replace(self.method, rounds=num_rounds)
+        plan = self._plan = self._meet(grid, timeout)
+        first = None if initial_arrays is None else _flat(initial_arrays)
+        result, wait = Result(), self.method.wait or timeout
+        run = conduct(plan, lambda said: self._note(result, said), first)
+        task = next(run)
+        while True:
+            heard = self._sum(grid, task, wait)
+            if task.kind == "evaluate" and evaluate_fn is not None:
+                seen = max(result.evaluate_metrics_clientapp, default=0)
+                found = evaluate_fn(seen, _record(task.content[1]))
+                if found is not None:
+                    result.evaluate_metrics_serverapp[seen] = found
+            try:
+                task = run.send(heard)
+            except StopIteration as end:
+                self.ended = end.value
+                break
+        result.arrays = _record(self.ended.parameters)
+        if plan.limits and not self.ended.met:
+            log(WARNING, "%s", self._limits.sentence(self.ended.costs, self.ended.slack, self.method.rounds))
+        if self.ended.skipped:
+            log(WARNING, "Rounds %s were skipped: too few sites answered", list(self.ended.skipped))
+        return result
+
+    @property
+    def _known(self) -> Plan:
+        if self._plan is None:
+            raise errors.NotFittedError("this strategy has not met its nodes; call start(grid) first")
+        return self._plan
+
+    def _sum(self, grid: Grid, task: Task, wait: float) -> Heard:
+        """One sum: each stage is one exchange with some nodes."""
+        self._serial += 1
+        stages = gather(self._known.sites, self._known.threshold, task)
+        self._asked = next(stages)
+        nothing, evaluation = ArrayRecord(), task.kind == "evaluate"
+        while True:
+            configure = self.configure_evaluate if evaluation else self.configure_train
+            messages = configure(self._serial, nothing, ConfigRecord(), grid)
+            replies = grid.send_and_receive(messages, timeout=wait)
+            if evaluation:
+                self.aggregate_evaluate(self._serial, replies)
+            else:
+                self.aggregate_train(self._serial, replies)
+            try:
+                self._asked = stages.send(self._answers)
+            except StopIteration as end:
+                heard: Heard = end.value
+                return heard
+
+    def _note(self, result: Result, said: tuple[Any, ...]) -> None:
+        """What the server logic reports, as Flower keeps it."""
+        if said[0] == "record":
+            _, _, at, _, cost, accuracy, *_ = said
+            result.evaluate_metrics_clientapp[at] = MetricRecord({"cost": float(cost), "accuracy": float(accuracy)})
+            log(INFO, "[ROUND %s/%s] cost %.4f, accuracy %.4f", at, self.method.rounds, cost, accuracy)
+
+    # -- who is there -------------------------------------------------------------------------------------------
+
+    def _meet(self, grid: Grid, timeout: float) -> Plan:
+        """Wait for the nodes, hear who they are, and give each its number: by `partition-id`, else by name."""
+        until, nodes = time.monotonic() + timeout, list(grid.get_node_ids())
+        while len(nodes) < self.sites:
+            if time.monotonic() > until:
+                raise PartySilent(f"{len(nodes)} nodes joined in {timeout:g} s, {self.sites} are needed", "", "hello")
+            time.sleep(_LOOK_EVERY)
+            nodes = list(grid.get_node_ids())
+        chosen = sorted(nodes)[: self.sites]
+        hello = [Message(packed(("hello", 0, None, None)), node, "query") for node in chosen]
+        heard = {reply.metadata.src_node_id: _heard(reply) for reply in grid.send_and_receive(hello, timeout=timeout)}
+        missing = [node for node in chosen if heard.get(node) is None]
+        if missing:
+            raise PartySilent(f"{len(missing)} of {self.sites} nodes did not say who they are", "", "hello")
+        order = sorted(chosen, key=lambda node: heard[node][:2])
+        names = tuple(str(heard[node][1]) for node in order)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DataError(f"the name {twice[0]!r} is used by several sites; every site needs its own")
+        for node in order[1:]:
+            if heard[node][2] != heard[order[0]][2] or (heard[node][3] and heard[node][3] != heard[order[0]][3]):
+                raise DataError(
+                    f"site {heard[node][1]!r} has other columns than {names[0]!r} ({heard[node][2]} and "
+                    f"{heard[order[0]][2]}); all sites need the same columns in the same order"
+                )
+        self._nodes, self._columns = dict(enumerate(order)), int(heard[order[0]][2])
+        told = (self._limits.keys, self._limits.limits, self._limits.grouped)
+        self._job = (tuple(self._classes.tolist()), *told)
+        return self._model.plan(self.method, names, self._columns, len(self._classes), self._limits)
+
+    # -- one exchange -------------------------------------------------------------------------------------------
+
+    def _messages(self, kind: str) -> list[Message]:
+        stage, contents = self._asked
+        messages = []
+        for number, content in contents.items():
+            job = (self._known.as_site_job(number), *self._job) if stage == "task" else None
+            messages.append(Message(packed((stage, self._serial, content, job)), self._nodes[number], kind))
+        return messages
+
+    def _take(self, replies: Iterable[Message]) -> None:
+        """Keep what nodes answered; those that fell away, or whose ClientApp broke, are missing in this sum."""
+        numbers = {node: number for number, node in self._nodes.items()}
+        self._answers = {}
+        for reply in replies:
+            answer = _heard(reply)
+            if answer is not None:
+                self._answers[numbers[reply.metadata.src_node_id]] = answer
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the next exchange of a training sum."""
+        return self._messages("train")
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Take the answers of one exchange; parameters come when the sum is whole."""
+        self._take(replies)
+        return None, None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the next exchange of an evaluation's sum."""
+        return self._messages("evaluate")
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Take the answers of one exchange; metrics come when the sum is whole."""
+        self._take(replies)
+        return None
+
+    # -- afterwards ---------------------------------------------------------------------------------------------
+
+    def classifier(self) -> SSCAClassifier:
+        """The trained model, as `SSCAClassifier.fit` leaves it: predict, score, save."""
+        if self.ended is None:
+            raise errors.NotFittedError("this strategy has not run; call start(grid) first")
+        columns = tuple(f"x{j}" for j in range(self._columns))
+        self._model.take_result(self._known, self._classes, self._limits, columns, self.ended)
+        return self._model
+
+
+def _heard(reply: Message) -> Any:
+    """What a node answered; None if its ClientApp broke, and its own sentence where it refuses."""
+    if reply.has_error():
+        log(WARNING, "A node did not answer: %s", reply.error.reason)
+        return None
+    kind, *rest = unpacked(reply)
+    if kind == "error":
+        found = getattr(errors, rest[0], ColonnadeError)
+        raise found(f"a site refuses: {rest[1]}")
+    return rest[0]
+
+
+def _record(parameters: Any) -> ArrayRecord:
+    return ArrayRecord({PARAMETERS: Array(np.asarray(parameters))})
+
+
+def _flat(arrays: ArrayRecord) -> Any:
+    """The parameters of a record that `start` returned, or one array of the same length."""
+    return np.concatenate([np.ravel(array.numpy()) for array in arrays.values()]).astype(np.float64)

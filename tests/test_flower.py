@@ -1,0 +1,263 @@
+"""Colonnade on Flower: the same parameters as natively, whoever falls away; here, and deployed on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import colonnade as cn
+from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, PartySilent
+
+flwr = pytest.importorskip("flwr")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
+from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
+
+from colonnade.flower import SSCA, client_app  # noqa: E402
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "flower-ssca"
+X, Y = load_digits(return_X_y=True)
+X = X / 16
+GROUPS = np.where(X.sum(axis=1) > np.median(X.sum(axis=1)), "dark", "light")
+SITES = cn.split_rows(X, Y, into=4, seed=0, groups=GROUPS)
+SHORT = cn.SSCA(rounds=4, batch=20)
+
+
+class Grid:
+    """Flower's grid in one process: every message goes through the ClientApp, with a context for each node."""
+
+    def __init__(self, load, nodes=4, silent=()):
+        self.app, self.silent, self.sent = client_app(load), silent, []
+        self.contexts = {
+            100 - k: Context(1, 100 - k, {"partition-id": k}, RecordDict(), {}, 0) for k in range(nodes)
+        }  # node ids are in no order
+
+    def get_node_ids(self):
+        return list(self.contexts)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        replies = []
+        for message in messages:
+            node = message.metadata.dst_node_id
+            self.sent.append((message.metadata.message_type, node))
+            if self.silent and self.contexts[node].node_config["partition-id"] in self.silent and len(self.sent) > 8:
+                continue
+            reply = self.app(message, self.contexts[node])
+            replies.append(reply)
+        return replies
+
+
+@pytest.fixture(autouse=True)
+def _identity(monkeypatch):
+    """Flower's processes know which run they belong to; here this one does."""
+    for name, number in (("_run_id", 1), ("_node_id", 1), ("_task_id", 1)):
+        monkeypatch.setattr(TaskIdentity, name, number)
+
+
+def load(context):
+    return SITES[context.node_config["partition-id"]]
+
+
+def strategy(**options):
+    return SSCA(**{"sites": 4, "classes": range(10), "hidden": 8, "algorithm": SHORT, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sum": "plain"},
+        {"cost_limit": 0.9},
+        {"cost_limit": {"dark": 1.2, "light": 1.0}, "groups": True},
+        {"algorithm": cn.FedAvg(rounds=2, batch=50)},
+        {"hidden": 0, "fit_intercept": False},
+    ],
+)
+def test_the_same_seeds_give_the_same_parameters_natively_and_on_flower(options):
+    ours = strategy(**options)
+    result = ours.start(Grid(load))
+    told = {key: value for key, value in options.items() if key != "groups"}
+    native = cn.SSCAClassifier(**{"hidden": 8, "algorithm": SHORT, "verbose": 0, **told})
+    sites = SITES if options.get("groups") else [cn.Site(site.name, site.X, site.y) for site in SITES]
+    try:
+        native.fit(*sites)
+    except cn.errors.LimitNotMet:
+        assert not ours.ended.met
+    assert np.abs(ours.ended.parameters - native.parameters_).max() <= 1e-6
+    assert np.array_equal(next(iter(result.arrays.values())).numpy(), ours.ended.parameters)
+    last = max(result.evaluate_metrics_clientapp)
+    assert result.evaluate_metrics_clientapp[last]["cost"] == pytest.approx(native.history_[-1]["loss"])
+
+
+def test_the_model_can_be_used_and_kept(tmp_path):
+    ours = strategy()
+    with pytest.raises(NotFittedError):
+        ours.classifier()
+    ours.start(Grid(load))
+    model = ours.classifier()
+    model.save(tmp_path)
+    assert (cn.load(tmp_path).predict(X) == model.predict(X)).all()
+    assert model.sites_ == ("site1", "site2", "site3", "site4")
+
+
+def test_only_flowers_own_kinds_of_messages_are_sent():
+    grid = Grid(load)
+    strategy().start(grid)
+    assert {kind for kind, _ in grid.sent} == {"query", "train", "evaluate"}
+    # hello; then counts, 4 steps and 5 evaluations of four stages each, to four nodes
+    assert len(grid.sent) == 4 + 4 * 4 * (1 + 4 + 5)
+
+
+def test_it_goes_on_from_given_arrays_and_tells_a_function():
+    first = strategy()
+    once = first.start(Grid(load))
+    seen = []
+
+    def look(at, arrays):
+        seen.append((at, next(iter(arrays.values())).numpy().copy()))
+        return MetricRecord({"seen": 1.0})
+
+    again = strategy()
+    result = again.start(Grid(load), once.arrays, num_rounds=2, evaluate_fn=look)
+    assert np.array_equal(seen[0][1], first.ended.parameters)
+    assert again.classifier().algorithm.rounds == 2
+    assert result.evaluate_metrics_serverapp
+    with pytest.raises(OptionError, match="train_config and evaluate_config"):
+        strategy().start(Grid(load), train_config=ConfigRecord({"a": 1}))
+
+
+def test_a_silent_node_is_left_out_and_too_many_end_the_run():
+    one = strategy(algorithm=cn.SSCA(rounds=4, batch=20, threshold=3))
+    one.start(Grid(load, silent={2}))
+    assert one.ended.skipped == ()
+    assert np.isfinite(one.ended.parameters).all()
+    with pytest.raises(PartySilent, match="only 2 of 4 sites answered at the start, 3 are needed"):
+        strategy().start(Grid(load, silent={1, 2}))
+
+
+def test_a_client_that_breaks_is_missing_like_a_silent_one():
+    def broken(context):
+        if context.node_config["partition-id"] == 3:
+            raise RuntimeError("the disk is gone")
+        return load(context)
+
+    grid = Grid(broken)
+    app = grid.app
+
+    def reply(message, context):
+        try:
+            return app(message, context)
+        except RuntimeError as error:
+            return Message(flwr.app.Error(0, str(error)), reply_to=message)
+
+    grid.app = reply
+    with pytest.raises(PartySilent, match="1 of 4 nodes did not say who they are"):
+        strategy().start(grid)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        (lambda k: cn.Site(f"s{k}", X[:, : 60 + k // 3], Y), DataError, r"has other columns than 's0' .61 and 60"),
+        (lambda k: cn.Site("same", X, Y), DataError, "the name 'same' is used by several sites"),
+        (lambda k: cn.Site(f"s{k}", X, Y + k), LabelError, "a site refuses: site 's1' has labels 10"),
+        (lambda k: X, DataError, "a site refuses: load_site must return a colonnade.Site, got ndarray"),
+    ],
+)
+def test_bad_sites_are_one_sentence_at_the_server(change, error, sentence):
+    with pytest.raises(error, match=sentence):
+        strategy().start(Grid(lambda context: change(context.node_config["partition-id"])))
+
+
+def test_bad_options_are_one_sentence():
+    for options, sentence in (
+        ({"sites": 0}, "sites must be >= 1, got 0"),
+        ({"cost_limit": {11: 0.5}}, "names the class 11"),
+        ({"algorithm": cn.FedSGD()}, "algorithm must be one of"),
+        ({"l2": -1.0}, "l2 must be >= 0"),
+    ):
+        with pytest.raises(OptionError, match=sentence):
+            strategy(**options)
+    with pytest.raises(PartySilent, match=r"2 nodes joined in 0.1 s, 4 are needed"):
+        strategy().start(Grid(load, nodes=2), timeout=0.1)
+
+
+def test_a_foreign_message_is_refused_in_words():
+    grid = Grid(load)
+    message = Message(RecordDict({"arrays": ArrayRecord()}), 100, "train")
+    reply = grid.app(message, grid.contexts[100])
+    assert b"without Colonnade's record" in reply.content.config_records["colonnade"]["value"]
+
+
+# -- deployed ---------------------------------------------------------------------------------------------------------
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def wait_for(port, seconds=120):
+    """Until somebody listens there."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"nobody listens at port {port}")
+
+
+@pytest.mark.skipif(not os.environ.get("COLONNADE_FLOWER"), reason="minutes; set COLONNADE_FLOWER=1")
+@pytest.mark.parametrize("kind", ["plain", "pairwise"])
+def test_a_superlink_and_two_supernodes_on_loopback(kind, tmp_path):
+    """The example project as organisations would run it: the same parameters as natively."""
+    port, *ports = free_ports(3)
+    scripts, home = Path(sys.executable).parent, tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        f'[superlink]\ndefault = "loopback"\n[superlink.loopback]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+    )
+    path = os.pathsep.join([str(scripts), os.environ["PATH"]])
+    environment = {**os.environ, "FLWR_HOME": str(home), "HOME": str(home), "PATH": path, "FLWR_TELEMETRY_ENABLED": "0"}
+    logs = (tmp_path / "log").open("w")
+
+    def start(*command):
+        return subprocess.Popen([scripts / command[0], *command[1:]], env=environment, stdout=logs, stderr=logs)
+
+    # what the app depends on is here: nothing is to be installed
+    here = ("--insecure", "--host", "127.0.0.1")
+    link = start("flower-superlink", *here, "--port", str(port), "--disable-runtime-dependency-installation")
+    nodes = []
+    try:
+        wait_for(port)
+        for k, own in enumerate(ports):
+            where = ("--superlink", f"127.0.0.1:{port}", "--port", str(own))
+            nodes.append(start("flower-supernode", *here, *where, "--node-config", f"partition-id={k}"))
+        options = f'sites=2 rounds=1 sum="{kind}" out="{tmp_path / "model"}"'
+        command = [scripts / "flwr", "run", str(EXAMPLE), "loopback", "--stream", "--run-config", options]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
+        assert (tmp_path / "model").exists(), done.stdout + done.stderr + (tmp_path / "log").read_text()
+    finally:
+        for process in (*nodes, link):
+            process.terminate()
+        for process in (*nodes, link):
+            process.wait(30)
+        logs.close()
+    native = cn.SSCAClassifier(hidden=32, algorithm=cn.SSCA(rounds=1, batch=50), verbose=0)
+    native.fit(*cn.split_rows(X, Y, into=2, seed=0))
+    assert np.abs(cn.load(tmp_path / "model").parameters_ - native.parameters_).max() <= 1e-6

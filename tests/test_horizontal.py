@@ -1,0 +1,463 @@
+"""Sites that hold rows: the same model masked or not, on every runtime, whoever falls silent; and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits
+
+import colonnade as cn
+from colonnade.algorithms import gathering, horizontal
+from colonnade.algorithms.gathering import Heard
+from colonnade.algorithms.horizontal import attend
+from colonnade.algorithms.site_work import Part, SiteWork
+from colonnade.algorithms.ssca import PAPER
+from colonnade.blocks.whole import Linear
+from colonnade.errors import (
+    ColonnadeError,
+    ColonnadeWarning,
+    DataError,
+    LabelError,
+    LimitNotMet,
+    NotFittedError,
+    OptionError,
+    PartySilent,
+    RingOverflow,
+)
+from horizontal_programs import die_after, two_layers
+
+X, Y = load_digits(return_X_y=True)
+X = X / 16
+SITES = cn.split_rows(X, Y, into=10, seed=1)
+SHORT = cn.SSCA(batch=20, rounds=6)
+
+
+def model(**options):
+    return cn.SSCAClassifier(**{"hidden": 8, "algorithm": SHORT, "verbose": 0, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return model().fit(*SITES)
+
+
+# -- the same everywhere ----------------------------------------------------------------------------------------------
+
+
+def test_masks_change_nothing(fitted):
+    plain = model(sum="plain").fit(*SITES)
+    assert np.array_equal(plain.parameters_, fitted.parameters_)
+    assert "masked sum" in fitted.traffic_["site3"].by_step
+    assert set(plain.traffic_["site3"].by_step) == {"sum", "goodbye"}
+
+
+def test_processes_give_the_same_model(fitted):
+    again = model().fit(*SITES, on=cn.Processes())
+    assert np.abs(again.parameters_ - fitted.parameters_).max() < 1e-9
+
+
+def test_it_is_the_papers_algorithm(fitted):
+    """Beside a plain loop over the same batches, with all rows in one place."""
+    from colonnade.algorithms.ssca import Average, algorithm_1, start
+    from colonnade.blocks.whole import ThreeLayers
+
+    network = ThreeLayers(64, 8, 10, constant=True)
+    state = start(network.start(0), 1, SHORT)
+    for t in range(1, 7):
+        cost, gradient = 0.0, np.zeros(network.size)
+        for i, site in enumerate(SITES):
+            rows = np.random.default_rng([0, i, t]).choice(np.arange(site.rows), 20, replace=False)
+            one, slope = network.value_and_gradient(state.parameters, site.X[rows], site.y[rows])
+            cost, gradient = cost + site.rows / len(Y) * one, gradient + site.rows / len(Y) * slope
+        state = algorithm_1(state, Average(cost, gradient), SHORT, 1e-5)
+    assert np.abs(state.parameters - fitted.parameters_).max() < 1e-8
+
+
+def test_history_counts_and_improves(fitted):
+    assert [record["epoch"] for record in fitted.history_] == [0, 1, 2, 3, 4, 5, 6]
+    assert fitted.history_[-1]["loss"] < fitted.history_[0]["loss"]
+    last = fitted.history_[-1]
+    assert {"rounds", "time", "metric", "norm", "answered", "bytes", "messages"} <= set(last)
+    assert last["norm"] == pytest.approx(fitted.parameters_ @ fitted.parameters_)
+    assert last["metric"] == pytest.approx(np.mean([fitted.score(X, Y)]), abs=1e-9)
+    assert fitted.rounds_ == 6
+
+
+def test_validation_rows_are_measured_too():
+    train = [site.take(np.arange(100)) for site in SITES]
+    rest = [site.take(np.arange(100, site.rows)) for site in SITES]
+    one = model().fit(*train, validation=rest[::-1])
+    truth = np.concatenate([site.y for site in rest])
+    found = np.concatenate([one.predict(site) for site in rest])
+    assert one.history_[-1]["validation_metric"] == pytest.approx(np.mean(found == truth), abs=1e-9)
+    with pytest.raises(DataError, match="validation needs each of the sites"):
+        model().fit(*train, validation=rest[:3])
+
+
+def test_sparse_and_float32_and_frames():
+    dense = model().fit(*SITES)
+    for table in (sp.csr_matrix(X), pd.DataFrame(X, columns=[f"p{j}" for j in range(64)])):
+        other = model().fit(*cn.split_rows(table, Y, into=10, seed=1))
+        assert np.abs(other.parameters_ - dense.parameters_).max() < 1e-8
+        assert (other.predict(table) == dense.predict(X)).all()
+    single = model().fit(*cn.split_rows(X.astype(np.float32), Y, into=10, seed=1))
+    assert np.abs(single.parameters_ - dense.parameters_).max() < 1e-3
+
+
+def test_a_linear_model_and_text_labels():
+    names = np.array([f"digit {y}" for y in Y])
+    one = model(hidden=0, algorithm=cn.SSCA(rounds=60)).fit(*cn.split_rows(X, names, into=4, seed=0))
+    assert one.score(X, names) > 0.9
+    assert one.predict_proba(X).sum(axis=1) == pytest.approx(1)
+    assert one.parameters_.size == 65 * 10
+
+
+def test_one_site_alone_has_no_masks():
+    one = model().fit(*cn.split_rows(X, Y, into=1))
+    assert "sum" in one.traffic_["site1"].by_step
+
+
+def test_a_torch_module():
+    torch = pytest.importorskip("torch")
+    options = {"network": two_layers, "algorithm": cn.SSCA(batch=20, rounds=20)}
+    one = model(**options).fit(*SITES)
+    assert one.history_[-1]["loss"] < one.history_[0]["loss"]
+    module = two_layers(64, 10).double()
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(one.parameters_.copy()), module.parameters())
+    assert one.decision_function(X) == pytest.approx(module(torch.from_numpy(X)).detach().numpy())
+    assert np.array_equal(model(**options).fit(*SITES).parameters_, one.parameters_)
+    with pytest.raises(OptionError, match="top level of a module"):
+        model(network=lambda features, classes: None).fit(*SITES)
+    with pytest.raises(OptionError, match="can't be saved"):
+        one.save("nowhere")
+
+
+def test_save_and_load(fitted, tmp_path):
+    fitted.set_params(classes=range(10), cost_limit={3: 0.5}).save(tmp_path)
+    fitted.set_params(classes=None, cost_limit=None)
+    again = cn.load(tmp_path)
+    assert isinstance(again, cn.SSCAClassifier)
+    assert (again.predict(X) == fitted.predict(X)).all()
+    assert again.sites_ == fitted.sites_
+
+
+# -- the algorithms it is compared with -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        cn.FedAvg(rounds=8, batch=20, fraction=0.4),
+        cn.MiniBatchSGD(rounds=30, batch=20, updates=2),
+        cn.ParallelRestartedSGD(rounds=30, batch=20, updates=2),
+    ],
+)
+def test_the_others_learn_too(algorithm):
+    one = model(algorithm=algorithm).fit(*SITES)
+    assert one.history_[-1]["loss"] < 0.6 * one.history_[0]["loss"]
+    assert np.array_equal(one.parameters_, model(algorithm=algorithm, sum="plain").fit(*SITES).parameters_)
+
+
+def test_one_local_update_is_mini_batch_sgd_by_hand():
+    """E = 1: w - eta (gradient over all sites' batches + 2 l2 w), weighted by rows; PR-SGD weighs all sites alike."""
+    sites = cn.split_rows(X, Y, into={"a": range(300), "b": range(300, 1797)})
+    network = Linear(64, 10, constant=True)
+    for kind, weights in ((cn.MiniBatchSGD, (300 / 1797, 1497 / 1797)), (cn.ParallelRestartedSGD, (0.5, 0.5))):
+        one = model(hidden=0, l2=0.01, algorithm=kind(rounds=2, batch=30, step=(0.4, 0.5))).fit(*sites)
+        w = network.start(0)
+        for t in (1, 2):
+            moved = np.zeros_like(w)
+            for i, site in enumerate(sites):
+                rows = np.random.default_rng([0, i, t]).choice(site.rows, 30, replace=False)
+                gradient = network.value_and_gradient(w, site.X[rows], site.y[rows])[1]
+                moved -= weights[i] * 0.4 / t**0.5 * (gradient + 0.02 * w)
+            w = w + moved
+        assert np.abs(one.parameters_ - w).max() < 1e-8
+
+
+def test_fedavg_passes_over_all_rows_and_chooses_sites():
+    algorithm = cn.FedAvg(batch=30, epochs=2, fraction=0.3)
+    batches = list(algorithm.batches(100, np.random.default_rng(0)))
+    assert [len(batch) for batch in batches] == [30, 30, 30, 10] * 2
+    assert sorted(np.concatenate(batches[:4])) == list(range(100))
+    chosen = [[site for site in range(10) if algorithm.takes_part(10, site, t)] for t in range(1, 30)]
+    assert {len(each) for each in chosen} == {3}
+    assert len({tuple(each) for each in chosen}) > 10
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_kept_with_a_shorter_model():
+    free = model(hidden=16, algorithm=cn.SSCA(rounds=80)).fit(*SITES)
+    for limit in (0.5, 0.3):
+        bound = model(hidden=16, cost_limit=limit, algorithm=cn.SSCA(rounds=80)).fit(*SITES)
+        assert bound.costs_[None] <= limit + 0.01
+        assert bound.slack_[None] < 1e-3
+        assert bound.history_[-1]["norm"] < free.history_[-1]["norm"]
+        assert bound.history_[-1]["costs"] == (bound.costs_[None],)
+
+
+def test_a_limit_for_each_class():
+    limits = {0: 0.2, 1: 0.4, 8: 0.5}
+    one = model(hidden=16, cost_limit=limits, algorithm=cn.SSCA(rounds=80)).fit(*SITES)
+    for key, limit in limits.items():
+        rows = key == Y
+        cost = -np.log(one.predict_proba(X[rows])[:, key]).mean()
+        assert one.costs_[key] == pytest.approx(cost, abs=1e-6)
+        assert cost <= limit + 0.01
+
+
+def test_a_limit_for_each_group():
+    groups = np.where(X.sum(axis=1) > np.median(X.sum(axis=1)), "dark", "light")
+    sites = cn.split_rows(X, Y, into=5, seed=0, groups=groups)
+    limits = {"dark": 0.5, "light": 0.3}
+    one = model(hidden=16, cost_limit=limits, algorithm=cn.SSCA(rounds=80)).fit(*sites)
+    assert all(one.costs_[key] <= limit + 0.01 for key, limit in limits.items())
+
+
+def test_a_limit_that_cannot_be_met_is_said_with_the_cost_reached():
+    one = model(cost_limit=1e-4, algorithm=cn.SSCA(rounds=5, penalties=2))
+    with pytest.raises(LimitNotMet, match=r"in 10 rounds: the cost is [0-9.]+, the limit 0.0001") as caught:
+        one.fit(*SITES)
+    assert f"{one.costs_[None]:.4g}" in str(caught.value)
+    assert one.penalty_ == 1e7  # c_1 and c_2 were not enough
+    assert one.predict(X).shape == Y.shape  # and the model can be used
+
+
+def test_a_batch_has_its_share_of_every_group():
+    """And its sum is unbiased: over many rounds, the mean over the groups' rows."""
+    rng = np.random.default_rng(0)
+    table, y, groups = rng.normal(size=(90, 3)), rng.integers(0, 2, 90), np.repeat([0, 1, -1], [60, 10, 20])
+    network = Linear(3, 2)
+    part = Part(table, y, groups)
+    work = SiteWork(0, "here", 1, network, cn.SSCA(batch=30), 2, 0.0, 0, part)
+    assert work.counts().tolist() == [60, 10, 90, 0]
+    w, totals = rng.normal(size=6), np.array([120.0, 10.0, 180.0, 0.0])
+    sums = np.mean([work.step(t, w, totals) for t in range(1, 4000)], axis=0).reshape(2, -1)
+    for m, share in ((0, 0.5), (1, 1.0)):
+        cost, gradient = network.value_and_gradient(w, table[groups == m], y[groups == m])
+        assert sums[m, 0] == pytest.approx(share)
+        assert sums[m, 1] == pytest.approx(share * cost, rel=0.02)
+        assert sums[m, 2:] == pytest.approx(share * gradient, abs=0.02)
+
+
+# -- who falls silent -------------------------------------------------------------------------------------------------
+
+
+def test_three_of_ten_crash_and_the_rest_go_on():
+    crashes = {"site2": 0.012, "site5": 0.02, "site9": 0.03}
+    on = cn.Simulation(faults=cn.Faults(crashes=crashes), deadline=6.0)
+    with pytest.warns(ColonnadeWarning, match="sites 'site2', 'site5', 'site9' died on the way"):
+        one = model(algorithm=cn.SSCA(batch=20, rounds=20)).fit(*SITES, on=on)
+    assert one.history_[-1]["answered"] == 7
+    assert one.skipped_ == ()
+    assert one.history_[-1]["loss"] < one.history_[0]["loss"]
+
+
+def test_below_the_threshold_rounds_are_skipped_and_said():
+    """Two of three sites must stay; the third is so slow that it comes late, then a second one dies."""
+    sites = cn.split_rows(X, Y, into=3, seed=0)
+    slow = cn.Simulation(speeds={"site2": 1e-6}, deadline=6.0)
+    with pytest.raises(PartySilent, match="rounds 1 to 5 were skipped: 2 of 3 sites answered in the last, 3 are"):
+        model(algorithm=cn.SSCA(batch=20, rounds=20)).fit(*sites, on=slow)
+    assert model(algorithm=cn.SSCA(batch=20, rounds=3, threshold=2)).fit(*sites, on=slow).skipped_ == ()
+    gone = cn.Simulation(faults=cn.Faults(crashes={"site1": 0.0}), deadline=6.0)
+    with pytest.raises(PartySilent, match="only 2 of 3 sites answered at the start, 3 are needed"):
+        model().fit(*sites, on=gone)
+
+
+def test_a_few_skipped_rounds_are_a_warning(monkeypatch):
+    real = horizontal._Desk.sum
+
+    async def sometimes(self, task):
+        heard = await real(self, task)
+        return Heard(None, 5) if task.kind == "step" and task.content[0] == 3 and self._serial < 12 else heard
+
+    monkeypatch.setattr(horizontal._Desk, "sum", sometimes)
+    with pytest.warns(ColonnadeWarning, match=r"rounds were skipped \(3"):
+        one = model().fit(*SITES)
+    assert one.skipped_[0] == 3
+
+
+def test_the_model_without_three_sites_is_that_of_the_seven():
+    """A round's sums are exact over those who are left, weights included."""
+    on = cn.Simulation(faults=cn.Faults(crashes={"site1": 0.0, "site2": 0.0, "site3": 0.0}), deadline=6.0)
+    with pytest.warns(ColonnadeWarning, match="died"):
+        masked = model().fit(*SITES, on=on)
+    with pytest.warns(ColonnadeWarning, match="died"):
+        plain = model(sum="plain").fit(*SITES, on=on)
+    assert np.array_equal(masked.parameters_, plain.parameters_)
+    assert masked.history_[0]["answered"] == 7
+    left = np.concatenate([site.X for site in SITES[3:]]), np.concatenate([site.y for site in SITES[3:]])
+    assert masked.history_[-1]["metric"] == pytest.approx(masked.score(*left), abs=1e-9)
+
+
+def test_a_killed_process_is_left_out():
+    runs = []
+
+    class Killing(cn.Processes):
+        def run(self, programs, observer=None, spare=()):
+            _, args = programs["site4"]
+            changed = {**programs, "site4": (die_after, (2, *args))}
+            assert programs["site4"][0] is attend
+            runs.append(spare)
+            return super().run(changed, observer, spare)
+
+    with pytest.warns(ColonnadeWarning, match="'site4' died"):
+        one = model().fit(*SITES, on=Killing(deadline=20.0))
+    assert one.history_[-1]["answered"] == 9
+    assert runs == [one.sites_]
+
+
+def test_the_server_sees_uniform_numbers(monkeypatch):
+    seen = []
+    real = gathering._value
+    monkeypatch.setattr(gathering, "_value", lambda given, *rest: seen.append(given) or real(given, *rest))
+    model().fit(*SITES)
+    long = [value for value in seen if value.size > 500]
+    assert len(long) == 60
+    counts = np.bincount((np.concatenate(long) >> np.uint64(60)).astype(int), minlength=16)
+    expected = counts.sum() / 16
+    assert ((counts - expected) ** 2 / expected).sum() < 60
+    seen.clear()
+    model(sum="plain").fit(*SITES)
+    plain = np.concatenate([value for value in seen if value.size > 500])
+    assert np.bincount((plain >> np.uint64(60)).astype(int), minlength=16).max() > 0.4 * plain.size  # small numbers
+
+
+def test_lost_and_late_messages_do_not_change_the_model(fitted):
+    on = cn.Simulation(faults=cn.Faults(delayed=0.3, duplicated=0.2), seed=4)
+    assert np.array_equal(model().fit(*SITES, on=on).parameters_, fitted.parameters_)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+class NeverStarted:
+    def run(self, programs, observer=None, spare=()):
+        raise AssertionError("work started")
+
+
+def site(name="a", X=X, y=Y, **options):
+    return cn.Site(name, X, y, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sites", "error", "sentence"),
+    [
+        ({}, [], DataError, "no site was given"),
+        ({}, [cn.Party("a", X, Y)], DataError, "expected a Site, got Party.*a Party has columns"),
+        ({}, [site("server")], DataError, "a site is named 'server'"),
+        ({}, [site(), site()], DataError, "the name 'a' is used by 2 sites"),
+        ({}, [site(), site("b", X[:, :5])], DataError, "site 'b' has 5 columns, 'a' has 64"),
+        (
+            {},
+            [site(columns=[f"a{j}" for j in range(64)]), site("b", columns=[f"b{j}" for j in range(64)])],
+            DataError,
+            "column 0 is 'b0' at site 'b' and 'a0' at 'a'",
+        ),
+        ({}, [site(), site("b", X[Y < 5], Y[Y < 5])], LabelError, "site 'b' has the classes 0, 1, 2, 3, 4, 'a' has"),
+        ({}, [site(), site("b", y=Y.astype(str))], LabelError, "one site's labels are text"),
+        ({}, [site(y=np.zeros(len(Y)))], LabelError, "only one class"),
+        ({}, [site(y=X[:, 2])], LabelError, "numbers with fractions"),
+        ({"classes": [0, 1]}, [site()], LabelError, "labels 2, 3, 4, 5, 6, ... that are not among classes, 0, 1"),
+        ({"hidden": -1}, SITES, OptionError, "hidden must be >= 0, got -1"),
+        ({"hidden": 2.5}, SITES, OptionError, "hidden must be a whole number"),
+        ({"l2": -1.0}, SITES, OptionError, "l2 must be >= 0, got -1.0"),
+        ({"sum": "two-trees"}, SITES, OptionError, "sum must be one of 'auto', 'pairwise', 'plain'"),
+        ({"sum": "pairwise"}, [site()], OptionError, "needs at least two sites"),
+        ({"algorithm": cn.FedSGD()}, SITES, OptionError, "algorithm must be one of SSCA, FedAvg"),
+        ({"algorithm": cn.FedAvg(), "cost_limit": 0.5}, SITES, OptionError, "cost_limit needs algorithm=SSCA"),
+        ({"algorithm": cn.SSCA(threshold=11)}, SITES, OptionError, "threshold must be between 2 and the 10 sites"),
+        ({"cost_limit": 0.0}, SITES, OptionError, "cost_limit must be > 0, got 0.0"),
+        ({"cost_limit": "low"}, SITES, OptionError, "cost_limit must be a number > 0, got 'low'"),
+        ({"cost_limit": {}}, SITES, OptionError, "cost_limit is an empty dict"),
+        ({"cost_limit": {11: 0.5}}, SITES, OptionError, "names the class 11, which no site has; class names are 0, 1"),
+        ({"cost_limit": {1: -0.5}}, SITES, OptionError, "cost_limit.1. must be > 0, got -0.5"),
+        (
+            {"cost_limit": {"x": 0.5}},
+            [site(groups=["x"] * len(Y)), site("b")],
+            DataError,
+            "site 'b' has no groups, others have",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence_before_any_work(changes, sites, error, sentence):
+    with pytest.raises(error, match=sentence) as caught:
+        model(**changes).fit(*sites, on=NeverStarted())
+    assert isinstance(caught.value, ColonnadeError)
+    assert "\n" not in str(caught.value)
+
+
+def test_sites_of_some_classes_are_allowed_where_all_are_named():
+    parts = [cn.Site(f"s{k}", X[k == Y % 3], Y[k == Y % 3]) for k in range(3)]
+    one = model(classes=range(10), algorithm=cn.SSCA(rounds=40)).fit(*parts)
+    assert one.score(X, Y) > 0.6
+    assert one.classes_.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: cn.Site("a", X[:0], Y[:0]), DataError, "X is empty .0 rows"),
+        (lambda: cn.Site("a", X, None), LabelError, "site 'a' has no labels"),
+        (lambda: cn.Site("a", X, Y[:5]), LabelError, "5 labels for 1797 rows"),
+        (lambda: cn.Site("a", X, np.where(Y == 1, np.nan, Y)), LabelError, "182 of 1797 rows have no label"),
+        (lambda: cn.Site("a", X, Y, groups=Y[:4]), DataError, "groups has shape .4,., one name for each"),
+        (lambda: cn.Site("a", X, Y, groups=X[:, 0]), DataError, "groups are of type float64"),
+        (lambda: cn.Site("a", X * np.nan, Y), DataError, "NaN or infinite"),
+        (lambda: cn.split_rows(X, Y, into=0), OptionError, "into must be between 1 and the 1797 rows, got 0"),
+        (lambda: cn.split_rows(X, Y, into={"a": [], "b": [1]}), DataError, "site 'a' would have no rows"),
+        (lambda: cn.split_rows(X, Y, into=[[1], [5000]]), DataError, "has 1797 rows; take asks for others"),
+        (lambda: SITES[0].take([]), DataError, "take leaves no row"),
+    ],
+)
+def test_sites_that_cannot_be_are_one_sentence(make, error, sentence):
+    with pytest.raises(error, match=sentence):
+        make()
+
+
+def test_columns_that_are_far_too_large_are_said():
+    big = X.copy()
+    big[:, 3] *= 1e6
+    sites = cn.split_rows(big, Y, into=3, seed=0)
+    with pytest.warns(ColonnadeWarning) as said, pytest.raises(RingOverflow, match="of party 'site1' reaches"):
+        model(algorithm=cn.MiniBatchSGD(rounds=9, step=(1e6, 0.0))).fit(*sites)
+    assert "party 'site1': column 'x3'" in str(said[0].message)
+
+
+def test_training_that_diverges_is_said():
+    with pytest.warns(ColonnadeWarning, match=r"training diverged: the cost began at 2\.\d+ and ended at"):
+        model(algorithm=cn.MiniBatchSGD(rounds=5, batch=20, step=(30.0, 0.0))).fit(*SITES)
+
+
+def test_use_before_fit_and_of_other_columns(fitted):
+    with pytest.raises(NotFittedError):
+        model().predict(X)
+    with pytest.raises(DataError, match="the table' has 5 columns, 'training' has 64"):
+        fitted.predict(X[:, :5])
+    with pytest.raises(LabelError, match="score needs the true labels"):
+        fitted.score(X)
+
+
+def test_splits():
+    sites = cn.split_rows(X, Y, into=3)
+    assert [s.rows for s in sites] == [599, 599, 599]
+    assert np.array_equal(np.concatenate([s.X for s in sites]), X)
+    shuffled = cn.split_rows(X, Y, into=3, seed=1, groups=Y)
+    assert not np.array_equal(shuffled[0].X, sites[0].X)
+    assert np.array_equal(shuffled[0].groups, shuffled[0].y)
+    frame = cn.split_rows(pd.DataFrame({"p": X[:, 3], "q": X[:, 4]}), Y, into={"here": [1, 2], "there": range(9)})
+    assert [s.name for s in frame] == ["here", "there"]
+    assert frame[1].columns == ("p", "q")
+    assert repr(sites[0]) == "Site('site1', 599 x 64 dense float64)"
+
+
+def test_get_params_and_the_papers_options():
+    assert model().get_params()["hidden"] == 8
+    assert "SSCAClassifier(hidden=8" in repr(model())
+    assert PAPER[100].batch_for(60) == 60
+    assert not PAPER[100].correct
