@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from alignment import OPPONENT
 from colonnade.modular import Modulus
 from colonnade.reproduce.datasets import read_npz
 from kernel_learning import DATA
+from shortest import best
 
 Rows = list[tuple[str, str, str]]
 HERE = Path(__file__).parent
@@ -115,16 +115,6 @@ def modular_products(quick: bool) -> Rows:
         if gmp is not None:
             rows.append((f"{bits} bits, gmpy2", f"{gmp * 1e6:.2f} µs", f"ratio {gmp / ours:.1f}"))
     return rows
-
-
-def best(action: Callable[[], object], times: int) -> float:
-    """As in measures.py, which imports this file."""
-    seconds = []
-    for _ in range(times):
-        began = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
 
 
 def _squares(x: int, m: int) -> None:

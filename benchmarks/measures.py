@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +22,11 @@ from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from programs import echo, hammer, spread
+from shortest import best
 from training import sparse_epoch, straggler, time_to_the_optimum
 
 Rows = list[tuple[str, str, str]]
 DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
-
-
-def best(action: Callable[[], Any], times: int) -> float:
-    """The shortest of several runs: on a busy machine the least disturbed one."""
-    seconds = []
-    for _ in range(times):
-        began = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
 
 
 def a9a() -> tuple[str, sp.csr_matrix, Any]:

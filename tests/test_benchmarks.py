@@ -35,7 +35,9 @@ def test_one_measure_takes_the_place_of_its_earlier_self():
 def test_every_measure_works_and_quick_results_are_not_kept():
     kept = (ROOT / "benchmarks" / "RESULTS.md").read_text()
     command = [sys.executable, "benchmarks/run.py", "--quick"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
+    )  # a hang, not a measure
     assert done.returncode == 0, done.stderr
     for part in ("hops/s", "rounds/s", "ns", "ratio"):
         assert part in done.stdout

@@ -478,6 +478,7 @@ def test_bad_options():
     bad(OptionError, "evaluate_rows must be a whole number >= 1, got 0.5", evaluate_rows=0.5)
     bad(OptionError, "algorithm must be FedSGD", algorithm=cn.VFB2("saga"))
     bad(OptionError, "sum must be one of", sum="magic")
+    bad(TrainingDiverged, "the network of party 'bank' gave NaN", algorithm=cn.FedSGD(step=1e300, epochs=2))
 
 
 def test_a_module_of_its_own_layers_does_not_go_to_another_process():

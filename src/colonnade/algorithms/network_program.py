@@ -110,6 +110,15 @@ def check_width(party: str, width: int, outputs: int, loss: str) -> None:
         )
 
 
+def parts_of(block: NetworkBlock, y: Any, labelled: Any, validation: Any) -> tuple[Part, Part | None]:
+    """Training rows, and rows to look at."""
+    train = Part(None, block.rows, y, labelled)
+    if validation is None:
+        return train, None
+    other = block.inputs(validation[0])
+    return train, Part(other, other.shape[0], *validation[1:])
+
+
 async def train_network(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
     """Train; returns this party's parameters and nothing else.
 
@@ -120,11 +129,7 @@ async def train_network(net: Net, job: Any, mine: Any, keeper: Keeper | None = N
     method = cast("FedSGD | FedBCD", from_value(algorithm))
     block = make_block(net, network, X, l2, method.seed)
     check_width(net.me, block.outputs, outputs, loss)
-    train = Part(None, block.rows, y, labelled)
-    held_out = None
-    if validation is not None:
-        other = block.inputs(validation[0])
-        held_out = Part(other, other.shape[0], *validation[1:])
+    train, held_out = parts_of(block, y, labelled, validation)
     agreed = Job(losses.loss(loss), holders, sum_name, topology)
     secure = await open_sum(sum_name, net, topology)
     session = NetworkSession(net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=evaluate_rows)

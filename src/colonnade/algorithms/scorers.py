@@ -6,6 +6,7 @@ A party adds nothing to the scores of people whom it does not know.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,15 +40,15 @@ class Scorer(Protocol):
         ...
 
 
-class _SummedScorer:
+class _SummedScorer(ABC):
     """Contributions, one row per person and one column per score, that are simply added up."""
 
     most = 1 << 14
     outputs: int
 
+    @abstractmethod
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
         """What this party adds, one row per person."""
-        raise NotImplementedError
 
     def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> FloatArray:
         """Contributions; what is beyond the ring, or no number, is refused."""

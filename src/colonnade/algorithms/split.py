@@ -18,7 +18,7 @@ from colonnade import losses
 from colonnade.algorithms import from_value
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.kept import Keeper
-from colonnade.algorithms.network_program import NetworkSession, check_width, make_block, watch_over
+from colonnade.algorithms.network_program import NetworkSession, check_width, make_block, parts_of, watch_over
 from colonnade.algorithms.parts import Job, Part
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
@@ -256,11 +256,7 @@ async def train_split(net: Net, job: Any, mine: Any, keeper: Keeper | None = Non
     check_width(net.me, block.outputs, places[net.me], "the top network")
     if holding:
         cast("HolderBlock", block).top = _top_of(net, top, places, l2, method.seed)
-    train = Part(None, block.rows, y, labelled)
-    held_out = None
-    if validation is not None:
-        other = block.inputs(validation[0])
-        held_out = Part(other, other.shape[0], *validation[1:])
+    train, held_out = parts_of(block, y, labelled, validation)
     agreed = Job(losses.loss(loss), holders, sum_name, topology)
     secure = await open_sum(sum_name, net, topology)
     session = SplitSession(

@@ -233,6 +233,8 @@ class NetworkSteps:
                     gradients[index] = gradients[index] + block.l2 * parameter
                 if proximal and self._before is not None:
                     gradients[index] = gradients[index] + proximal * (parameter - self._before[index])
+            if not eta * block.pace < torch.finfo(torch.float32).max:
+                raise NotFinite  # a step that no parameter can take
             block.optimiser.step(gradients, eta * block.pace)
 
     def close(self) -> None:

@@ -25,10 +25,10 @@ from colonnade.reproduce.kernel_methods import (
     TASKS,
     Found,
     Setting,
-    Task,
     kernel_sets,
     measure,
     possible,
+    task_of,
 )
 from colonnade.reproduce.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
 from colonnade.reproduce.sources import data_table
@@ -76,9 +76,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     ]
 
     def work(job: Job) -> Found:
-        task = TASKS[job.data]
-        task = Task(task.gamma, task.strength, size.features or task.features)
-        return measure(job.method, sets[job.data].trial(job.seed), Setting(task, job.seed, size.epochs))
+        setting = Setting(task_of(job.data, size.features), job.seed, size.epochs)
+        return measure(job.method, sets[job.data].trial(job.seed), setting)
 
     found = work_off(jobs, work, NAME)
     head = [

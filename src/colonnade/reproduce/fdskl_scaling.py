@@ -9,27 +9,26 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.reproduce.datasets import Trial
 from colonnade.reproduce.kernel_methods import (
     MOST_PAIRS,
     PARTIES,
-    TASKS,
     Found,
     Setting,
     kernel_sets,
     measure,
     possible,
+    task_of,
+    timed_processes,
 )
 from colonnade.reproduce.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
 from colonnade.reproduce.sources import data_table
-from colonnade.runtimes.processes import Processes
 
 NAME = "fdskl-scaling"
 METHODS = ("FDSKL", "PP-SVMV")
-_PATIENCE = 600.0  # seconds for an answer: the machine may be busy
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,10 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         for method in METHODS
         if rows <= found.train_rows and possible(method, rows)
     ]
-    on = Processes(deadline=_PATIENCE)
+    on = timed_processes()
 
     def work(job: Job) -> Found:
-        task = replace(TASKS[job.data], features=size.features or TASKS[job.data].features)
+        task = task_of(job.data, size.features)
         whole = trials[job.data]
         # Few test rows: what is timed is training, and PP-SVMV's distances to test rows are part of its run.
         some = slice(0, max(1, job.rows // 10))

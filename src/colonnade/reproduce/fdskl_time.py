@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.reproduce.datasets import DataSet
@@ -18,16 +18,16 @@ from colonnade.reproduce.kernel_methods import (
     MOST_PAIRS,
     MOST_SVC,
     PARTIES,
-    TASKS,
     Found,
     Setting,
     kernel_sets,
     measure,
     possible,
+    task_of,
+    timed_processes,
 )
 from colonnade.reproduce.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
 from colonnade.reproduce.sources import data_table
-from colonnade.runtimes.processes import Processes
 
 NAME = "fdskl-time"
 STEPWISE = ("FDSKL", "DSG")  # a curve each; the others are points
@@ -41,8 +41,6 @@ PAPER = {
     "UCICreditCard": (1, 13),
     "GiveMeSomeCredit": (3, 32),
 }
-# No answer is ever too late here: how long it takes is the question, and the machine may be busy.
-_PATIENCE = 600.0
 
 
 @dataclass(frozen=True)
@@ -79,10 +77,10 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     jobs += [
         Job(name, method) for name, found in sets.items() for method in AT_ONCE if possible(method, found.train_rows)
     ]
-    on = Processes(deadline=_PATIENCE)
+    on = timed_processes()
 
     def work(job: Job) -> Found:
-        task = replace(TASKS[job.data], features=size.features or TASKS[job.data].features)
+        task = task_of(job.data, size.features)
         return measure(job.method, trials[job.data], Setting(task, seed, max(1, job.epochs), on))
 
     found = work_off(jobs, work, NAME, threads=1)  # one after another: they are timed

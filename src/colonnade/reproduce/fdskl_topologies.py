@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from colonnade.reproduce.kernel_methods import timed_processes
 from colonnade.reproduce.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
 from colonnade.runtimes.net import Net, Runtime
-from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import open_sum
 from colonnade.sums.trees import TOPOLOGIES
@@ -27,7 +27,6 @@ from colonnade.sums.trees import TOPOLOGIES
 NAME = "fdskl-topologies"
 LATENCY, GATEWAY = 5e-4, 1.25e8  # seconds per message, bytes per second: a local network of 1 Gbit/s
 BATCH = 256  # scores
-_PATIENCE = 600.0
 ONE, BANDS, SCORES = "one message", "bands", "scores"
 WHAT = {
     ONE: "a matrix as one message",
@@ -97,7 +96,7 @@ def measure(job: Job, size: Size) -> float:
     names = [f"party{number + 1}" for number in range(job.parties)]
     on: Runtime = Simulation(latency=LATENCY, bandwidth=GATEWAY, gateway=GATEWAY, deadline=1e9)
     if job.where == "processes":
-        on = Processes(deadline=_PATIENCE)
+        on = timed_processes()
     answered = job.what == SCORES
     outcomes = on.run(dict.fromkeys(names, (summed, (job.topology, numbers, times, answered))))
     seconds = float(outcomes[names[0]].value)

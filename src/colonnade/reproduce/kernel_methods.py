@@ -24,6 +24,7 @@ from colonnade.reproduce.datasets import DataSet, Trial
 from colonnade.reproduce.pp_svmv import pp_svmv
 from colonnade.reproduce.sources import load_all
 from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.processes import Processes
 
 Array = npt.NDArray[Any]
 PARTIES, ACTIVE = 4, 1
@@ -51,6 +52,16 @@ TASKS = {
     "UCICreditCard": Task(1 / 90, 1.0),
     "GiveMeSomeCredit": Task(1 / 92, 1.0, 1024),
 }
+
+
+def task_of(name: str, features: int | None) -> Task:
+    """A set's task, with another number of features where one is given."""
+    return replace(TASKS[name], features=features or TASKS[name].features)
+
+
+def timed_processes() -> Processes:
+    """Where runs are timed. No answer is too late: how long it takes is the question, and the machine may be busy."""
+    return Processes(deadline=600.0)
 
 
 @dataclass(frozen=True)
