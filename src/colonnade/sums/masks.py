@@ -22,6 +22,8 @@ from colonnade.sums.ring import AnyRing
 
 # ChaCha20: a block counter (4 bytes, starts at 0), then what makes the stream unique: root (4) and serial number (8).
 _PLACE = struct.Struct("<IIQ")
+_PIECE = 1 << 15  # bytes of a mask that are made at a time where it is added at once: they stay in the cache
+_ZEROS = bytes(_PIECE)
 
 
 class MaskStream:
@@ -34,17 +36,35 @@ class MaskStream:
 
     def mask(self, root: int, serial: int, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint64) -> AnyRing:
         """The mask of sum number `serial` towards party number `root`; serial numbers of a root only go up."""
+        count = 1
+        for size in shape:
+            count *= size
+        self._go_to(root, serial)
+        kind = np.dtype(dtype).newbyteorder("<")
+        return np.frombuffer(self._stream.update(bytes(kind.itemsize * count)), dtype=kind).reshape(shape)
+
+    def add_to(self, value: AnyRing, root: int, serial: int, *, plus: bool) -> None:
+        """Add the same mask to a value, or subtract it, in place and piece by piece.
+
+        A long mask that is made as a whole costs four times as much: its memory has to be found first.
+        """
+        self._go_to(root, serial)
+        flat, kind = value.reshape(-1), value.dtype.newbyteorder("<")
+        piece, act = _PIECE // kind.itemsize, np.add if plus else np.subtract
+        made = bytearray(_PIECE)
+        mask = np.frombuffer(made, dtype=kind)
+        for at in range(0, len(flat), piece):
+            part = flat[at : at + piece]
+            self._stream.update_into(_ZEROS[: part.nbytes], made)
+            act(part, mask[: len(part)], out=part)
+
+    def _go_to(self, root: int, serial: int) -> None:
         if serial <= self._last.get(root, -1):
             raise ProtocolError(
                 f"the mask of sum {serial} towards party {root} was used before; it is never used twice"
             )
         self._last[root] = serial
-        count = 1
-        for size in shape:
-            count *= size
         self._stream.reset_nonce(_PLACE.pack(0, root, serial))
-        kind = np.dtype(dtype).newbyteorder("<")
-        return np.frombuffer(self._stream.update(bytes(kind.itemsize * count)), dtype=kind).reshape(shape)
 
 
 def private_stream() -> MaskStream:
@@ -58,6 +78,7 @@ class KeyPair:
     def __init__(self, secret: bytes | None = None) -> None:
         self._private = X25519PrivateKey.generate() if secret is None else X25519PrivateKey.from_private_bytes(secret)
         self.public: bytes = self._private.public_key().public_bytes_raw()
+        self._derived: dict[tuple[bytes, bytes], bytes] = {}
 
     @property
     def secret(self) -> bytes:
@@ -69,14 +90,18 @@ class KeyPair:
         return MaskStream(self.derive(other, party, b"colonnade pairwise mask v1"))
 
     def derive(self, other: bytes, party: str, use: bytes) -> bytes:
-        """The secret of 32 bytes that this party and the holder of `other` share, for one use."""
+        """The secret of 32 bytes that this party and the holder of `other` share, for one use; computed once."""
         if not isinstance(other, bytes) or len(other) != 32:
             got = f"{len(other)}" if isinstance(other, bytes) else f"a value of type {type(other).__name__}"
             raise ProtocolError(f"the public key of party {party!r} must be 32 bytes, got {got}")
+        if (other, use) in self._derived:
+            return self._derived[other, use]
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
         except ValueError:
             raise ProtocolError(f"the public key of party {party!r} is not a usable point of the curve") from None
         # Both keys enter, so the stream belongs to this pair of keys and this use only.
         info = use + b"".join(sorted((self.public, other)))
-        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared)
+        found = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared)
+        self._derived[other, use] = found
+        return found
