@@ -163,3 +163,18 @@ def test_a_point_of_small_order_is_no_key(point):
     """With one of these the shared secret is 0 whatever one's own key is, so everybody would know the masks."""
     with pytest.raises(ProtocolError, match="the public key of party 'bank' is not a usable point of the curve"):
         KeyPair().agree(bytes.fromhex(point), "bank")
+
+
+@pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 40_000])
+@pytest.mark.parametrize("dtype", [np.uint64, np.uint32])
+def test_a_mask_that_is_added_at_once_is_the_same(size, dtype):
+    key = bytes(range(32))
+    mask = MaskStream(key).mask(2, 5, (size,), dtype)
+    value = np.arange(size, dtype=dtype)
+    one = MaskStream(key)
+    one.add_to(value, 2, 5)
+    assert np.array_equal(value, np.arange(size, dtype=dtype) + mask)
+    with pytest.raises(ProtocolError, match="never used twice"):
+        one.add_to(value, 2, 5, negative=True)
+    MaskStream(key).add_to(value, 2, 5, negative=True)
+    assert np.array_equal(value, np.arange(size, dtype=dtype))

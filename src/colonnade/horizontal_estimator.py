@@ -105,7 +105,8 @@ class SSCAClassifier(Estimator):
             programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other)))
         outcomes = self._carry_out(programs, on, method, order)
         _say_missing([name for name in order if outcomes[name].error is not None])
-        _warn_diverged(self.history_)
+        if not limits.limits:  # under limits the cost of rows that have none may well rise
+            _warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
         self.take_result(plan, classes, limits, sites[0].columns, ended)
         if limits.limits and not ended.met:

@@ -8,7 +8,7 @@ from colonnade.flower import client_app
 
 
 def load_site(context: Context) -> cn.Site:
-    """A tenth of scikit-learn's digits. A real site reads its own rows here."""
+    """One part of scikit-learn's digits. A real site reads its own rows here."""
     X, y = load_digits(return_X_y=True)
     sites = cn.split_rows(X / 16, y, into=int(context.run_config["sites"]), seed=0)
     return sites[int(context.node_config["partition-id"])]

@@ -146,6 +146,8 @@ class SSCA(Strategy):
     def _meet(self, grid: Grid, timeout: float) -> Plan:
         """Wait for the nodes, hear who they are, and give each its number: by `partition-id`, else by name."""
         until, nodes = time.monotonic() + timeout, list(grid.get_node_ids())
+        if len(nodes) < self.sites:
+            log(INFO, "%d nodes are here, waiting for %d at most %g s", len(nodes), self.sites, timeout)
         while len(nodes) < self.sites:
             if time.monotonic() > until:
                 raise PartySilent(f"{len(nodes)} nodes joined in {timeout:g} s, {self.sites} are needed", "", "hello")

@@ -98,10 +98,11 @@ class Member:
             except (InvalidTag, ValueError):
                 raise ProtocolError(f"the letter of member {number} was changed on its way") from None
             self._held[number] = (text[:SHARE_BYTES], text[SHARE_BYTES:])
-        masked = value + MaskStream(self._own).mask(0, 0, value.shape)
+        masked = value.copy()
+        add_pair(masked, MaskStream(self._own), plus=True)
         for number in letters:
             stream = self._keys.agree(self._known[number], f"number {number}")
-            add_pair(masked, stream, self.number < number)
+            add_pair(masked, stream, plus=self.number < number)
         return masked
 
     # -- stage 3: unmasking -------------------------------------------------------------------------------------
@@ -140,13 +141,9 @@ class Member:
         return member
 
 
-def add_pair(value: AnyRing, stream: MaskStream, plus: bool) -> None:
-    """Add or subtract a mask, in place."""
-    mask = stream.mask(0, 0, value.shape, value.dtype)
-    if plus:
-        value += mask
-    else:
-        value -= mask
+def add_pair(value: AnyRing, stream: MaskStream, *, plus: bool) -> None:
+    """Add or subtract the one mask of a stream, in place."""
+    stream.add_to(value.reshape(-1), 0, 0, negative=not plus)
 
 
 class Collector:

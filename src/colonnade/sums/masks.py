@@ -71,6 +71,7 @@ class KeyPair:
     def __init__(self, secret: bytes | None = None) -> None:
         self._private = X25519PrivateKey.generate() if secret is None else X25519PrivateKey.from_private_bytes(secret)
         self.public: bytes = self._private.public_key().public_bytes_raw()
+        self._derived: dict[tuple[bytes, bytes], bytes] = {}
 
     @property
     def secret(self) -> bytes:
@@ -82,14 +83,18 @@ class KeyPair:
         return MaskStream(self.derive(other, party, b"colonnade pairwise mask v1"))
 
     def derive(self, other: bytes, party: str, use: bytes) -> bytes:
-        """The secret of 32 bytes that this party and the holder of `other` share, for one use."""
+        """The secret of 32 bytes that this party and the holder of `other` share, for one use; computed once."""
         if not isinstance(other, bytes) or len(other) != 32:
             got = f"{len(other)}" if isinstance(other, bytes) else f"a value of type {type(other).__name__}"
             raise ProtocolError(f"the public key of party {party!r} must be 32 bytes, got {got}")
+        if (other, use) in self._derived:
+            return self._derived[other, use]
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
         except ValueError:
             raise ProtocolError(f"the public key of party {party!r} is not a usable point of the curve") from None
         # Both keys enter, so the stream belongs to this pair of keys and this use only.
         info = use + b"".join(sorted((self.public, other)))
-        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared)
+        found = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared)
+        self._derived[other, use] = found
+        return found
