@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fdskl import FDSKL
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+    from colonnade.algorithms.block_newton import BlockNewton
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.common_rows import align_parties
     from colonnade.estimators import (
@@ -45,6 +46,7 @@ _HOME = {
     "FDSKL": "colonnade.algorithms.fdskl",
     "KernelClassifier": "colonnade.kernel_estimators",
     "KernelRegressor": "colonnade.kernel_estimators",
+    "BlockNewton": "colonnade.algorithms.block_newton",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.common_rows",
     "Party": "colonnade.party",
@@ -59,6 +61,7 @@ __all__ = [
     "FDML",
     "FDSKL",
     "VFB2",
+    "BlockNewton",
     "Faults",
     "FedBCD",
     "FedSGD",

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.algorithms.afsgd import AFSGD
+from colonnade.algorithms.block_newton import BlockNewton
 from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
 
-Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML  # of linear models
+Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML | BlockNewton  # of linear models
 
-__all__ = ["AFSGD", "ALGORITHMS", "FDML", "FDSKL", "VFB2", "Algorithm", "FedBCD", "FedSGD", "from_value"]
+__all__ = ["AFSGD", "ALGORITHMS", "FDML", "FDSKL", "VFB2", "Algorithm", "BlockNewton", "FedBCD", "FedSGD", "from_value"]
 
-ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML)}
+ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML, BlockNewton)}
 
 
 def from_value(value: Any) -> Algorithm:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from colonnade import _kernels
+from colonnade import _kernels, _newton_kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.terms import DenseTerms
 
@@ -32,6 +32,8 @@ class Columns(Protocol):
     def nonzeros(self, rows: Rows) -> int: ...  # noqa: D102
     def only(self, kept: Rows) -> Columns: ...  # noqa: D102
     def mean_square(self) -> float: ...  # noqa: D102
+    def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None: ...  # noqa: D102
+    def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None: ...  # noqa: D102
     def terms_owed(self) -> int: ...  # noqa: D102
     def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
     def settle(self, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
@@ -97,6 +99,14 @@ class DenseColumns:
     def mean_square(self) -> float:
         """Mean squared length of a row."""
         return _sum_of_squares(self._X.reshape(-1)) / max(1, self.shape[0])
+
+    def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
+        """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
+        _newton_kernels.dense_gram(self._X, rows, weight, G)
+
+    def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
+        """Add the diagonal of the same."""
+        _newton_kernels.dense_squares(self._X, rows, weight, out)
 
 
 class SparseColumns:
@@ -176,6 +186,14 @@ class SparseColumns:
     def mean_square(self) -> float:
         """Mean squared length of a row."""
         return _sum_of_squares(self._parts[0]) / max(1, self.shape[0])
+
+    def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
+        """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
+        _newton_kernels.csr_gram(*self._parts, rows, weight, G)
+
+    def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
+        """Add the diagonal of the same."""
+        _newton_kernels.csr_squares(*self._parts, rows, weight, out)
 
 
 class Needed:

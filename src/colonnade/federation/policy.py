@@ -18,10 +18,11 @@ from colonnade.runtimes.wire import Value
 KINDS = (
     "public key", "labelled rows", "curvature", "step size", "columns", "all columns", "scores", "snapshot", "total",
     "signal", "evaluation", "objective", "verdict", "prediction", "kept versions", "masks", "alignment", "classes",
-    "rows", "scoring", "phases", "kernel scale", "gamma",
+    "rows", "scoring", "phases", "kernel scale", "gamma", "room", "directions", "curvatures", "products", "trial",
+    "search", "move",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
-_OF_A_BATCH = ("scores", "signal", "snapshot")
+_OF_A_BATCH = ("scores", "signal", "snapshot", "directions", "curvatures")
 _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?")
 
 
