@@ -10,11 +10,13 @@ import numpy as np
 from colonnade.blocks import FloatArray
 
 # Rounds that may be left at the present pace before directions are cut into more pieces.
-_PATIENT = 10.0
+_PATIENT = 12.0
 # Rounds whose falls say what the pace is, and the slowest pace that is believed.
 _SPAN, _SLOWEST = 3, 0.98
 # What a round is expected to reach where no tolerance is given, as a part of the objective.
 _TOL = 1e-6
+# Signals in two bytes will do until a round brings less than this part of the objective.
+_FINE = 1e-4
 # What a search may gain at most from a direction that is nothing but rounding, as a part of the objective.
 _NOISE = 1e-9
 # A sample of rows has taught what it can when a round brings less than this part of the objective.
@@ -65,7 +67,7 @@ class Leader:
             self._falls.append(self._value - value)
         self._value, self._since = value, self._since + 1
         recent = self._falls[-_SPAN - 1 :]
-        if len(recent) <= _SPAN or self._since < 2 or not min(recent) > 0.0:
+        if len(recent) <= _SPAN or self._since < _SPAN or not min(recent) > 0.0:
             return now
         pace = min(_SLOWEST, (recent[-1] / recent[0]) ** (1.0 / _SPAN))
         goal = self._tol * abs(value)
@@ -74,6 +76,11 @@ class Leader:
             return now
         self._since = 0
         return min(self._most, 2 * now)
+
+    @property
+    def fine(self) -> bool:
+        """Whether signals are needed in full: their rounding is the same at the end as at the start, progress is not."""
+        return any(fall < _FINE * abs(self._value) for fall in self._falls)
 
     def larger(self, part: float) -> float:
         """The part of the rows for the next round: more of them as soon as these bring little."""

@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.algorithms.newton_leader import Leader
 from colonnade.algorithms.parts import Part
 from colonnade.algorithms.session import CHUNK, Session
-from colonnade.algorithms.subspace import Held, OwnColumns, Sight, minimise
+from colonnade.algorithms.subspace import WORTHWHILE, Held, OwnColumns, Sight, minimise
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import Directions, NewtonBlock, Piece
@@ -19,6 +19,10 @@ from colonnade.runtimes.wire import expect_array
 
 # Columns up to which a label holder lets all of its own take part in every search.
 _OWN_LIMIT = 1024
+# The largest number in two bytes.
+_MOST_SHORT = 32767.0
+# Where every look in a search is an exchange of its own, fewer of them are worth it.
+_WORTH_ASKING = 0.1
 
 
 class NewtonParty:
@@ -62,7 +66,7 @@ class NewtonParty:
     def _start_anew(self) -> None:
         """No directions yet: at the start, and with every larger sample of rows."""
         self.directions = Directions(self.own.width * self.own.outputs)
-        self.pieces, self.stretch, self.own.curved = 1, 1.0, []
+        self.pieces, self.stretch, self.fine, self.own.curved = 1, 1.0, False, []
         self.held: Held | None = None  # the rows whose label this holder has
         self.watched: Held | None = None  # and those of the validation part
         self.chosen = [(holder, rows) for holder in self.session.job.holders if len(rows := self._rows_of(holder))]
@@ -131,7 +135,7 @@ class NewtonParty:
         return await self.begin(epoch) if self.part > part else go_on
 
     async def _signals(self) -> tuple[list[Piece], list[Piece]]:
-        """Signals and curvatures of all rows, in single precision: directions need no more."""
+        """Signals and curvatures of all rows."""
         signals, curvatures = [], []
         for holder, rows in self.chosen:
             held = self.held if holder == self.net.me else None
@@ -146,13 +150,19 @@ class NewtonParty:
         return signals, curvatures
 
     async def _tell_or_hear(self, tag: str, holder: str, rows: Rows, told: FloatArray | None) -> FloatArray:
+        """Numbers of a holder's rows, in two bytes each while rounds bring much, later in four: enough for directions."""
+        kind: Any = np.float32 if self.fine else np.int16
         if told is not None:
-            short = told.astype(np.float32)
-            await self.session.tell(tag, short)
+            unit = 1.0 if self.fine else max(float(np.abs(told).max(initial=0.0)), 1e-300) / _MOST_SHORT
+            short = (told if self.fine else np.rint(told / unit)).astype(kind)
+            await self.session.tell(tag, (unit, short))
         else:
             shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)
-            short = expect_array(await self.net.recv(holder, tag), shape, np.float32, holder, tag)
-        return short.astype(np.float64)
+            heard = await self.net.recv(holder, tag)
+            if type(heard) is not tuple or len(heard) != 2 or type(heard[0]) is not float:
+                raise ProtocolError(f"party {holder!r} must tell a unit and an array at step {tag!r}")
+            unit, short = heard[0], expect_array(heard[1], shape, kind, holder, tag)
+        return short.astype(np.float64) * unit
 
     def _direction(self, epoch: int, signals: list[Piece], curvatures: list[Piece]) -> FloatArray:
         """This party's new directions as columns: its step, and the same with random signs for each piece more."""
@@ -229,9 +239,11 @@ class NewtonParty:
             total = await self._ask(x) if not self.alone else self._share(x, whole)
             m, bent = len(x), (bend * x).sum(axis=1)
             value = float(total[0] + (pull * x).sum() + 0.5 * (x * bent).sum())
+            if not whole and self.alone:
+                return Sight(value, np.zeros(0), np.zeros((0, 0)))
             return Sight(value, total[1 : 1 + m] + pull + bent, total[1 + m :].reshape(m, m) + bend)
 
-        weights = await minimise(look, len(pull))
+        weights = await minimise(look, len(pull), WORTHWHILE if self.alone else _WORTH_ASKING)
         if not self.alone:
             await self.session.tell("trial", None)
         return weights
@@ -295,10 +307,11 @@ class NewtonParty:
             self.pieces = self.leader.pieces(float(totals[0] + totals[1]), self.pieces)
             verdict = session.judge(epoch, totals) if whole else (False, False, False)
             self.part = self.leader.larger(self.part)
-            await session.tell("verdict", (*verdict, self.pieces, self.stretch, self.part))
+            self.fine = self.leader.fine
+            await session.tell("verdict", (*verdict, self.fine, self.pieces, self.stretch, self.part))
         else:
             told = await self.net.recv(session.leader, "verdict")
-            verdict, self.pieces, self.stretch, self.part = _heard(told, session.leader)
+            verdict, self.fine, self.pieces, self.stretch, self.part = _heard(told, session.leader)
         if whole:
             session.heed(*verdict[:2])
         return not verdict[2]
@@ -310,13 +323,13 @@ class NewtonParty:
         curved = tuple([curvature for _, curvature in self.own.curved])
         held = tuple([None if one is None else one.freeze() for one in (self.held, self.watched)])
         leader = None if self.leader is None else self.leader.freeze()
-        return (self.part, self.pieces, self.stretch, self.directions.rows, (curved, self.own.bent), held, leader)
+        return (self.part, self.fine, self.pieces, self.stretch, self.directions.rows, (curved, self.own.bent), held, leader)
 
     def thaw(self, state: Any) -> None:
         """The inverse."""
-        self.part, pieces, stretch, directions, (curved, bent), held, leader = state
+        self.part, fine, pieces, stretch, directions, (curved, bent), held, leader = state
         self._start_anew()
-        self.pieces, self.stretch = pieces, stretch
+        self.fine, self.pieces, self.stretch = fine, pieces, stretch
         self.directions.add(directions, self.room)
         if curved:
             known = [(rows, curvature) for (_, rows), curvature in zip(self.chosen, curved, strict=True)]
@@ -332,8 +345,8 @@ class NewtonParty:
             self.leader.thaw(leader)
 
 
-def _heard(told: Any, leader: str) -> tuple[tuple[bool, bool, bool], int, float, float]:
+def _heard(told: Any, leader: str) -> tuple[tuple[bool, bool, bool], bool, int, float, float]:
     kinds = [type(one) for one in told] if type(told) is tuple else []
-    if kinds != [bool, bool, bool, int, float, float] or not 0 < told[3] <= 1 << 16 or not 0.0 < told[5] <= 1.0:
-        raise ProtocolError(f"party {leader!r} must tell three bools and three numbers at step 'verdict'")
-    return told[:3], told[3], told[4], told[5]
+    if kinds != [bool] * 4 + [int, float, float] or not 0 < told[4] <= 1 << 16 or not 0.0 < told[6] <= 1.0:
+        raise ProtocolError(f"party {leader!r} must tell four bools and three numbers at step 'verdict'")
+    return told[:3], told[3], told[4], told[5], told[6]

@@ -22,8 +22,7 @@ from colonnade.losses import Loss
 
 # Newton steps of a search, at most, and halvings of one of them.
 _MOST_STEPS, _HALVINGS = 12, 30
-# The part of what a search has brought so far that another step must promise.
-_WORTHWHILE = 0.01
+WORTHWHILE = 0.01
 # A promise below this part of the objective is rounding.
 _ROUNDING = 1e-14
 
@@ -110,8 +109,12 @@ class Sight:
 Look: TypeAlias = Callable[[FloatArray, bool], Awaitable[Sight]]
 
 
-async def minimise(look: Look, size: int) -> FloatArray:
-    """Newton's method from 0; never ends above where it began. `look(x, whole)`: whole is more than the value."""
+async def minimise(look: Look, size: int, worthwhile: float = WORTHWHILE) -> FloatArray:
+    """Newton's method from 0; never ends above where it began.
+
+    `look(x, whole)`: with `whole=False` the value is enough. worthwhile: the part of what the search has brought so far
+    that another step must promise.
+    """
     x = np.zeros(size)
     if not size:
         return x
@@ -122,17 +125,17 @@ async def minimise(look: Look, size: int) -> FloatArray:
         _newton_kernels.cholesky(factor, SMALLEST)
         _newton_kernels.cholesky_solve(factor, step)
         promised = -float((here.gradient * step[:, 0]).sum())
-        if not promised > max(_WORTHWHILE * (start - here.value), _ROUNDING * abs(here.value)):
+        if not promised > max(worthwhile * (start - here.value), _ROUNDING * abs(here.value)):
             break
         for halving in range(_HALVINGS):
             trial = x + 0.5**halving * step[:, 0]
-            value = (await look(trial, False)).value
-            if value <= here.value - 1e-4 * 0.5**halving * promised:
+            seen = await look(trial, False)
+            if seen.value <= here.value - 1e-4 * 0.5**halving * promised:
                 break
         else:
             break
         x = trial
-        here = await look(x, True)
+        here = seen if len(seen.gradient) else await look(x, True)
     return x
 
 
