@@ -9,10 +9,10 @@ from colonnade import errors
 
 if TYPE_CHECKING:
     from colonnade.algorithms.afsgd import AFSGD
+    from colonnade.algorithms.block_newton import BlockNewton
     from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fdskl import FDSKL
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-    from colonnade.algorithms.block_newton import BlockNewton
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.common_rows import align_parties
     from colonnade.estimators import (

@@ -1,7 +1,7 @@
 """The numba functions behind second-order steps: weighted Gram matrices, their factors, and diagonals.
 
-As in `_kernels`: no `fastmath`, a fixed order of additions, and no BLAS, whose order depends on how many threads a process
-has. So a run gives the same bits everywhere. Each function has a numpy twin in tests/test_newton_kernels.py.
+As in `_kernels`: no `fastmath`, a fixed order of additions, and no BLAS, whose order depends on how many threads a
+process has. So a run gives the same bits everywhere. Each function has a numpy twin in tests/test_newton_kernels.py.
 """
 
 from __future__ import annotations
@@ -78,6 +78,24 @@ def csr_squares(data: Array, columns: Array, starts: Array, rows: Array, weight:
 
 
 @_jit
+def _panel(A: Array, at: int, end: int, first: Array, smallest: float) -> None:
+    """Eliminate columns `at` to `end`, within these columns only."""
+    for j in range(at, end):
+        pivot = A[j, j]
+        if not pivot > smallest * first[j]:
+            for i in range(j, A.shape[0]):
+                A[i, j] = 0.0
+            continue
+        root = np.sqrt(pivot)
+        A[j, j] = root
+        for i in range(j + 1, A.shape[0]):
+            A[i, j] /= root
+            a = A[i, j]
+            for k in range(j + 1, min(i + 1, end)):
+                A[i, k] -= a * A[k, j]
+
+
+@_jit
 def cholesky(A: Array, smallest: float) -> None:
     """The lower triangle of A becomes its factor L; a pivot below `smallest` of what it was is dropped.
 
@@ -90,26 +108,13 @@ def cholesky(A: Array, smallest: float) -> None:
     turned = np.empty((_PANEL, d))
     for at in range(0, d, _PANEL):
         end = min(at + _PANEL, d)
-        for j in range(at, end):
-            pivot = A[j, j]
-            if not pivot > smallest * first[j]:
-                for i in range(j, d):
-                    A[i, j] = 0.0
-                continue
-            root = np.sqrt(pivot)
-            A[j, j] = root
-            for i in range(j + 1, d):
-                A[i, j] /= root
-                a = A[i, j]
-                for k in range(j + 1, min(i + 1, end)):
-                    A[i, k] -= a * A[k, j]
-        width = end - at
+        _panel(A, at, end, first, smallest)
         for k in range(end, d):
-            for b in range(width):
+            for b in range(end - at):
                 turned[b, k] = A[k, at + b]
         for i in range(end, d):
             row = A[i]
-            for b in range(width):
+            for b in range(end - at):
                 a = row[at + b]
                 if a != 0.0:
                     t = turned[b]
@@ -118,28 +123,33 @@ def cholesky(A: Array, smallest: float) -> None:
 
 
 @_jit
-def cholesky_solve(L: Array, B: Array) -> None:
-    """B becomes the solution of L @ L.T @ X = B; rows of dropped columns become 0."""
-    d, m = B.shape
-    for i in range(d):
+def _forth(L: Array, B: Array) -> None:
+    """B becomes the solution of L @ X = B."""
+    for i in range(B.shape[0]):
         if L[i, i] == 0.0:
-            for c in range(m):
+            for c in range(B.shape[1]):
                 B[i, c] = 0.0
             continue
         for k in range(i):
             a = L[i, k]
             if a != 0.0:
-                for c in range(m):
+                for c in range(B.shape[1]):
                     B[i, c] -= a * B[k, c]
-        for c in range(m):
+        for c in range(B.shape[1]):
             B[i, c] /= L[i, i]
-    for i in range(d - 1, -1, -1):
+
+
+@_jit
+def cholesky_solve(L: Array, B: Array) -> None:
+    """B becomes the solution of L @ L.T @ X = B; rows of dropped columns become 0."""
+    _forth(L, B)
+    for i in range(B.shape[0] - 1, -1, -1):
         if L[i, i] == 0.0:
             continue
-        for c in range(m):
+        for c in range(B.shape[1]):
             B[i, c] /= L[i, i]
         for k in range(i):
             a = L[i, k]
             if a != 0.0:
-                for c in range(m):
+                for c in range(B.shape[1]):
                     B[k, c] -= a * B[i, c]

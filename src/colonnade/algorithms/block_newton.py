@@ -1,24 +1,23 @@
 """Block Newton: near the optimum of a linear model in tens of rounds.
 
-Every party minimises its own quadratic model of the objective (`blocks.newton`), in which its signal follows its own change:
-s + c (z_k,new - z_k,old), with the curvature c = d²L/dz². For most losses c follows from the signal and is not sent. The
-scores of these directions are summed securely at the label holder, which finds the best point in the space of all
-directions so far (`subspace`) and tells everybody the weights that lead there. That is one exchange.
+Every party minimises its own quadratic model of the objective (`blocks.newton`), in which its signal follows its own
+change: s + c (z_k,new - z_k,old), with the curvature c = d²L/dz². For most losses c follows from the signal and is not
+sent. The scores of these directions are summed securely at the label holder, which finds the best point in the space of
+all directions so far (`subspace`) and tells everybody the weights that lead there. That is one exchange.
 
 Near copies of a column at two parties make a direction slow: each party moves as if the other stood still. Where the
-search sees progress slow down, parties send their direction in several pieces, each with random signs of its columns. Each
-piece is one more dimension for the search, and for the messages.
+search sees progress slow down, parties send their direction in several pieces, each with random signs of its columns.
+Each piece is one more dimension for the search, and for the messages.
 
 A label holder of all rows lets all its own columns take part in the search, and sends no direction. Several label
-holders search together: the small numbers of each trial are summed like everything else.
+holders search together: the few numbers of each trial are summed like everything else. docs/adr/0014-block-newton.md
+has the trials that led here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-
-import numpy as np
 
 from colonnade.algorithms.newton_party import NewtonParty
 from colonnade.algorithms.options import Training, whole_number
@@ -36,8 +35,8 @@ class BlockNewton(Training):
     order: "parallel", or "sequential": one party's direction per round, which shows the label holder whose it was.
     pieces: into how many pieces a direction is cut at most where progress is slow; 1 is the fewest bytes per round.
     memory: directions that the search goes back to, at most.
-    grow_from: rows to start with, of each label holder's a proportional part; fourfold as soon as they bring little more, up to
-    all rows. None is all rows from the start.
+    grow_from: rows to start with, from each label holder in proportion; fourfold as soon as they bring little more, up
+    to all rows. None is all rows from the start.
     tol, patience, epochs, goal, seconds, seed: as everywhere. There is no step, no schedule and no batch.
     """
 
@@ -79,8 +78,13 @@ class BlockNewton(Training):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        sizes = {"pieces": self.pieces, "memory": self.memory, "grow_from": self.grow_from}
-        party = NewtonParty(session, sequential=self.order == "sequential", **sizes)
+        party = NewtonParty(
+            session,
+            sequential=self.order == "sequential",
+            pieces=self.pieces,
+            memory=self.memory,
+            grow_from=self.grow_from,
+        )
         await party.agree()
         found = await session.resume(party)
         done, go_on = found or (0, await party.begin())

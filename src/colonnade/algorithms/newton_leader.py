@@ -79,7 +79,7 @@ class Leader:
 
     @property
     def fine(self) -> bool:
-        """Whether signals are needed in full: their rounding is the same at the end as at the start, progress is not."""
+        """Whether signals are needed in full: their rounding stays as large as it was, and progress does not."""
         return any(fall < _FINE * abs(self._value) for fall in self._falls)
 
     def larger(self, part: float) -> float:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.algorithms.newton_leader import Leader
+from colonnade.algorithms.newton_search import Search
 from colonnade.algorithms.parts import Part
 from colonnade.algorithms.session import CHUNK, Session
-from colonnade.algorithms.subspace import WORTHWHILE, Held, OwnColumns, Sight, minimise
+from colonnade.algorithms.subspace import Held
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import Directions, NewtonBlock, Piece
@@ -21,8 +22,6 @@ from colonnade.runtimes.wire import expect_array
 _OWN_LIMIT = 1024
 # The largest number in two bytes.
 _MOST_SHORT = 32767.0
-# Where every look in a search is an exchange of its own, fewer of them are worth it.
-_WORTH_ASKING = 0.1
 
 
 class NewtonParty:
@@ -44,6 +43,7 @@ class NewtonParty:
         numbers = 2 * block.columns.nonzeros(np.arange(block.rows)) // (self.own.width * self.own.outputs)
         self.room = max(2 * pieces, min(memory, numbers))
         self.part = 1.0 if grow_from is None else min(1.0, grow_from / session.train.rows)
+        self.search = Search(self)
         self._start_anew()
 
     async def agree(self) -> None:
@@ -86,22 +86,23 @@ class NewtonParty:
 
     async def begin(self, epoch: int = 0) -> bool:
         """The scores of all rows that are used now; says whether to go on."""
-        session, train, watched = self.session, self.session.train, self.session.validation
         self._start_anew()
         for holder, rows in self.chosen:
-            self.held = self._hold(train, rows, await self._scores_now(train, rows, holder, epoch)) or self.held
-        for holder, rows in watched.owned.items() if watched is not None else ():
-            self.watched = self._hold(watched, rows, await self._scores_now(watched, rows, holder, epoch)) or self.watched
+            self.held = await self._held_of(self.session.train, rows, holder, epoch) or self.held
+        if (part := self.session.validation) is not None:
+            for holder, rows in part.owned.items():
+                self.watched = await self._held_of(part, rows, holder, epoch) or self.watched
         go_on = await self._judge(epoch, self.block.penalty_value(), summed=True)
         if go_on and self.leads and self.joins:
-            await self._search()
+            await self.search.run()
         return go_on
 
-    async def _scores_now(self, part: Part, rows: Rows, holder: str, epoch: int) -> FloatArray | None:
+    async def _held_of(self, part: Part, rows: Rows, holder: str, epoch: int) -> Held | None:
+        """The scores as they are now, at the holder."""
         if epoch or not self.alone:
-            return await self.session.scores_of(part, rows, holder)
+            return self._hold(part, rows, await self.session.scores_of(part, rows, holder))
         # At the very start all weights are 0, and only the intercept of the one label holder is not.
-        return self.block.scores(rows, part.columns) if self.leads else None
+        return self._hold(part, rows, self.block.scores(rows, part.columns)) if self.leads else None
 
     def _hold(self, part: Part, rows: Rows, z: FloatArray | None) -> Held | None:
         return None if z is None or part.y is None else Held(self.loss, part.y[rows], z)
@@ -126,7 +127,7 @@ class NewtonParty:
         if self.leader is not None and totals is not None:
             self._scale(self.leader.take(totals, self.directions.count, self.pieces))
             self.leader.penalty -= self.block.penalty_value() if self.joins else 0.0
-        weights = await self._search()
+        weights = await self.search.run()
         await self._move(weights)
         part, penalty = self.part, 0.0
         if self.leader is not None:
@@ -150,7 +151,7 @@ class NewtonParty:
         return signals, curvatures
 
     async def _tell_or_hear(self, tag: str, holder: str, rows: Rows, told: FloatArray | None) -> FloatArray:
-        """Numbers of a holder's rows, in two bytes each while rounds bring much, later in four: enough for directions."""
+        """A number for each of a holder's rows: in two bytes while rounds bring much, later in four."""
         kind: Any = np.float32 if self.fine else np.int16
         if told is not None:
             unit = 1.0 if self.fine else max(float(np.abs(told).max(initial=0.0)), 1e-300) / _MOST_SHORT
@@ -202,9 +203,8 @@ class NewtonParty:
     async def _sum_up(self, scores: list[tuple[str, Part, FloatArray]]) -> None:
         """Everybody's directions, at the holder of each row's label."""
         for holder, part, mine in scores:
-            found = []
-            for at in range(0, len(mine), CHUNK):
-                found.append(await self.session.sum.total_narrow("directions", mine[at : at + CHUNK], holder))
+            parts = [mine[at : at + CHUNK] for at in range(0, len(mine), CHUNK)]
+            found = [await self.session.sum.total_narrow("directions", one, holder) for one in parts]
             held = self.held if part is self.session.train else self.watched
             if holder == self.net.me and held is not None and found:
                 held.add(np.concatenate([one for one in found if one is not None]), self.room)
@@ -215,65 +215,7 @@ class NewtonParty:
             wanted = math.floor(math.log2(0.5 * self.session.sum.narrow.largest / largest))
             self.stretch *= 2.0 ** max(-20, min(20, wanted))
 
-    # -- the search ---------------------------------------------------------------------------------------------
-
-    async def _search(self) -> FloatArray:
-        """The weights of the best point among all directions, at the leader; elsewhere a share in finding it."""
-        leader, held = self.leader, self.held
-        if leader is None:
-            return await self._help()
-        pull, bend = leader.pull, leader.bend(self.session.sum.narrow.grain, self.rows)
-        if self.joins and held is not None:
-            rows = self.chosen[0][1]
-            search = OwnColumns(held, self.own, rows, pull, bend)
-            x = await minimise(search.look, search.size)
-            mine = x[: self.own.width]
-            held.z = held.z + self.own.forward(rows, mine[:, None])[:, 0]
-            if (part := self.session.validation) is not None and self.watched is not None:
-                other = self.own.forward(part.owned[self.net.me], mine[:, None], part.columns)
-                self.watched.z = self.watched.z + other[:, 0]
-            self.own.add(mine)
-            return x[self.own.width :]
-
-        async def look(x: FloatArray, whole: bool) -> Sight:
-            total = await self._ask(x) if not self.alone else self._share(x, whole)
-            m, bent = len(x), (bend * x).sum(axis=1)
-            value = float(total[0] + (pull * x).sum() + 0.5 * (x * bent).sum())
-            if not whole and self.alone:
-                return Sight(value, np.zeros(0), np.zeros((0, 0)))
-            return Sight(value, total[1 : 1 + m] + pull + bent, total[1 + m :].reshape(m, m) + bend)
-
-        weights = await minimise(look, len(pull), WORTHWHILE if self.alone else _WORTH_ASKING)
-        if not self.alone:
-            await self.session.tell("trial", None)
-        return weights
-
-    async def _ask(self, x: FloatArray) -> FloatArray:
-        """All holders' shares at a point of the search: one more exchange, of a few numbers."""
-        await self.session.tell("trial", x)
-        total = await self.session.sum.total_wide("search", self._share(x, whole=True), self.net.me)
-        self.net.traffic.round()
-        return np.asarray(total)
-
-    async def _help(self) -> FloatArray:
-        """Take part in another's search, until it has ended."""
-        leader, shape = self.session.leader, (self.directions.count,)
-        while not self.alone and (told := await self.net.recv(leader, "trial")) is not None:
-            x = expect_array(told, shape, np.float64, leader, "trial")
-            await self.session.sum.total_wide("search", self._share(x, whole=True), leader)
-            self.net.traffic.round()
-        return np.zeros(0)
-
-    def _share(self, x: FloatArray, whole: bool) -> FloatArray:
-        """This holder's part of the mean loss, its gradient and its second derivatives at a point of the search."""
-        m, held = len(x), self.held
-        out = np.zeros(1 + m + m * m)
-        if held is not None:
-            z = held.z + held.along(x)
-            out[0] = held.value(z)
-            if whole:
-                out[1 : 1 + m], out[1 + m :] = held.slope(z), held.curve(z).reshape(-1)
-        return out / self.rows
+    # -- the search, and what follows -------------------------------------------------------------------------------
 
     async def _move(self, weights: FloatArray) -> None:
         """Everybody goes to where the search ended."""
@@ -323,11 +265,20 @@ class NewtonParty:
         curved = tuple([curvature for _, curvature in self.own.curved])
         held = tuple([None if one is None else one.freeze() for one in (self.held, self.watched)])
         leader = None if self.leader is None else self.leader.freeze()
-        return (self.part, self.fine, self.pieces, self.stretch, self.directions.rows, (curved, self.own.bent), held, leader)
+        return (
+            self.part,
+            self.fine,
+            self.pieces,
+            self.stretch,
+            self.directions.rows,
+            (curved, self.own.bent),
+            held,
+            leader,
+        )
 
     def thaw(self, state: Any) -> None:
         """The inverse."""
-        self.part, fine, pieces, stretch, directions, (curved, bent), held, leader = state
+        (self.part, fine, pieces, stretch), directions, (curved, bent), held, leader = state
         self._start_anew()
         self.fine, self.pieces, self.stretch = fine, pieces, stretch
         self.directions.add(directions, self.room)

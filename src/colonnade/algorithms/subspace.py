@@ -1,10 +1,10 @@
-"""What a label holder does with directions: the best point in the space of all that it knows, found without a message.
+"""What a label holder does with directions: it finds the best point in the space that they span, without a message.
 
-Scores are linear in the parameters. Who knows the scores of the parties' directions knows the loss anywhere in the space
-that they span, and minimises it there by Newton's method. (For a quadratic loss, with the directions that block Newton steps
-give, these are conjugate gradients with the blocks as preconditioner, Hestenes and Stiefel 1952; for another loss the
-search makes good what a change of curvature would spoil.) A label holder without company may let all its own columns take
-part in the search, not a direction of them only.
+Scores are linear in the parameters. Who knows the scores of the parties' directions knows the loss anywhere in the
+space that they span, and minimises it there by Newton's method. (For a quadratic loss, with the directions that block
+Newton steps give, these are conjugate gradients with the blocks as preconditioner, Hestenes and Stiefel 1952; for
+another loss the search makes good what a change of curvature would spoil.) A label holder without company may let all
+its own columns take part in the search, not a direction of them only.
 """
 
 from __future__ import annotations
@@ -82,6 +82,15 @@ class Held:
             flat = centred.reshape(-1, self.count)
             _newton_kernels.dense_gram(flat, np.arange(len(flat)), p.reshape(-1), out)
         return out
+
+    def share(self, x: FloatArray, rows: int, *, whole: bool) -> FloatArray:
+        """Its part of the mean loss over so many rows at a point of the search; gradient, second derivatives."""
+        m, z = len(x), self.z + self.along(x)
+        out = np.zeros(1 + m + m * m)
+        out[0] = self.value(z)
+        if whole:
+            out[1 : 1 + m], out[1 + m :] = self.slope(z), self.curve(z).reshape(-1)
+        return out / rows
 
     def rows_of(self, at: int, end: int) -> FloatArray:
         """The scores of the directions at some rows, where a row has one score."""

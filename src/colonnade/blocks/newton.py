@@ -1,8 +1,8 @@
 """A linear block's quadratic model of the objective: its own columns move, and all other parties' stand still.
 
-The model's matrix is X^T diag(c) X / n plus the penalty's curvature, one for each output. (Of softmax this is the diagonal of
-a row's matrix, p (1 - p) for each class; the products between classes are left out.) Up to `LIMIT` columns it is made and
-factored; beyond that its equations are solved by conjugate gradients on the columns as they are.
+The model's matrix is X^T diag(c) X / n plus the penalty's curvature, one for each output. (Of softmax this is the
+diagonal of a row's matrix, p (1 - p) for each class; the products between classes are left out.) Up to `LIMIT` columns
+it is made and factored; beyond that its equations are solved by conjugate gradients on the columns as they are.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class NewtonBlock:
 
 
 class Directions:
-    """Directions that a party remembers, in single precision: a direction may be any vector, so nothing is lost by it."""
+    """Directions that a party remembers, in single precision: any vector may be a direction, so nothing is lost."""
 
     def __init__(self, width: int) -> None:
         self._rows = np.zeros((0, width), dtype=np.float32)
