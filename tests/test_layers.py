@@ -24,10 +24,12 @@ MATHS = [
     "group",
     "oblivious_store",
     "_align_kernels",
+    "_newton_kernels",
     "blocks",
     "blocks.linear",
     "blocks.columns",
     "blocks.prediction",
+    "blocks.newton",
 ]
 IDENTITY = ["federation.certificates", "federation.handshake"]  # who is on the line, and on what terms
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
@@ -74,8 +76,8 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "FDML", "FDSKL", "Faults", "FedBCD", "FedSGD", "KernelClassifier", "KernelRegressor", "LinearSVC",
-        "LogisticRegression", "Party", "PoissonRegression", "Processes", "RidgeRegression", "Simulation",
+        "AFSGD", "BlockNewton", "FDML", "FDSKL", "Faults", "FedBCD", "FedSGD", "KernelClassifier", "KernelRegressor",
+        "LinearSVC", "LogisticRegression", "Party", "PoissonRegression", "Processes", "RidgeRegression", "Simulation",
         "SoftmaxRegression", "VFB2", "align_parties", "errors", "load", "split",
     }  # fmt: skip
     assert set(cn.__all__) == expected

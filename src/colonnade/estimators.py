@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy.typing as npt
 
 from colonnade import labels, losses, penalties
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, FedBCD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedBCD
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
@@ -88,7 +88,7 @@ class LinearModel(Estimator):
         warn_scales(parties)
         if isinstance(algorithm, AFSGD):
             warn_frozen([party.name for party in parties if not party.active])
-        if isinstance(algorithm, FedBCD) and algorithm.order == "sequential":
+        if isinstance(algorithm, (FedBCD, BlockNewton)) and algorithm.order == "sequential":
             warn_sequential(len(parties))
 
         sum_name = choose_sum(self.sum, len(parties))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade import _newton_kernels
 from colonnade.blocks import FloatArray
 
 # Rounds that may be left at the present pace before directions are cut into more pieces.
@@ -19,6 +20,8 @@ _TOL = 1e-6
 _FINE = 1e-4
 # What a search may gain at most from a direction that is nothing but rounding, as a part of the objective.
 _NOISE = 1e-9
+# What is left of the square of a direction that depends on those before it, and what its weight costs then.
+_DEPENDENT, _NEVER = 1e-10, 1e30
 # A sample of rows has taught what it can when a round brings less than this part of the objective.
 _LEARNT, _GROWTH = 0.003, 4.0
 
@@ -43,6 +46,11 @@ class Leader:
         """
         bent = self._strength * self.gram
         bent[np.diag_indices(len(bent))] += grain * grain / 12.0 / (2.0 * rows * _NOISE)
+        # Whoever depends on the others altogether stays out: there are more directions than columns in the end.
+        factor = self.gram.copy()
+        _newton_kernels.cholesky(factor, _DEPENDENT)
+        idle = np.nonzero(np.diag(factor) == 0.0)[0]
+        bent[idle, idle] += _NEVER
         return bent
 
     def take(self, totals: FloatArray, count: int, new: int) -> float:
@@ -66,16 +74,28 @@ class Leader:
         if math.isfinite(self._value):
             self._falls.append(self._value - value)
         self._value, self._since = value, self._since + 1
-        recent = self._falls[-_SPAN - 1 :]
-        if len(recent) <= _SPAN or self._since < _SPAN or not min(recent) > 0.0:
+        pace, goal = self._pace(), self._tol * abs(value)
+        if self._since < _SPAN or not pace > 0.0:
             return now
-        pace = min(_SLOWEST, (recent[-1] / recent[0]) ** (1.0 / _SPAN))
-        goal = self._tol * abs(value)
-        left = math.log(max(goal, 1e-300) / recent[-1]) / math.log(pace) if recent[-1] > goal else 0.0
+        fall = self._falls[-1]
+        left = math.log(max(goal, 1e-300) / fall) / math.log(pace) if fall > goal else 0.0
         if left <= _PATIENT or now == self._most:
             return now
         self._since = 0
         return min(self._most, 2 * now)
+
+    def _pace(self) -> float:
+        """What a round's fall is multiplied with for the next one's; 0 while nobody can say."""
+        recent = self._falls[-_SPAN - 1 :]
+        if len(recent) <= _SPAN or not min(recent) > 0.0:
+            return 0.0
+        return float(min(_SLOWEST, (recent[-1] / recent[0]) ** (1.0 / _SPAN)))
+
+    @property
+    def left(self) -> float:
+        """What the objective will still fall by at the present pace."""
+        pace = self._pace()
+        return self._falls[-1] * pace / (1.0 - pace) if pace else 0.0
 
     @property
     def fine(self) -> bool:

@@ -247,7 +247,7 @@ class NewtonParty:
             totals = mine
         if self.leader is not None and totals is not None:
             self.pieces = self.leader.pieces(float(totals[0] + totals[1]), self.pieces)
-            verdict = session.judge(epoch, totals) if whole else (False, False, False)
+            verdict = session.judge(epoch, totals, self.leader.left) if whole else (False, False, False)
             self.part = self.leader.larger(self.part)
             self.fine = self.leader.fine
             await session.tell("verdict", (*verdict, self.fine, self.pieces, self.stretch, self.part))
@@ -265,16 +265,8 @@ class NewtonParty:
         curved = tuple([curvature for _, curvature in self.own.curved])
         held = tuple([None if one is None else one.freeze() for one in (self.held, self.watched)])
         leader = None if self.leader is None else self.leader.freeze()
-        return (
-            self.part,
-            self.fine,
-            self.pieces,
-            self.stretch,
-            self.directions.rows,
-            (curved, self.own.bent),
-            held,
-            leader,
-        )
+        told = (self.part, self.fine, self.pieces, self.stretch)
+        return (told, self.directions.rows, (curved, self.own.bent), held, leader)
 
     def thaw(self, state: Any) -> None:
         """The inverse."""

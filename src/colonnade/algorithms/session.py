@@ -295,8 +295,11 @@ class Session:
         since, self._rounds = self.net.traffic.rounds - self._rounds, self.net.traffic.rounds
         return min(1.0, since / whole)
 
-    def judge(self, epoch: int, totals: FloatArray) -> tuple[bool, bool, bool]:
-        """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop."""
+    def judge(self, epoch: int, totals: FloatArray, left: float = 0.0) -> tuple[bool, bool, bool]:
+        """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop.
+
+        left: what the objective is expected to fall by in later rounds; while that is much, small falls are no reason.
+        """
         objective = float(totals[0] + totals[1])
         metric = float(totals[2] / totals[3]) if totals[3] else math.nan
         extra: tuple[float, ...] = ()
@@ -307,7 +310,8 @@ class Session:
         record = (self._records, epoch, self.net.traffic.rounds, objective, metric, *extra)
         self._report(("record", *record))
         lowest, tol = self._lowest, self.options.tol
-        improved = not math.isfinite(lowest) or watched < lowest - (tol or 0.0) * abs(lowest)
+        least = (tol or 0.0) * abs(lowest)
+        improved = not math.isfinite(lowest) or watched < lowest - least or (watched < lowest and left > least)
         searching = self.options.schedule == "adaptive" and not self._moved and self._records < _LONGEST_SEARCH
         self._bad = 0 if improved or searching else self._bad + 1
         self._lowest = min(lowest, watched)
