@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from colonnade import labels, losses, penalties
 from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedBCD
+from colonnade.algorithms.auto import choose
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
@@ -40,7 +42,8 @@ class LinearModel(Estimator):
 
     The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
     in scikit-learn's terms C = 1 / (n l2). penalty="nonconvex" is the penalty of VFB², problem (14).
-    algorithm=None is VFB2("saga", asynchronous=False): it ends at the optimum and needs no step size.
+    algorithm=None is VFB2("saga", asynchronous=False): it ends at the optimum and needs no step size. "auto" is
+    BlockNewton where no party has very many columns and that one beyond, and says so in one line.
     """
 
     loss: ClassVar[str]
@@ -51,7 +54,7 @@ class LinearModel(Estimator):
         l2: float = 1e-4,
         penalty: str = "l2",
         fit_intercept: bool = True,
-        algorithm: Algorithm | None = None,
+        algorithm: Algorithm | str | None = None,
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
@@ -77,12 +80,13 @@ class LinearModel(Estimator):
         loss = self._minimised()
         check_runtime(on)
         check_together(parties)
-        algorithm = self._check_options(parties[0].rows)
+        self._check_options(parties[0].rows)
         holders = label_holders(parties)
-        if isinstance(algorithm, FDML):
-            check_fdml(type(self).__name__, loss, holders)
         classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
+        algorithm = self._chosen(parties, outputs)
+        if isinstance(algorithm, FDML):
+            check_fdml(type(self).__name__, loss, holders)
         held_out = self._check_validation(parties, validation)
         warn_single_features(parties)
         warn_scales(parties)
@@ -107,14 +111,26 @@ class LinearModel(Estimator):
         self._fitted(parties, classes, outcomes, algorithm)
         return self
 
-    def _check_options(self, rows: int) -> Algorithm:
+    def _check_options(self, rows: int) -> None:
         penalties.penalty(self.penalty, self.l2)
         self._check_sums()
-        algorithm = VFB2("saga", asynchronous=False) if self.algorithm is None else self.algorithm
-        if not isinstance(algorithm, tuple(ALGORITHMS.values())):
-            raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        algorithm = self.algorithm
+        if algorithm is None or algorithm == "auto":
+            return
+        if isinstance(algorithm, str) or not isinstance(algorithm, tuple(ALGORITHMS.values())):
+            raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, or 'auto', got {algorithm!r}")
         algorithm.batch_for(rows)
-        return algorithm
+
+    def _chosen(self, parties: tuple[Party, ...], outputs: int) -> Algorithm:
+        """What `algorithm` stands for."""
+        if self.algorithm is None:
+            return VFB2("saga", asynchronous=False)
+        if not isinstance(self.algorithm, str):
+            return self.algorithm
+        found, reason = choose(parties[0].rows, [party.features for party in parties], outputs)
+        if self.verbose:
+            print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
+        return found
 
     # -- what was learnt ----------------------------------------------------------------------------------------
 
