@@ -30,7 +30,7 @@ class Leader:
     """Decides about weights, pieces and samples; every party hears what it decides."""
 
     def __init__(self, strength: float, pieces: int, tol: float | None) -> None:
-        self._strength, self._most, self._tol = strength, pieces, tol or _TOL
+        self._strength, self.most_pieces, self._tol = strength, pieces, tol or _TOL
         self.gram = np.zeros((0, 0))  # products of all directions, over all parties
         self.pull = np.zeros(0)  # of the penalty, along each of them
         self.penalty = 0.0  # before the move
@@ -79,10 +79,10 @@ class Leader:
             return now
         fall = self._falls[-1]
         left = math.log(max(goal, 1e-300) / fall) / math.log(pace) if fall > goal else 0.0
-        if left <= _PATIENT or now == self._most:
+        if left <= _PATIENT or now == self.most_pieces:
             return now
         self._since = 0
-        return min(self._most, 2 * now)
+        return min(self.most_pieces, 2 * now)
 
     def _pace(self) -> float:
         """What a round's fall is multiplied with for the next one's; 0 while nobody can say."""

@@ -20,6 +20,8 @@ from colonnade.runtimes.wire import expect_array
 
 # Columns up to which a label holder lets all of its own take part in every search.
 _OWN_LIMIT = 1024
+# Directions that every party remembers, however many columns it has.
+_LEAST_ROOM = 8
 # The largest number in two bytes.
 _MOST_SHORT = 32767.0
 
@@ -39,9 +41,9 @@ class NewtonParty:
         self.leader = Leader(block.penalty.curvature_bound, pieces, session.options.tol) if self.leads else None
         # Whether all columns of the leader take part in its searches; it then sends no direction.
         self.joins = self.alone and self.own.outputs == 1 and self.own.width <= _OWN_LIMIT
-        # The directions of a party with many columns take no more memory than its columns do.
-        numbers = 2 * block.columns.nonzeros(np.arange(block.rows)) // (self.own.width * self.own.outputs)
-        self.room = max(2 * pieces, min(memory, numbers))
+        # The directions of a party with many columns take about half the memory that its columns do.
+        numbers = block.columns.nonzeros(np.arange(block.rows)) // (self.own.width * self.own.outputs)
+        self.room = min(memory, max(_LEAST_ROOM, numbers))
         self.part = 1.0 if grow_from is None else min(1.0, grow_from / session.train.rows)
         self.search = Search(self)
         self._start_anew()
@@ -62,6 +64,8 @@ class NewtonParty:
                 raise ProtocolError(f"party {name!r} must tell a number above 0 at step 'room'")
             self.room = min(self.room, told)
         await session.tell("room", (self.room, self.joins))
+        if self.leader is not None:
+            self.leader.most_pieces = max(1, min(self.leader.most_pieces, self.room // 2))
 
     def _start_anew(self) -> None:
         """No directions yet: at the start, and with every larger sample of rows."""

@@ -45,7 +45,7 @@ class NewtonBlock:
         self.bent = np.zeros((self.width, self.outputs))
         self._rows = 1
         self._factors: list[FloatArray] = []
-        self._diagonal = np.zeros((0, 0))
+        self._inverse = np.zeros((0, 0))  # of the diagonal
 
     # -- the parameters -----------------------------------------------------------------------------------------
 
@@ -120,15 +120,17 @@ class NewtonBlock:
         self.curved, self._rows, self.bent = list(pieces), rows, bent
         self._factors = []
         if self.wide:
-            self._diagonal = bent.copy()
+            self._inverse = bent.copy()
             for output in range(self.outputs):
                 sums = np.zeros(self.columns_width)
                 for chosen, curvature in pieces:
                     c = np.ascontiguousarray(curvature.reshape(len(chosen), self.outputs)[:, output]) / rows
                     self.columns.squares(chosen, c, sums)
                     if self.block.intercept is not None:
-                        self._diagonal[-1, output] += c.sum()
-                self._diagonal[: self.columns_width, output] += sums
+                        self._inverse[-1, output] += c.sum()
+                self._inverse[: self.columns_width, output] += sums
+            np.maximum(self._inverse, 1e-300, out=self._inverse)
+            np.reciprocal(self._inverse, out=self._inverse)
             return
         for output in range(self.outputs):
             factor = self.matrix(pieces, rows, output, bent[:, output])
@@ -158,8 +160,7 @@ class NewtonBlock:
 
     def _by_products(self, gradient: FloatArray) -> FloatArray:
         """Conjugate gradients, scaled by the diagonal."""
-        inverse = 1.0 / np.maximum(self._diagonal, 1e-300)
-        x, r = np.zeros_like(gradient), -gradient
+        inverse, x, r = self._inverse, np.zeros_like(gradient), -gradient
         p = inverse * r
         size = first = float((r * p).sum())
         for _ in range(_MOST_PRODUCTS):
