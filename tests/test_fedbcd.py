@@ -204,3 +204,30 @@ def test_validation_keeps_the_best_version():
 def test_options_are_refused_in_one_sentence(make, sentence):
     with pytest.raises(OptionError, match=sentence):
         make()
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@pytest.mark.filterwarnings("ignore:order='sequential'")
+def test_steps_that_follow_the_curvature_are_worth_more(order):
+    """With a stale signal Q steps are one long one; on the quadratic model they are Q steps."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 8))
+    X[:, 5] = X[:, 1] + 0.3 * rng.standard_normal(300)
+    y = np.where(X @ rng.standard_normal(8) + rng.logistic(size=300) > 0, 1, 0)
+    gap = {}
+    for curvature in (False, True):
+        algorithm = cn.FedBCD(5, order, curvature=curvature, batch=300, epochs=30, tol=None)
+        model = cn.LogisticRegression(l2=1e-3, algorithm=algorithm, verbose=0).fit(*cn.split(X, y, into=2))
+        gap[curvature] = model.history_[-1]["loss"]
+        assert ("curvatures" in model.traffic_["party1"].by_step) is False
+    assert gap[True] < gap[False]
+
+
+def test_counts_need_the_curvature_sent():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 4))
+    algorithm = cn.FedBCD(3, curvature=True, batch=50, epochs=5, tol=None)
+    model = cn.PoissonRegression(l2=1e-3, algorithm=algorithm, verbose=0)
+    model.fit(*cn.split(X, rng.poisson(np.exp(0.3 * X[:, 0])), into=2))
+    assert "curvatures" in model.traffic_["party1"].by_step
+    assert model.history_[-1]["loss"] < model.history_[0]["loss"]

@@ -158,6 +158,19 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
     assert "opened gradient" in said
 
 
+def test_second_order_steps_between_organisations(tmp_path, capsys):
+    """Block Newton as a job: the estimator's bits, and every message of it in a ledger that verifies."""
+    names = ("bank", "clinic", "shop")
+    folder = federation(tmp_path, names, 'kind = "BlockNewton"\nepochs = 15\ntol = 0.0\npatience = 99')
+    run_all(folder, names)
+    assert states(folder, names) == estimator_states(folder, names)
+    for name in names:
+        capsys.readouterr()
+        assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
+    assert main(["check", str(folder / "job.toml"), "--as", "bank"]) in (0, 1)  # the peers are gone by now
+    assert "BlockNewton" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("names", [("bank", "shop"), ("bank", "clinic", "shop"), tuple(BLOCKS)])
 def test_one_command_for_all_ranks_of_an_mpi_job(tmp_path, names):
     pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'colonnade[mpi]'")

@@ -71,6 +71,9 @@ ALGORITHMS = [
     cn.VFB2("sgd", asynchronous=False, batch=8, epochs=60, tol=0.01, patience=2),
     cn.AFSGD("saga", asynchronous=False, batch=8, epochs=9, tol=None),
     cn.FDML(asynchronous=False, batch=8, epochs=9, tol=None),
+    cn.BlockNewton(epochs=9, tol=None),
+    cn.BlockNewton(epochs=9, tol=None, grow_from=16, memory=6, pieces=3),
+    cn.FedBCD(local_steps=3, curvature=True, batch=8, epochs=9, tol=None),
 ]
 
 

@@ -24,6 +24,7 @@ MATHS = [
     "group",
     "oblivious_store",
     "_align_kernels",
+    "_newton_kernels",
     "blocks",
     "blocks.linear",
     "blocks.columns",
@@ -43,6 +44,7 @@ MATHS = [
     "algorithms.quadratics",
     "algorithms.fedavg",
     "sums.shamir",
+    "blocks.newton",
 ]
 IDENTITY = ["federation.certificates", "federation.handshake"]  # who is on the line, and on what terms
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
@@ -92,12 +94,11 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "FDML", "FDSKL", "Faults", "FedAvg", "FedBCD", "FedSGD", "KernelClassifier", "KernelRegressor",
-        "LinearSVC", "LogisticRegression", "MiniBatchSGD", "NetworkClassifier", "NetworkRegressor",
-        "ParallelRestartedSGD", "Party", "PoissonRegression",
-        "Processes", "RidgeRegression", "SSCA", "SSCAClassifier", "Simulation", "Site", "SoftmaxRegression",
-        "TransferClassifier", "VFB2",
-        "align_parties", "errors", "load", "split", "split_rows",
+        "AFSGD", "BlockNewton", "FDML", "FDSKL", "Faults", "FedAvg", "FedBCD", "FedSGD", "KernelClassifier",
+        "KernelRegressor", "LinearSVC", "LogisticRegression", "MiniBatchSGD", "NetworkClassifier", "NetworkRegressor",
+        "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA", "SSCAClassifier",
+        "Simulation", "Site", "SoftmaxRegression", "TransferClassifier", "VFB2", "align_parties", "errors", "load",
+        "split", "split_rows",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -70,6 +70,7 @@ SENDS = {
     "tell": 0,
     "total": 0,
     "total_phases": 0,
+    "total_narrow": 0,
     "total_wide": 0,
     "exchange": 0,
     "tell_words": 1,

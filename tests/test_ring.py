@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from colonnade.errors import ColonnadeError, OptionError, RingOverflow
-from colonnade.sums.ring import Ring
+from colonnade.sums.ring import NarrowRing, Ring
 
 STEP = 2.0**-36
 
@@ -121,3 +121,16 @@ def test_fraction_bits_that_are_refused(bits):
 def test_a_ring_needs_a_party(parties):
     with pytest.raises(OptionError, match=f"parties must be >= 1, got {parties}"):
         Ring(parties)
+
+
+@given(st.integers(1, 9), arrays(np.float64, array_shapes(max_dims=2), elements=st.floats(-200, 200)))
+def test_the_narrow_ring_adds_up(parties, values):
+    ring = NarrowRing(parties)
+    parts = [ring.encode(values, "a") for _ in range(parties)]
+    assert {part.dtype for part in parts} == {np.dtype(np.uint32)}
+    total = ring.decode(np.sum(parts, axis=0, dtype=np.uint32))
+    assert np.all(np.abs(total - parties * values) <= parties * 0.5 / ring.scale)
+    with pytest.raises(RingOverflow, match="the narrow ring holds less than"):
+        ring.encode(np.array([ring.largest]), "a")
+    with pytest.raises(RingOverflow):
+        ring.encode(np.array([np.nan]), "a")

@@ -46,12 +46,15 @@ def test_simulation_and_processes_agree(data, into, sum_, kind):
 
 
 @pytest.mark.parametrize("runtime", [RUNTIMES[name] for name in ("network", "mpi") if name in RUNTIMES])
-@pytest.mark.parametrize(("into", "algorithm"), [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2")])
+@pytest.mark.parametrize(
+    ("into", "algorithm"), [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2"), (3, "BlockNewton"), (5, "BlockNewton")]
+)
 def test_lines_between_machines_agree(data, into, algorithm, runtime):
     """Synchronous jobs over gRPC with mutual TLS, and over MPI."""
     X, y = data
     options = {"VFB2": {"estimator": "saga", "asynchronous": False}, "FedBCD": {"local_steps": 3}}.get(algorithm, {})
-    chosen = getattr(cn, algorithm)(batch=16, epochs=2, tol=None, **options)
+    batch = {} if algorithm == "BlockNewton" else {"batch": 16}
+    chosen = getattr(cn, algorithm)(**batch, epochs=2 if batch else 6, tol=None, **options)
     parties = cn.split(X, y, into=into, active=1 + (into == 5))
     simulated, real = (
         cn.LogisticRegression(algorithm=chosen, verbose=0).fit(*parties, on=on) for on in (None, runtime())
@@ -86,3 +89,23 @@ def test_another_seed_gives_another_order_of_rows(data):
         for seed in (0, 1)
     )
     assert bits(one) != bits(other)
+
+
+@pytest.mark.parametrize(
+    ("into", "active", "kind"), [(2, 1, "dense"), (3, 1, "csr"), (4, 2, "dense"), (3, 1, "softmax")]
+)
+def test_second_order_steps_agree_in_processes(data, into, active, kind):
+    """Gram matrices, factors and searches, with one label holder and with two."""
+    X, y = data
+    model = cn.SoftmaxRegression if kind == "softmax" else cn.LogisticRegression
+    y = y + (X[:, 0] > 0.5) if kind == "softmax" else y
+    parties = cn.split(sp.csr_matrix(X) if kind == "csr" else X, y, into=into, active=active)
+    simulated, real = (
+        model(algorithm=cn.BlockNewton(epochs=8, tol=None), verbose=0).fit(*parties, on=on)
+        for on in (None, cn.Processes())
+    )
+    assert {name: coef.tobytes() for name, coef in simulated.coef_.items()} == {
+        name: coef.tobytes() for name, coef in real.coef_.items()
+    }
+    assert [r["loss"] for r in simulated.history_] == [r["loss"] for r in real.history_]
+    assert {n: t.bytes for n, t in simulated.traffic_.items()} == {n: t.bytes for n, t in real.traffic_.items()}

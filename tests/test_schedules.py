@@ -27,6 +27,7 @@ ALGORITHMS = (
     cn.VFB2("saga", batch=16, epochs=2, tol=None, asynchronous=False),
     cn.VFB2("svrg", batch=16, epochs=2, tol=None),
     cn.AFSGD("saga", batch=16, epochs=2, tol=None),
+    cn.BlockNewton(epochs=4, tol=None),
 )
 
 

@@ -9,6 +9,7 @@ from colonnade import errors
 
 if TYPE_CHECKING:
     from colonnade.algorithms.afsgd import AFSGD
+    from colonnade.algorithms.block_newton import BlockNewton
     from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fdskl import FDSKL
     from colonnade.algorithms.fedavg import FedAvg, MiniBatchSGD, ParallelRestartedSGD
@@ -51,6 +52,7 @@ _HOME = {
     "FDSKL": "colonnade.algorithms.fdskl",
     "KernelClassifier": "colonnade.kernel_estimators",
     "KernelRegressor": "colonnade.kernel_estimators",
+    "BlockNewton": "colonnade.algorithms.block_newton",
     "NetworkClassifier": "colonnade.network_estimators",
     "NetworkRegressor": "colonnade.network_estimators",
     "TransferClassifier": "colonnade.transfer_estimator",
@@ -76,6 +78,7 @@ __all__ = [
     "FDSKL",
     "SSCA",
     "VFB2",
+    "BlockNewton",
     "Faults",
     "FedAvg",
     "FedBCD",

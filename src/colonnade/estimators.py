@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy.typing as npt
 
 from colonnade import labels, losses, penalties
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, VFB2, Algorithm, FedBCD, FedSGD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm, BlockNewton, FedBCD, FedSGD
+from colonnade.algorithms.auto import choose
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
@@ -43,10 +45,11 @@ class LinearModel(Estimator):
 
     The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
     in scikit-learn's terms C = 1 / (n l2). penalty="nonconvex" is the penalty of VFB², problem (14).
-    algorithm=None is VFB2("saga", asynchronous=False): it ends at the optimum and needs no step size.
+    algorithm="auto" is BlockNewton, or VFB2("saga", asynchronous=False) where a party has very many columns; either
+    ends at the optimum and needs no step size. Which one, and why, is said in one line.
     sum: how contributions are added up, "pairwise", "two-trees", "plain" or "paillier"; "auto" is "pairwise", or
     "plain" with two parties. "paillier" adds them up as "pairwise" and encrypts the signals, under keys of `key_bits`
-    bits; it goes with FedSGD (then algorithm=None is that) and FedBCD.
+    bits; it goes with FedSGD (then "auto" is that) and FedBCD.
     """
 
     loss: ClassVar[str]
@@ -57,7 +60,7 @@ class LinearModel(Estimator):
         l2: float = 1e-4,
         penalty: str = "l2",
         fit_intercept: bool = True,
-        algorithm: Algorithm | None = None,
+        algorithm: Algorithm | str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         key_bits: int = 2048,
@@ -85,18 +88,19 @@ class LinearModel(Estimator):
         loss = self._minimised()
         check_runtime(on)
         check_together(parties)
-        algorithm = self._check_options(parties[0].rows)
+        self._check_options(parties[0].rows)
         holders = label_holders(parties)
-        if isinstance(algorithm, FDML):
-            check_fdml(type(self).__name__, loss, holders)
         classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
+        algorithm = self._chosen(parties, outputs)
+        if isinstance(algorithm, FDML):
+            check_fdml(type(self).__name__, loss, holders)
         held_out = self._check_validation(parties, validation)
         warn_single_features(parties)
         warn_scales(parties)
         if isinstance(algorithm, AFSGD):
             warn_frozen([party.name for party in parties if not party.active])
-        if isinstance(algorithm, FedBCD) and algorithm.order == "sequential":
+        if isinstance(algorithm, (FedBCD, BlockNewton)) and algorithm.order == "sequential":
             warn_sequential(len(parties))
 
         sum_name = choose_sum(self.sum, len(parties))
@@ -129,16 +133,27 @@ class LinearModel(Estimator):
         self._warn_of_the_end(algorithm)
         return self
 
-    def _check_options(self, rows: int) -> Algorithm:
+    def _check_options(self, rows: int) -> None:
         penalties.penalty(self.penalty, self.l2)
         self._check_sums(linear=True)
-        usual = FedSGD() if self.sum == "paillier" else VFB2("saga", asynchronous=False)
-        algorithm = usual if self.algorithm is None else self.algorithm
-        if not isinstance(algorithm, tuple(ALGORITHMS.values())):
-            raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        algorithm = FedSGD() if self.algorithm == "auto" and self.sum == "paillier" else self.algorithm
+        if algorithm == "auto":
+            return
+        if isinstance(algorithm, str) or not isinstance(algorithm, tuple(ALGORITHMS.values())):
+            raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, or 'auto', got {algorithm!r}")
         check_encrypted(self.sum, algorithm, self.key_bits)
         algorithm.batch_for(rows)
-        return algorithm
+
+    def _chosen(self, parties: tuple[Party, ...], outputs: int) -> Algorithm:
+        """What `algorithm` stands for."""
+        if not isinstance(self.algorithm, str):
+            return self.algorithm
+        if self.sum == "paillier":
+            return FedSGD()
+        found, reason = choose(parties[0].rows, [party.features for party in parties], outputs)
+        if self.verbose:
+            print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
+        return found
 
     # -- what was learnt ----------------------------------------------------------------------------------------
 

@@ -67,6 +67,10 @@ class Loss(ABC):
     def curvature(self, z: Floats, y: Labels) -> Floats:
         """Second derivative of each row's loss, shape of z."""
 
+    def curvature_from(self, signal: Floats) -> Floats | None:
+        """The curvature as far as the signal alone tells it, None if it does not: then it has to be sent, too."""
+        return None
+
     @abstractmethod
     def predict(self, z: Floats) -> Labels:
         """The decision, in encoded labels."""
@@ -103,6 +107,12 @@ class Logistic(Loss):
         """p (1 - p), the same for both labels."""
         e = np.exp(-np.abs(z))
         out: Floats = e / (1.0 + e) ** 2
+        return out
+
+    def curvature_from(self, signal: Floats) -> Floats:
+        """|s| is the probability of the other label."""
+        p = np.abs(signal)
+        out: Floats = p * (1.0 - p)
         return out
 
     def predict(self, z: Floats) -> Labels:
@@ -147,6 +157,12 @@ class Softmax(Loss):
         p = self.probability(z)
         return p * (1.0 - p)
 
+    def curvature_from(self, signal: Floats) -> Floats:
+        """|s| is p, or 1 - p at the label."""
+        p = np.abs(signal)
+        out: Floats = p * (1.0 - p)
+        return out
+
     def predict(self, z: Floats) -> Labels:
         """Index of the largest score, the first one on a tie."""
         out: Labels = z.argmax(axis=1)
@@ -183,6 +199,10 @@ class Square(Loss):
     def curvature(self, z: Floats, y: Labels) -> Floats:
         """1 everywhere."""
         return np.ones(z.shape)
+
+    def curvature_from(self, signal: Floats) -> Floats:
+        """1 everywhere."""
+        return np.ones(signal.shape)
 
     def start(self, y: Labels) -> float:
         """The mean: a target of any size is then as easy as one around 0."""
@@ -221,6 +241,12 @@ class SmoothHinge(Loss):
         """1 for 0 < t < 1, else 0 (also at the two kinks of the signal)."""
         t = y * z
         out: Floats = ((t > 0) & (t < 1)).astype(np.float64)
+        return out
+
+    def curvature_from(self, signal: Floats) -> Floats:
+        """1 on the slope between the kinks."""
+        s = np.abs(signal)
+        out: Floats = ((s > 0) & (s < 1)).astype(np.float64)
         return out
 
     def predict(self, z: Floats) -> Labels:

@@ -241,6 +241,10 @@ class NetworkModel(Estimator):
         algorithm = FedSGD() if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, (FedSGD, FedBCD)):
             raise OptionError(f"algorithm must be FedSGD(...) or FedBCD(...) for networks, got {algorithm!r}")
+        if isinstance(algorithm, FedBCD) and algorithm.curvature:
+            raise OptionError(
+                "curvature=True is for linear models, whose scores are linear in their weights; leave it out"
+            )
         if self.top is not None:
             check_step(algorithm.step, self.optimizer, parties, "with a top network")
         algorithm.batch_for(parties[0].rows)

@@ -301,3 +301,20 @@ def test_a_few_numbers_of_any_size(name, n):
     expected = sum(values.values())
     np.testing.assert_allclose(outcomes["p0"].value, expected, rtol=1e-15, atol=n * 2.0**-52)
     assert all(outcomes[p].value is None for p in parties(n)[1:])
+
+
+# -- the narrow ring ---------------------------------------------------------------------------------------------------
+
+
+async def narrow(net, kind, value):
+    opened = await open_sum(kind, net, "tree")
+    return await opened.total_narrow(TAG, value, "p0")
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("kind", SUMS)
+def test_narrow_sums_are_exact_in_their_ring(kind, n):
+    grid = np.random.default_rng(n).integers(-(2**20), 2**20, size=(n, 6)) / 2**20
+    outcomes = Simulation().run({name: (narrow, (kind, grid[k])) for k, name in enumerate(parties(n))})
+    assert (outcomes["p0"].value == grid.sum(axis=0)).all()
+    assert all(outcomes[name].value is None for name in parties(n)[1:])

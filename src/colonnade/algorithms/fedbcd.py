@@ -19,7 +19,7 @@ from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.session import Session
 from colonnade.algorithms.signals import Signals, open_signals
 from colonnade.blocks import FloatArray, LocalSteps, Rows
-from colonnade.errors import at_least, one_of
+from colonnade.errors import OptionError, at_least, one_of
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,14 @@ class FedBCD(Training):
 
     order: "parallel" is FedBCD-p, all parties at once; "sequential" is FedBCD-s, one after another, each from fresh
     information. proximal: mu of equation (13), which keeps a large Q from running away (FedPBCD-p).
+    curvature: beyond the paper, the signal of local steps follows the party's own change, s + c (z_k,new - z_k,old)
+    with the curvature c = d²L/dz², instead of staying what it was at the exchange.
     """
 
     local_steps: int = 5
     order: str = "parallel"
     proximal: float = 0.0
+    curvature: bool = False
 
     name: ClassVar[str] = "FedBCD"
 
@@ -52,17 +55,27 @@ class FedBCD(Training):
         whole_number("local_steps", self.local_steps, 1)
         one_of("order", self.order, ("parallel", "sequential"))
         at_least("proximal", self.proximal, 0)
+        if not isinstance(self.curvature, bool):
+            raise OptionError(f"curvature must be True or False, got {self.curvature!r}")
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential")
+        await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential", self.curvature)
 
 
-async def _descend(session: Session, options: Training, local_steps: int, proximal: float, sequential: bool) -> None:
+async def _descend(
+    session: Session,
+    options: Training,
+    local_steps: int,
+    proximal: float,
+    sequential: bool,
+    curvature: bool = False,
+) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
     # "auto" is safe for one long step of Q eta: with a stale signal, that is what Q steps on a linear block amount to.
+    # A signal that follows the party's own steps lets each block come to rest by itself; what may run away is the sum.
     if options.step == "auto":
-        session.eta0 /= local_steps
+        session.eta0 /= min(local_steps, len(session.net.names) / 2) if curvature else local_steps
     signals = await open_signals(session)
     done, go_on = await session.begin()
     for epoch in range(done + 1, options.epochs + 1):
@@ -70,7 +83,7 @@ async def _descend(session: Session, options: Training, local_steps: int, proxim
             break
         batches = list(session.batches(epoch))
         for turn, (holder, rows) in enumerate(batches, 1):
-            round_ = _Round(session, signals, holder, rows, epoch, session.eta())
+            round_ = _Round(session, signals, holder, rows, epoch, session.eta(), curvature)
             await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
             sweep = (epoch - 1) * len(batches) + turn
             if turn == len(batches) or (options.evaluate_every and sweep % options.evaluate_every == 0):
@@ -84,9 +97,12 @@ async def _descend(session: Session, options: Training, local_steps: int, proxim
 class _Round:
     """One mini-batch S: the exchange and the local steps of one party."""
 
-    def __init__(self, session: Session, signals: Signals, holder: str, rows: Rows, epoch: int, eta: float) -> None:
+    def __init__(
+        self, session: Session, signals: Signals, holder: str, rows: Rows, epoch: int, eta: float, follows: bool
+    ) -> None:
         self.session, self.signals = session, signals
         self.holder, self.rows, self.epoch, self.eta = holder, rows, epoch, eta
+        self.follows = follows  # whether signals follow the party's own steps by the curvature
         self.mine = session.net.me == holder
         self.work: LocalSteps = signals.open(holder, rows)
         self.others: FloatArray | None = None  # at the holder: the other parties' part of the scores
@@ -105,15 +121,32 @@ class _Round:
 
     async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
         """Q local steps. The holder computes its signal afresh each time, from its own new contribution and the
-        others' old ones; everybody else reuses what came with the exchange: the signal, or the gradient from it.
+        others' old ones; everybody else reuses what came with the exchange, the signal or the gradient from it, or lets
+        the signal follow the curvature.
         """
+        first, start = signal, None
+        bend = await self._curvature(signal) if self.follows else None
         for q in range(local_steps):
-            if q and self.others is not None:
-                scores = self.session.together(self.others, self.work.contribution())
-                signal = self.session.signal(scores, self.rows)
+            if bend is not None and self.others is None:
+                now = self.work.contribution()
+                start = now if start is None else start
+                signal = first + bend * (now - start)
+            elif q and self.others is not None:
+                signal = self.session.signal(self.session.together(self.others, self.work.contribution()), self.rows)
             self.work.step(signal, self.eta, proximal)
-        passes = 2 * local_steps - 1 if self.mine else 1
+        passes = 2 * local_steps - 1 if self.mine or self.follows else 1
         await self.session.net.work(passes * self.work.touched, "backward")
+
+    async def _curvature(self, signal: FloatArray) -> FloatArray | None:
+        """d²L/dz² of the batch, from the signal where that tells it; else the holder sends it."""
+        session, y = self.session, self.session.train.y
+        found = session.job.loss.curvature_from(signal)
+        if found is None and self.others is None:
+            return await session.hear_signal(self.holder, self.rows, "curvatures")
+        if found is None and y is not None and self.others is not None:
+            scores = self.others + self.work.contribution()
+            await session.tell("curvatures", session.job.loss.curvature(scores, y[self.rows]))
+        return found
 
     async def parallel(self, local_steps: int, proximal: float) -> None:
         """FedBCD-p: everybody steps at once, from the same exchange."""

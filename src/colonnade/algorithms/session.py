@@ -224,16 +224,20 @@ class Session:
 
     async def _measure(self, part: Part) -> tuple[float, float, float]:
         """This party's share of (mean loss, metric x weight, weight) over a part."""
-        loss, z = self.job.loss, None
+        z = None
         for holder, rows in part.owned.items():
             found = await self.scores_of(part, rows, holder)
             z = found if holder == self.net.me and found is not None else z
         if z is None or part.y is None:
             return 0.0, 0.0, 0.0
-        y = part.y[part.owned[self.net.me]]
+        return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
+
+    def share_of(self, z: FloatArray, y: Any, rows: int) -> tuple[float, float, float]:
+        """The same of some rows whose scores and labels are here, out of so many."""
+        loss = self.job.loss
         _, metric = metrics.evaluate(loss, z, y)
-        weight = 0.0 if math.isnan(metric) else len(y) / part.rows
-        return float(loss.values(z, y).sum()) / part.rows, metric * weight if weight else 0.0, weight
+        weight = 0.0 if math.isnan(metric) else len(y) / rows
+        return float(loss.values(z, y).sum()) / rows, metric * weight if weight else 0.0, weight
 
     async def evaluate(self, epoch: int) -> bool:
         """Objective and metric over all rows; reports them, and says whether to go on."""
@@ -243,8 +247,13 @@ class Session:
         if totals is None:
             best, improved, stop = await self.net.recv(self.leader, "verdict")
         else:
-            best, improved, stop = self._judge(epoch, totals)
+            best, improved, stop = self.judge(epoch, totals)
             await self.tell("verdict", (best, improved, stop))
+        self.heed(best, improved)
+        return not stop
+
+    def heed(self, best: bool, improved: bool) -> None:
+        """What follows from a verdict at every party."""
         adaptive, passed = self.options.schedule == "adaptive", self._passed()
         self._moved = self._moved or (improved and self._records > 0)
         if best and (adaptive or self.validation is not None):
@@ -261,17 +270,20 @@ class Session:
         if self.flow.staleness:
             self._report(("flow", self._records, *self.flow.take()))
         self._records += 1
-        return not stop
 
     # -- a run that was broken off ------------------------------------------------------------------------------
 
     async def begin(self, *more: Frozen) -> tuple[int, bool]:
         """(the epoch that is done, whether to go on): 0 after a first evaluation, or what all parties have kept."""
+        return await self.resume(*more) or (0, await self.evaluate(0))
+
+    async def resume(self, *more: Frozen) -> tuple[int, bool] | None:
+        """The same, and None where nothing is kept."""
         version = await common_version(self.net, self.keeper) if self.keeper is not None else 0
         if self.keeper is not None:
             self.keeper.forget(version)
         if self.keeper is None or not version:
-            return 0, await self.evaluate(0)
+            return None
         go_on, mine, block, others, said = self.keeper.load(version)
         self.eta0, self._lowest, self._best, self._moved, self._bad, *counts = mine
         self._records, self._rounds, self._steps, self.net.traffic.rounds = counts
@@ -304,8 +316,11 @@ class Session:
         since, self._rounds = self.net.traffic.rounds - self._rounds, self.net.traffic.rounds
         return min(1.0, since / whole)
 
-    def _judge(self, epoch: int, totals: FloatArray) -> tuple[bool, bool, bool]:
-        """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop."""
+    def judge(self, epoch: int, totals: FloatArray, left: float = 0.0) -> tuple[bool, bool, bool]:
+        """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop.
+
+        left: what the objective is expected to fall by in later rounds; while that is much, small falls are no reason.
+        """
         objective = float(totals[0] + totals[1])
         metric = float(totals[2] / totals[3]) if totals[3] else math.nan
         extra: tuple[float, ...] = ()
@@ -316,7 +331,8 @@ class Session:
         record = (self._records, epoch, self.net.traffic.rounds, objective, metric, *extra)
         self._report(("record", *record))
         lowest, tol = self._lowest, self.options.tol
-        improved = not math.isfinite(lowest) or watched < lowest - (tol or 0.0) * abs(lowest)
+        least = (tol or 0.0) * abs(lowest)
+        improved = not math.isfinite(lowest) or watched < lowest - least or (watched < lowest and left > least)
         searching = self.options.schedule == "adaptive" and not self._moved and self._records < _LONGEST_SEARCH
         self._bad = 0 if improved or searching else self._bad + 1
         self._lowest = min(lowest, watched)

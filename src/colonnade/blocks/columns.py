@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from colonnade import _kernels
+from colonnade import _kernels, _newton_kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.terms import DenseTerms
 
@@ -34,6 +34,8 @@ class Columns(Protocol):
     def mean_square(self) -> float: ...  # noqa: D102
     def largest(self) -> FloatArray: ...  # noqa: D102
     def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]: ...  # noqa: D102
+    def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None: ...  # noqa: D102
+    def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None: ...  # noqa: D102
     def terms_owed(self) -> int: ...  # noqa: D102
     def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
     def settle(self, terms: DenseTerms, W: FloatArray) -> None: ...  # noqa: D102
@@ -112,6 +114,14 @@ class DenseColumns:
         part = np.asarray(self._X[rows], dtype=np.float64)
         place, column = np.nonzero(part)
         return place, column, part[place, column]
+
+    def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
+        """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
+        _newton_kernels.dense_gram(self._X, rows, weight, G)
+
+    def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
+        """Add the diagonal of the same."""
+        _newton_kernels.dense_squares(self._X, rows, weight, out)
 
 
 class SparseColumns:
@@ -207,6 +217,14 @@ class SparseColumns:
         at = np.repeat(starts[rows], sizes) + within
         place = np.repeat(np.arange(len(rows)), sizes)
         return place, columns[at].astype(np.int64), np.asarray(data[at], dtype=np.float64)
+
+    def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
+        """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
+        _newton_kernels.csr_gram(*self._parts, rows, weight, G)
+
+    def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
+        """Add the diagonal of the same."""
+        _newton_kernels.csr_squares(*self._parts, rows, weight, out)
 
 
 class Needed:

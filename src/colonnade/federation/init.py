@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from colonnade.algorithms import VFB2
+from colonnade.algorithms import BlockNewton
 from colonnade.errors import OptionError
 from colonnade.federation.certificates import issue, make_authority
 from colonnade.federation.job import COMMON, LABELLED, OBJECTIVE, SIGNALS, disclosures, party_name
@@ -28,10 +28,8 @@ l2 = 1e-4                # weight of the penalty
 # intercept = true
 
 [algorithm]
-kind = "VFB2"            # VFB2, AFSGD, FedBCD, FedSGD or FDML
-estimator = "saga"
-asynchronous = false     # true: nobody waits for a slow party's updates
-epochs = 50              # at most; it stops by itself when an epoch brings less than tol
+kind = "auto"            # BlockNewton for linear models: tens of rounds; or VFB2, AFSGD, FedBCD, FedSGD, FDML
+epochs = 100             # at most; it stops by itself when a pass brings less than tol
 seed = 0
 
 [sum]
@@ -128,7 +126,7 @@ def _job(name: str, parties: Sequence[str], holders: Sequence[str]) -> str:
     for number, party in enumerate(parties):
         tables += f'[parties.{party}]\naddress = "127.0.0.1:{_PORT + number}"\n'
         tables += f"labels = {'true' if party in holders else 'false'}\n\n"
-    told = disclosures(VFB2("saga", asynchronous=False), len(holders), aligned=False)
+    told = disclosures(BlockNewton(), len(holders), aligned=False)
     why = {
         COMMON: "each party: which of its own rows all others have too",
         LABELLED: "everybody: which of them each label holder has a label for",

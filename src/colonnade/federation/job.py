@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, VFB2, Algorithm, FedBCD, FedSGD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, Algorithm, BlockNewton, FedBCD, FedSGD
 from colonnade.blocks.phases import Kernel
 from colonnade.checks import check_encrypted
 from colonnade.errors import OptionError
@@ -75,6 +75,7 @@ def _gamma(value: float | str) -> str | None:
     return None if fits else f'must be > 0, or "scale", got {value!r}'
 
 
+_KINDS: dict[str, type[Algorithm | FDSKL]] = {**ALGORITHMS, FDSKL.name: FDSKL}
 _PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
@@ -96,7 +97,8 @@ JOB = Section(
     ),
     Key(
         "algorithm",
-        Section(Key("kind", str, default=VFB2.name, allowed=(*ALGORITHMS, FDSKL.name)), others=Key("option", Anything)),
+        Section(Key("kind", str, default="auto", allowed=("auto", *_KINDS)), others=Key("option", Anything)),
+        default={},
     ),
     Key(
         "sum",
@@ -274,14 +276,14 @@ def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings
 
 def _algorithm(settings: Settings, kernel: bool, network: bool) -> Algorithm | FDSKL:
     table = settings["algorithm"]
-    if table is None:
-        linear = FedSGD() if settings["sum"]["kind"] == "paillier" else VFB2("saga", asynchronous=False)
-        return FDSKL() if kernel else FedSGD() if network else linear
-    if kernel != (table["kind"] == FDSKL.name) or (network and table["kind"] not in (FedSGD.name, FedBCD.name)):
+    kind = _KINDS.get(table["kind"])
+    if kind is None:  # "auto"
+        # Nobody is told beforehand how many columns another party has: block Newton takes any number.
+        linear = FedSGD if settings["sum"]["kind"] == "paillier" else BlockNewton
+        kind = FDSKL if kernel else FedSGD if network else linear
+    if kernel != (kind is FDSKL) or (network and kind not in (FedSGD, FedBCD)):
         fits = FDSKL.name if kernel else f"{FedSGD.name} or {FedBCD.name}" if network else ", ".join(ALGORITHMS)
         raise table.error("kind", f"a model of kind {settings['model']['kind']!r} is trained by {fits}")
-    kinds: dict[str, type[Algorithm | FDSKL]] = {**ALGORITHMS, FDSKL.name: FDSKL}
-    kind = kinds[table["kind"]]
     known = {field.name for field in fields(kind)}
     options = {name: value for name, value in table.items() if name != "kind"}
     for name, value in options.items():

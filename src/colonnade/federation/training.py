@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
-from colonnade.algorithms import AFSGD, FDSKL, FedBCD
+from colonnade.algorithms import AFSGD, FDSKL, BlockNewton, FedBCD
 from colonnade.algorithms.kept import Keeper, common_version
 from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.algorithms.network_program import train_network
@@ -137,7 +137,7 @@ def _warn(party: Party, job: Job) -> None:
         warn_frozen([name for name in job.parties if name not in job.holders])
     if isinstance(job.algorithm, FDSKL) and job.algorithm.directions == "shared":
         warn_shared()
-    if isinstance(job.algorithm, FedBCD) and job.algorithm.order == "sequential":
+    if isinstance(job.algorithm, (FedBCD, BlockNewton)) and job.algorithm.order == "sequential":
         warn_sequential(len(job.parties))
     if job.sum == "paillier":
         smallest = job.algorithm.smallest_batch(party.rows, len(job.holders))

@@ -1,0 +1,95 @@
+"""Block Newton: near the optimum of a linear model in tens of rounds.
+
+Every party minimises its own quadratic model of the objective (`blocks.newton`), in which its signal follows its own
+change: s + c (z_k,new - z_k,old), with the curvature c = d²L/dz². For most losses c follows from the signal and is not
+sent. The scores of these directions are summed securely at the label holder, which finds the best point in the space of
+all directions so far (`subspace`) and tells everybody the weights that lead there. That is one exchange.
+
+Near copies of a column at two parties make a direction slow: each party moves as if the other stood still. Where the
+search sees progress slow down, parties send their direction in several pieces, each with random signs of its columns.
+Each piece is one more dimension for the search, and for the messages.
+
+A label holder of all rows lets all its own columns take part in the search, and sends no direction. Several label
+holders search together: the few numbers of each trial are summed like everything else. docs/adr/0014-block-newton.md
+has the trials that led here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from colonnade.algorithms.newton_party import NewtonParty
+from colonnade.algorithms.options import Training, whole_number
+from colonnade.algorithms.session import Session
+from colonnade.errors import OptionError, one_of
+
+# What a schedule without steps has in place of them; other values are refused.
+_FIXED: dict[str, Any] = {"step": 1.0, "schedule": "constant", "batch": None, "evaluate_every": None}
+
+
+@dataclass(frozen=True)
+class BlockNewton(Training):
+    """Second-order steps: a round is one exchange, and an epoch is one round.
+
+    order: "parallel", or "sequential": one party's direction per round, which shows the label holder whose it was.
+    pieces: into how many pieces a direction is cut at most where progress is slow; 1 is the fewest bytes per round.
+    memory: directions that the search goes back to, at most.
+    grow_from: rows to start with, from each label holder in proportion; fourfold as soon as they bring little more, up
+    to all rows. None is all rows from the start.
+    tol, patience, epochs, goal, seconds, seed: as everywhere. There is no step, no schedule and no batch.
+    """
+
+    order: str = "parallel"
+    pieces: int = 8
+    memory: int = 512
+    grow_from: int | None = None
+    tol: float | None = field(default=1e-6, kw_only=True)
+    patience: int = field(default=3, kw_only=True)
+    epochs: int = field(default=200, kw_only=True)
+    step: float | str = field(default=1.0, kw_only=True)
+    schedule: str = field(default="constant", kw_only=True)
+
+    name: ClassVar[str] = "BlockNewton"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("order", self.order, ("parallel", "sequential"))
+        whole_number("pieces", self.pieces, 1)
+        whole_number("memory", self.memory, 2)
+        if self.pieces > self.memory // 2:
+            raise OptionError(f"pieces must be at most half of memory={self.memory}, got {self.pieces}; lower it")
+        if self.grow_from is not None:
+            whole_number("grow_from", self.grow_from, 1)
+        for option, only in _FIXED.items():
+            if getattr(self, option) != only:
+                raise OptionError(
+                    f"BlockNewton takes no {option}, got {getattr(self, option)!r}; leave it out, or use VFB2 or FedBCD"
+                )
+
+    def batch_for(self, rows: int) -> int:
+        """All rows: every round is about all of them."""
+        return rows
+
+    def smallest_batch(self, rows: int, holders: int) -> int:
+        """Rows of the smallest message."""
+        share = max(1, rows // holders)
+        return share if self.grow_from is None else max(1, min(share, self.grow_from // holders))
+
+    async def train(self, session: Session) -> None:
+        """Run this party's side."""
+        party = NewtonParty(
+            session,
+            sequential=self.order == "sequential",
+            pieces=self.pieces,
+            memory=self.memory,
+            grow_from=self.grow_from,
+        )
+        await party.agree()
+        found = await session.resume(party)
+        done, go_on = found or (0, await party.begin())
+        for epoch in range(done + 1, self.epochs + 1):
+            if not go_on:
+                return
+            go_on = await party.round(epoch)
+            session.keep(epoch, go_on, party)

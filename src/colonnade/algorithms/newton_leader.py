@@ -1,0 +1,123 @@
+"""What the deciding label holder of block Newton keeps in mind: products of directions, and how fast it goes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from colonnade import _newton_kernels
+from colonnade.blocks import FloatArray
+
+# Rounds that may be left at the present pace before directions are cut into more pieces.
+_PATIENT = 12.0
+# Rounds whose falls say what the pace is, and the slowest pace that is believed.
+_SPAN, _SLOWEST = 3, 0.98
+# What a round is expected to reach where no tolerance is given, as a part of the objective.
+_TOL = 1e-6
+# Signals in two bytes will do until a round brings less than this part of the objective.
+_FINE = 1e-4
+# What a search may gain at most from a direction that is nothing but rounding, as a part of the objective.
+_NOISE = 1e-9
+# What is left of the square of a direction that depends on those before it, and what its weight costs then.
+_DEPENDENT, _NEVER = 1e-10, 1e30
+# A sample of rows has taught what it can when a round brings less than this part of the objective.
+_LEARNT, _GROWTH = 0.003, 4.0
+
+
+class Leader:
+    """Decides about weights, pieces and samples; every party hears what it decides."""
+
+    def __init__(self, strength: float, pieces: int, tol: float | None) -> None:
+        self._strength, self.most_pieces, self._tol = strength, pieces, tol or _TOL
+        self.gram = np.zeros((0, 0))  # products of all directions, over all parties
+        self.pull = np.zeros(0)  # of the penalty, along each of them
+        self.penalty = 0.0  # before the move
+        self._falls: list[float] = []
+        self._value = math.inf
+        self._since = 0  # rounds since there were more pieces
+
+    def bend(self, grain: float, rows: int) -> FloatArray:
+        """The penalty's second derivatives along the directions; of a penalty that is not L2, a bound on them.
+
+        Scores are rounded to a grain. Where directions depend on each other, what is left of them is rounding, and a
+        search would use it with huge weights: weights cost a little, too little to matter for other directions.
+        """
+        bent = self._strength * self.gram
+        bent[np.diag_indices(len(bent))] += grain * grain / 12.0 / (2.0 * rows * _NOISE)
+        # Whoever depends on the others altogether stays out: there are more directions than columns in the end.
+        factor = self.gram.copy()
+        _newton_kernels.cholesky(factor, _DEPENDENT)
+        idle = np.nonzero(np.diag(factor) == 0.0)[0]
+        bent[idle, idle] += _NEVER
+        return bent
+
+    def take(self, totals: FloatArray, count: int, new: int) -> float:
+        """Everybody's penalty and products, of which the last `new` directions are new; the largest scores' sum."""
+        self.penalty, largest = float(totals[0]), float(totals[1])
+        self.pull, products = totals[2 : 2 + count], totals[2 + count :].reshape(new, count)
+        kept, before = count - new, len(self.gram)
+        gram = np.zeros((count, count))
+        gram[:kept, :kept] = self.gram[before - kept :, before - kept :]
+        gram[kept:], gram[:, kept:] = products, products.T
+        self.gram = gram
+        return largest
+
+    def penalty_at(self, weights: FloatArray) -> float:
+        """After a move; of a penalty that is not L2, a bound on it."""
+        bent = self._strength * (self.gram * weights).sum(axis=1)
+        return self.penalty + float((self.pull * weights).sum() + 0.5 * (weights * bent).sum())
+
+    def pieces(self, value: float, now: int) -> int:
+        """Into how many pieces the next directions are cut: twice as many where the pace would take too long."""
+        if math.isfinite(self._value):
+            self._falls.append(self._value - value)
+        self._value, self._since = value, self._since + 1
+        pace, goal = self._pace(), self._tol * abs(value)
+        if self._since < _SPAN or not pace > 0.0:
+            return now
+        fall = self._falls[-1]
+        left = math.log(max(goal, 1e-300) / fall) / math.log(pace) if fall > goal else 0.0
+        if left <= _PATIENT or now == self.most_pieces:
+            return now
+        self._since = 0
+        return min(self.most_pieces, 2 * now)
+
+    def _pace(self) -> float:
+        """What a round's fall is multiplied with for the next one's; 0 while nobody can say."""
+        recent = self._falls[-_SPAN - 1 :]
+        if len(recent) <= _SPAN or not min(recent) > 0.0:
+            return 0.0
+        return float(min(_SLOWEST, (recent[-1] / recent[0]) ** (1.0 / _SPAN)))
+
+    @property
+    def left(self) -> float:
+        """What the objective will still fall by at the present pace."""
+        pace = self._pace()
+        return self._falls[-1] * pace / (1.0 - pace) if pace else 0.0
+
+    @property
+    def fine(self) -> bool:
+        """Whether signals are needed in full: their rounding stays as large as it was, and progress does not."""
+        return any(fall < _FINE * abs(self._value) for fall in self._falls)
+
+    def larger(self, part: float) -> float:
+        """The part of the rows for the next round: more of them as soon as these bring little."""
+        if part < 1.0 and self._falls and self._falls[-1] < _LEARNT * abs(self._value):
+            return min(1.0, _GROWTH * part)
+        return part
+
+    def forget(self) -> None:
+        """Other rows: what was found on the old ones says nothing about them."""
+        self.gram, self.pull = np.zeros((0, 0)), np.zeros(0)
+        self._falls, self._value, self._since = [], math.inf, 0
+
+    def freeze(self) -> Any:
+        """See `kept.Frozen`."""
+        return (self.gram, self._value, self._since, np.array(self._falls))
+
+    def thaw(self, state: Any) -> None:
+        """The inverse."""
+        gram, self._value, self._since, falls = state
+        self.gram, self._falls = gram.copy(), falls.tolist()

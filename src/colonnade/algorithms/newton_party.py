@@ -1,0 +1,299 @@
+"""One party's side of block Newton: what it sends in a round, and what it does with the answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from colonnade.algorithms.newton_leader import Leader
+from colonnade.algorithms.newton_search import Search
+from colonnade.algorithms.parts import Part
+from colonnade.algorithms.session import CHUNK, Session
+from colonnade.algorithms.subspace import Held
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.newton import Directions, NewtonBlock, Piece
+from colonnade.errors import OptionError, ProtocolError
+from colonnade.runtimes.wire import expect_array
+
+# Columns up to which a label holder lets all of its own take part in every search.
+_OWN_LIMIT = 1024
+# Directions that every party remembers, however many columns it has.
+_LEAST_ROOM = 8
+# The largest number in two bytes.
+_MOST_SHORT = 32767.0
+
+
+class NewtonParty:
+    """All that a party remembers between rounds."""
+
+    def __init__(self, session: Session, *, sequential: bool, pieces: int, memory: int, grow_from: int | None) -> None:
+        block = session.block
+        if not isinstance(block, LinearBlock):
+            kind = type(block).__name__
+            raise OptionError(f"BlockNewton needs a linear block, got {kind}; use FedSGD or FedBCD for other blocks")
+        self.session, self.net, self.loss, self.block = session, session.net, session.job.loss, block
+        self.sequential, self.own = sequential, NewtonBlock(block)
+        self.leads = self.net.me == session.leader
+        self.alone = len(session.job.holders) == 1  # one party has all labels: nobody else is asked in a search
+        self.leader = Leader(block.penalty.curvature_bound, pieces, session.options.tol) if self.leads else None
+        # Whether all columns of the leader take part in its searches; it then sends no direction.
+        self.joins = self.alone and self.own.outputs == 1 and self.own.width <= _OWN_LIMIT
+        # The directions of a party with many columns take about half the memory that its columns do.
+        numbers = block.columns.nonzeros(np.arange(block.rows)) // (self.own.width * self.own.outputs)
+        self.room = min(memory, max(_LEAST_ROOM, numbers))
+        self.part = 1.0 if grow_from is None else min(1.0, grow_from / session.train.rows)
+        self.search = Search(self)
+        self._start_anew()
+
+    async def agree(self) -> None:
+        """On how many directions are remembered, and on whether the leader sends any."""
+        session, net = self.session, self.net
+        if not self.leads:
+            await net.send(session.leader, "room", self.room)
+            told = await net.recv(session.leader, "room")
+            if type(told) is not tuple or [type(one) for one in told] != [int, bool] or not told[0] > 0:
+                raise ProtocolError(f"party {session.leader!r} must tell a number and a bool at step 'room'")
+            self.room, self.joins = told
+            return
+        for name in session.others:
+            told = await net.recv(name, "room")
+            if type(told) is not int or not told > 0:
+                raise ProtocolError(f"party {name!r} must tell a number above 0 at step 'room'")
+            self.room = min(self.room, told)
+        await session.tell("room", (self.room, self.joins))
+        if self.leader is not None:
+            self.leader.most_pieces = max(1, min(self.leader.most_pieces, self.room // 2))
+
+    def _start_anew(self) -> None:
+        """No directions yet: at the start, and with every larger sample of rows."""
+        self.directions = Directions(self.own.width * self.own.outputs)
+        self.pieces, self.stretch, self.fine, self.own.curved = 1, 1.0, False, []
+        self.held: Held | None = None  # the rows whose label this holder has
+        self.watched: Held | None = None  # and those of the validation part
+        self.chosen = [(holder, rows) for holder in self.session.job.holders if len(rows := self._rows_of(holder))]
+        self.rows = sum(len(rows) for _, rows in self.chosen)
+        if self.leader is not None:
+            self.leader.forget()
+
+    def _rows_of(self, holder: str) -> Rows:
+        """A holder's rows that are used now: the first ones of an order that the seed gives."""
+        rows = self.session.train.owned[holder]
+        if self.part >= 1.0 or not len(rows):
+            return rows
+        order = np.random.default_rng([self.session.options.seed, len(rows)]).permutation(len(rows))
+        return np.sort(rows[order[: math.ceil(self.part * len(rows))]])
+
+    # -- the start ----------------------------------------------------------------------------------------------
+
+    async def begin(self, epoch: int = 0) -> bool:
+        """The scores of all rows that are used now; says whether to go on."""
+        self._start_anew()
+        for holder, rows in self.chosen:
+            self.held = await self._held_of(self.session.train, rows, holder, epoch) or self.held
+        if (part := self.session.validation) is not None:
+            for holder, rows in part.owned.items():
+                self.watched = await self._held_of(part, rows, holder, epoch) or self.watched
+        go_on = await self._judge(epoch, self.block.penalty_value(), summed=True)
+        if go_on and self.leads and self.joins:
+            await self.search.run()
+        return go_on
+
+    async def _held_of(self, part: Part, rows: Rows, holder: str, epoch: int) -> Held | None:
+        """The scores as they are now, at the holder."""
+        if epoch or not self.alone:
+            return self._hold(part, rows, await self.session.scores_of(part, rows, holder))
+        # At the very start all weights are 0, and only the intercept of the one label holder is not.
+        return self._hold(part, rows, self.block.scores(rows, part.columns)) if self.leads else None
+
+    def _hold(self, part: Part, rows: Rows, z: FloatArray | None) -> Held | None:
+        return None if z is None or part.y is None else Held(self.loss, part.y[rows], z)
+
+    # -- a round ------------------------------------------------------------------------------------------------
+
+    async def round(self, epoch: int) -> bool:
+        """Signals out, directions in, a search, and the move that it found; says whether to go on."""
+        session = self.session
+        signals, curvatures = await self._signals()
+        touched = sum(session.block.touched(rows) for _, rows in self.chosen)
+        await self.net.work(2 * touched, "backward")
+        new, scores, largest = self._fitting(self._direction(epoch, signals, curvatures))
+        await self.net.work(touched * self.pieces, "forward")
+        await self._sum_up(scores)
+        session.count_round(epoch)
+        self.directions.add(np.ascontiguousarray(new.T, dtype=np.float32), self.room)
+        products = [self.directions.times(new[:, j]) for j in range(self.pieces)]
+        mine = [self.block.penalty_value(), largest]
+        told = np.concatenate([mine, self.directions.times(self.own.pull()), *products])
+        totals = await session.sum.total_wide("products", told, session.leader)
+        if self.leader is not None and totals is not None:
+            self._scale(self.leader.take(totals, self.directions.count, self.pieces))
+            self.leader.penalty -= self.block.penalty_value() if self.joins else 0.0
+        weights = await self.search.run()
+        await self._move(weights)
+        part, penalty = self.part, 0.0
+        if self.leader is not None:
+            penalty = self.leader.penalty_at(weights) + (self.block.penalty_value() if self.joins else 0.0)
+        go_on = await self._judge(epoch, penalty, summed=not self.alone)
+        return await self.begin(epoch) if self.part > part else go_on
+
+    async def _signals(self) -> tuple[list[Piece], list[Piece]]:
+        """Signals and curvatures of all rows."""
+        signals, curvatures = [], []
+        for holder, rows in self.chosen:
+            held = self.held if holder == self.net.me else None
+            told = None if held is None else self.loss.signal(held.z, held.y)
+            signal = await self._tell_or_hear("signal", holder, rows, told)
+            curvature = self.loss.curvature_from(signal)
+            if curvature is None:
+                told = None if held is None else self.loss.curvature(held.z, held.y)
+                curvature = await self._tell_or_hear("curvatures", holder, rows, told)
+            signals.append((rows, signal))
+            curvatures.append((rows, curvature))
+        return signals, curvatures
+
+    async def _tell_or_hear(self, tag: str, holder: str, rows: Rows, told: FloatArray | None) -> FloatArray:
+        """A number for each of a holder's rows: in two bytes while rounds bring much, later in four."""
+        kind: Any = np.float32 if self.fine else np.int16
+        if told is not None:
+            unit = 1.0 if self.fine else max(float(np.abs(told).max(initial=0.0)), 1e-300) / _MOST_SHORT
+            short = (told if self.fine else np.rint(told / unit)).astype(kind)
+            await self.session.tell(tag, (unit, short))
+        else:
+            shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)
+            heard = await self.net.recv(holder, tag)
+            if type(heard) is not tuple or len(heard) != 2 or type(heard[0]) is not float:
+                raise ProtocolError(f"party {holder!r} must tell a unit and an array at step {tag!r}")
+            unit, short = heard[0], expect_array(heard[1], shape, kind, holder, tag)
+        return short.astype(np.float64) * unit
+
+    def _direction(self, epoch: int, signals: list[Piece], curvatures: list[Piece]) -> FloatArray:
+        """This party's new directions as columns: its step, and the same with random signs for each piece more."""
+        own, names, leader = self.own, self.net.names, self.session.leader
+        size = own.width * own.outputs
+        turns = [name for name in names if not (self.joins and name == leader)]
+        if self.net.me not in turns or (self.sequential and turns[(epoch - 1) % len(turns)] != self.net.me):
+            return np.zeros((size, self.pieces))
+        own.refresh(curvatures, self.rows)
+        whole = self.stretch * own.step(own.gradient(signals, self.rows)).reshape(size, 1)
+        rng = np.random.default_rng([self.session.options.seed, epoch, names.index(self.net.me)])
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(size, self.pieces - 1))
+        return np.hstack([whole, whole * signs])
+
+    def _fitting(self, new: FloatArray) -> tuple[FloatArray, list[tuple[str, Part, FloatArray]], float]:
+        """Directions that fit into the narrow ring, their scores for each holder, and the largest of these.
+
+        A direction may be of any length, since the search finds out how far to go.
+        """
+        most, session = 0.99 * self.session.sum.narrow.largest, self.session
+        while True:
+            new = new.astype(np.float32).astype(np.float64)
+            scores = [(holder, session.train, self._scores(new, rows)) for holder, rows in self.chosen]
+            if (part := session.validation) is not None:
+                scores += [(holder, part, self._scores(new, rows, part.columns)) for holder, rows in part.owned.items()]
+            largest = max((float(np.abs(one).max(initial=0.0)) for _, _, one in scores), default=0.0)
+            if not largest > most:
+                return new, scores, largest
+            new = new * (0.5 * most / largest)
+
+    def _scores(self, new: FloatArray, rows: Rows, of: Any = None) -> FloatArray:
+        """A row for each score, a column for each direction."""
+        count = new.shape[1]
+        z = self.own.forward(rows, new.reshape(self.own.width, self.own.outputs * count), of)
+        return z.reshape(len(rows) * self.own.outputs, count)
+
+    async def _sum_up(self, scores: list[tuple[str, Part, FloatArray]]) -> None:
+        """Everybody's directions, at the holder of each row's label."""
+        for holder, part, mine in scores:
+            parts = [mine[at : at + CHUNK] for at in range(0, len(mine), CHUNK)]
+            found = [await self.session.sum.total_narrow("directions", one, holder) for one in parts]
+            held = self.held if part is self.session.train else self.watched
+            if holder == self.net.me and held is not None and found:
+                held.add(np.concatenate([one for one in found if one is not None]), self.room)
+
+    def _scale(self, largest: float) -> None:
+        """Keep the next directions' scores well within the ring, and well above its grain."""
+        if largest > 0.0:
+            wanted = math.floor(math.log2(0.5 * self.session.sum.narrow.largest / largest))
+            self.stretch *= 2.0 ** max(-20, min(20, wanted))
+
+    # -- the search, and what follows -------------------------------------------------------------------------------
+
+    async def _move(self, weights: FloatArray) -> None:
+        """Everybody goes to where the search ended."""
+        leader, shape = self.session.leader, (self.directions.count,)
+        if self.leads:
+            await self.session.tell("move", weights)
+        else:
+            weights = expect_array(await self.net.recv(leader, "move"), shape, np.float64, leader, "move")
+        self.own.add(self.directions.combine(weights))
+        for held in (self.held, self.watched):
+            if held is not None:
+                held.z = held.z + held.along(weights)
+
+    async def _judge(self, epoch: int, penalty: float, *, summed: bool) -> bool:
+        """The objective, what follows from it for the next round, and whether there is one."""
+        session, totals = self.session, None
+        parts = [(self.held, self.rows)]
+        if session.validation is not None:
+            parts.append((self.watched, session.validation.rows))
+        shares = [
+            share
+            for held, rows in parts
+            for share in ((0.0, 0.0, 0.0) if held is None else session.share_of(held.z, held.y, rows))
+        ]
+        mine, whole = np.array([penalty, *shares]), self.part >= 1.0
+        if summed:
+            totals = await session.sum.total_wide("objective", mine, session.leader)
+        elif self.leads:
+            totals = mine
+        if self.leader is not None and totals is not None:
+            self.pieces = self.leader.pieces(float(totals[0] + totals[1]), self.pieces)
+            verdict = session.judge(epoch, totals, self.leader.left) if whole else (False, False, False)
+            self.part = self.leader.larger(self.part)
+            self.fine = self.leader.fine
+            await session.tell("verdict", (*verdict, self.fine, self.pieces, self.stretch, self.part))
+        else:
+            told = await self.net.recv(session.leader, "verdict")
+            verdict, self.fine, self.pieces, self.stretch, self.part = _heard(told, session.leader)
+        if whole:
+            session.heed(*verdict[:2])
+        return not verdict[2]
+
+    # -- a run that was broken off ------------------------------------------------------------------------------
+
+    def freeze(self) -> Any:
+        """See `kept.Frozen`."""
+        curved = tuple([curvature for _, curvature in self.own.curved])
+        held = tuple([None if one is None else one.freeze() for one in (self.held, self.watched)])
+        leader = None if self.leader is None else self.leader.freeze()
+        told = (self.part, self.fine, self.pieces, self.stretch)
+        return (told, self.directions.rows, (curved, self.own.bent), held, leader)
+
+    def thaw(self, state: Any) -> None:
+        """The inverse."""
+        (self.part, fine, pieces, stretch), directions, (curved, bent), held, leader = state
+        self._start_anew()
+        self.fine, self.pieces, self.stretch = fine, pieces, stretch
+        self.directions.add(directions, self.room)
+        if curved:
+            known = [(rows, curvature) for (_, rows), curvature in zip(self.chosen, curved, strict=True)]
+            self.own.make(known, self.rows, bent.copy())
+        if held[0] is not None:
+            self.held = self._hold(self.session.train, dict(self.chosen)[self.net.me], held[0][0])
+        if held[1] is not None and (part := self.session.validation) is not None:
+            self.watched = self._hold(part, part.owned[self.net.me], held[1][0])
+        for one, kept in zip((self.held, self.watched), held, strict=True):
+            if one is not None:
+                one.thaw(kept)
+        if self.leader is not None:
+            self.leader.thaw(leader)
+
+
+def _heard(told: Any, leader: str) -> tuple[tuple[bool, bool, bool], bool, int, float, float]:
+    kinds = [type(one) for one in told] if type(told) is tuple else []
+    if kinds != [bool] * 4 + [int, float, float] or not 0 < told[4] <= 1 << 16 or not 0.0 < told[6] <= 1.0:
+        raise ProtocolError(f"party {leader!r} must tell four bools and three numbers at step 'verdict'")
+    return told[:3], told[3], told[4], told[5], told[6]

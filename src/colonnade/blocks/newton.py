@@ -1,0 +1,216 @@
+"""A linear block's quadratic model of the objective: its own columns move, and all other parties' stand still.
+
+The model's matrix is X^T diag(c) X / n plus the penalty's curvature, one for each output. (Of softmax this is the
+diagonal of a row's matrix, p (1 - p) for each class; the products between classes are left out.) Up to `LIMIT` columns
+it is made and factored; beyond that its equations are solved by conjugate gradients on the columns as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade import _kernels, _newton_kernels
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.columns import Columns
+from colonnade.blocks.linear import LinearBlock
+
+Piece: TypeAlias = tuple[Rows, FloatArray]  # rows, and a number or several for each of them
+
+# Columns up to which a matrix is made and factored.
+LIMIT = 2048
+# A pivot that has lost all but this part of its digits: the column depends on those before it.
+SMALLEST = 1e-12
+# Conjugate gradients stop when the residual has fallen to this part: what is left, the next round does.
+_CLOSE, _MOST_PRODUCTS = 0.01, 60
+# Rows that are worked on at a time where a number per row and direction is made.
+CHUNK = 1 << 13
+# The part of the curvature that may have changed before the matrix is made anew: it only shapes directions.
+_STALE = 0.02
+
+
+class NewtonBlock:
+    """One party's parameters as a matrix of `width` rows, the intercept's last where the party owns it."""
+
+    def __init__(self, block: LinearBlock, limit: int = LIMIT) -> None:
+        self.block, self.columns, self.outputs = block, block.columns, block.outputs
+        block.V, block.scale = block.theta, 1.0
+        self.columns_width = block.V.shape[0]
+        self.width = self.columns_width + (block.intercept is not None)
+        self.wide = self.width > limit
+        self.curved: list[Piece] = []  # what the matrix was made of, and the penalty's curvature then
+        self.bent = np.zeros((self.width, self.outputs))
+        self._rows = 1
+        self._factors: list[FloatArray] = []
+        self._inverse = np.zeros((0, 0))  # of the diagonal
+
+    # -- the parameters -----------------------------------------------------------------------------------------
+
+    def add(self, change: FloatArray) -> None:
+        """Move by this much."""
+        change = change.reshape(self.width, self.outputs)
+        self.block.V += change[: self.columns_width]
+        if self.block.intercept is not None:
+            self.block.intercept += change[-1]
+
+    def pull(self) -> FloatArray:
+        """The penalty's gradient; the intercept carries none."""
+        out = np.zeros((self.width, self.outputs))
+        out[: self.columns_width] = self.block.penalty.gradient(self.block.V)
+        return out
+
+    def bend(self) -> FloatArray:
+        """The penalty's curvature, where it is one: the other penalty bends the other way at large weights."""
+        out = np.zeros((self.width, self.outputs))
+        out[: self.columns_width] = np.maximum(self.block.penalty.curvature(self.block.V), 0.0)
+        return out
+
+    # -- products with the columns ------------------------------------------------------------------------------
+
+    def forward(self, rows: Rows, W: FloatArray, of: Columns | None = None) -> FloatArray:
+        """Scores of some rows under parameters W, of shape (width, any number)."""
+        z = (of or self.columns).forward(rows, np.ascontiguousarray(W[: self.columns_width]))
+        if self.block.intercept is not None:
+            z += W[-1]
+        return z
+
+    def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
+        """G += factor * X[rows].T @ signal, of shape (width, any number)."""
+        self.columns.backward(rows, signal, factor, G[: self.columns_width])
+        if self.block.intercept is not None:
+            G[-1] += factor * signal.sum(axis=0)
+
+    def gradient(self, pieces: Sequence[Piece], rows: int) -> FloatArray:
+        """Of the mean loss over so many rows, and of the penalty."""
+        out = self.pull()
+        for chosen, signal in pieces:
+            self.backward(chosen, signal.reshape(len(chosen), self.outputs), 1.0 / rows, out)
+        return out
+
+    def matrix(self, pieces: Sequence[Piece], rows: int, output: int, bend: FloatArray) -> FloatArray:
+        """The lower triangle of X^T diag(c) X / n, and the penalty's curvature on its diagonal."""
+        d, out = self.columns_width, np.zeros((self.width, self.width))
+        for chosen, curvature in pieces:
+            c = np.ascontiguousarray(curvature.reshape(len(chosen), self.outputs)[:, output]) / rows
+            self.columns.gram(chosen, c, out[:d, :d])
+            if self.block.intercept is not None:
+                sums = np.zeros((d, 1))
+                self.columns.backward(chosen, c[:, None], 1.0, sums)
+                out[-1, :d] += sums[:, 0]
+                out[-1, -1] += c.sum()
+        out[np.diag_indices(self.width)] += bend
+        return out
+
+    # -- the model's minimum ------------------------------------------------------------------------------------
+
+    def refresh(self, pieces: Sequence[Piece], rows: int) -> None:
+        """Take another curvature, if it differs enough from the one the model was made of."""
+        if self.curved and rows == self._rows and len(pieces) == len(self.curved):
+            change = sum(float(np.abs(new - old).sum()) for (_, new), (_, old) in zip(pieces, self.curved, strict=True))
+            whole = sum(float(old.sum()) for _, old in self.curved)
+            if change <= _STALE * whole:
+                return
+        self.make(pieces, rows, self.bend())
+
+    def make(self, pieces: Sequence[Piece], rows: int, bent: FloatArray) -> None:
+        """The model of this curvature."""
+        self.curved, self._rows, self.bent = list(pieces), rows, bent
+        self._factors = []
+        if self.wide:
+            self._inverse = bent.copy()
+            for output in range(self.outputs):
+                sums = np.zeros(self.columns_width)
+                for chosen, curvature in pieces:
+                    c = np.ascontiguousarray(curvature.reshape(len(chosen), self.outputs)[:, output]) / rows
+                    self.columns.squares(chosen, c, sums)
+                    if self.block.intercept is not None:
+                        self._inverse[-1, output] += c.sum()
+                self._inverse[: self.columns_width, output] += sums
+            np.maximum(self._inverse, 1e-300, out=self._inverse)
+            np.reciprocal(self._inverse, out=self._inverse)
+            return
+        for output in range(self.outputs):
+            factor = self.matrix(pieces, rows, output, bent[:, output])
+            _newton_kernels.cholesky(factor, SMALLEST)
+            self._factors.append(factor)
+
+    def step(self, gradient: FloatArray) -> FloatArray:
+        """From here to the minimum of the model."""
+        if self.wide:
+            return self._by_products(gradient)
+        out = -gradient
+        for output, factor in enumerate(self._factors):
+            one = np.ascontiguousarray(out[:, output : output + 1])
+            _newton_kernels.cholesky_solve(factor, one)
+            out[:, output] = one[:, 0]
+        return out
+
+    def _times(self, v: FloatArray) -> FloatArray:
+        """The model's matrix times v, all outputs at once; never made."""
+        out = self.bent * v
+        for chosen, curvature in self.curved:
+            for at in range(0, len(chosen), CHUNK):
+                part = chosen[at : at + CHUNK]
+                c = curvature[at : at + CHUNK].reshape(len(part), self.outputs) / self._rows
+                self.backward(part, self.forward(part, v) * c, 1.0, out)
+        return out
+
+    def _by_products(self, gradient: FloatArray) -> FloatArray:
+        """Conjugate gradients, scaled by the diagonal."""
+        inverse, x, r = self._inverse, np.zeros_like(gradient), -gradient
+        p = inverse * r
+        size = first = float((r * p).sum())
+        for _ in range(_MOST_PRODUCTS):
+            if not size > _CLOSE**2 * first:
+                break
+            product = self._times(p)
+            length = size / float((p * product).sum())
+            x += length * p
+            product *= length
+            r -= product
+            np.multiply(inverse, r, out=product)
+            before, size = size, float((r * product).sum())
+            p *= size / before
+            p += product
+        return x
+
+
+class Directions:
+    """Directions that a party remembers, in single precision: any vector may be a direction, so nothing is lost."""
+
+    def __init__(self, width: int) -> None:
+        self._rows = np.zeros((0, width), dtype=np.float32)
+        self.count = 0
+
+    @property
+    def rows(self) -> npt.NDArray[np.float32]:
+        """Those that are remembered, the oldest first."""
+        return self._rows[: self.count]
+
+    def add(self, new: npt.NDArray[np.float32], room: int) -> None:
+        """Some more, and the oldest go where there is no room."""
+        gone = max(0, self.count + len(new) - room)
+        needed = self.count - gone + len(new)
+        if needed > len(self._rows):
+            larger = np.zeros((min(room, max(8, 2 * needed)), self._rows.shape[1]), dtype=np.float32)
+            larger[: self.count - gone] = self.rows[gone:]
+            self._rows = larger
+        elif gone:
+            self._rows[: self.count - gone] = self.rows[gone:].copy()
+        self._rows[self.count - gone : needed] = new
+        self.count = needed
+
+    def times(self, v: FloatArray) -> FloatArray:
+        """The product of each of them with v."""
+        out = np.empty((self.count, 1))
+        _kernels.dense_forward(self._rows, np.arange(self.count), v.reshape(-1, 1), out)
+        return out[:, 0]
+
+    def combine(self, weights: FloatArray) -> FloatArray:
+        """Their sum with these weights."""
+        out = np.zeros((self._rows.shape[1], 1))
+        _kernels.dense_backward(self._rows, np.arange(self.count), weights.reshape(-1, 1), 1.0, out)
+        return out[:, 0]
