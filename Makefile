@@ -44,7 +44,7 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict
 # Opponents live apart: one pins a library to a version of its own. Without them we are timed alone.
 $(VENV)/.opponents: $(VENV)/.dev
 	@$(PYTHON) -m venv $(VENV)/opponents
-	@for name in openmined-psi "phe gmpy2" "flwr[simulation] -e ."; do \
+	@for name in openmined-psi "phe gmpy2 numpy" "flwr[simulation] -e ."; do \
 	  $(BIN)/uv pip install -q --python $(VENV)/opponents/bin/python $$name 2>/dev/null \
 	  || $(VENV)/opponents/bin/pip install -q $$name || echo "$$name can't be installed here"; done
 	@touch $@

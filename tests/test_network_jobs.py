@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from functools import partial
 
 import numpy as np
@@ -142,6 +143,12 @@ def test_from_training_to_scores_between_organisations(folder, tmp_path, capsys)
     capsys.readouterr()
     assert main(["model", "show", str(folder / "job.toml"), "--as", "shop"]) == 0
     assert "4 x 2" in capsys.readouterr().out
+    together = tmp_path / "together"
+    together.mkdir()
+    for name in ("bank", "shop"):
+        shutil.copy(folder / f"{name}-files" / f"{name}.colonnade.npz", together)
+    with pytest.raises(DataError, match="the networks of a job, and only the parties' own files say how they are made"):
+        cn.load(together)
     partner = start(folder, "shop", "serve", "--once")
     bank = start(folder, "bank", "predict", "--out", str(tmp_path / "scores.csv"))
     said = [process.communicate(timeout=LIMIT)[0] for process in (bank, partner)]

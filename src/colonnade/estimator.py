@@ -215,6 +215,11 @@ class Estimator:
         kind = getattr(colonnade, public["model"], None) if public["model"] in colonnade.__all__ else None
         if not isinstance(kind, type) or not issubclass(kind, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")
+        if public["combines"] == "networks":
+            raise DataError(
+                "the folder holds the networks of a job, and only the parties' own files say how they are made; predict "
+                "with `colonnade predict`"
+            )
         model = kind(**public["options"])
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
         model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
