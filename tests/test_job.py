@@ -81,7 +81,10 @@ def test_a_job_of_kernels():
 
 def test_the_algorithm_may_be_left_out():
     text = GOOD[: GOOD.index("[algorithm]")]
-    assert job(text).algorithm == cn.VFB2("saga", asynchronous=False)
+    assert job(text).algorithm == cn.BlockNewton()
+    assert job(f'{text}[algorithm]\nkind = "auto"\nepochs = 7\n').algorithm == cn.BlockNewton(epochs=7)
+    with pytest.raises(OptionError, match="key algorithm.local_steps: BlockNewton has no such option"):
+        job(f"{text}[algorithm]\nlocal_steps = 7\n")
 
 
 def test_what_is_disclosed():
@@ -136,7 +139,7 @@ def test_what_is_disclosed():
         (
             'kind = "FedBCD"',
             'kind = "FedAvg"',
-            r"line 15, key algorithm.kind: must be one of 'FedSGD', .* got 'FedAvg'",
+            r"line 15, key algorithm.kind: must be one of 'auto', 'FedSGD', .* got 'FedAvg'",
         ),
         (
             ', "objective and metric"]',
