@@ -18,7 +18,7 @@ from colonnade.blocks.columns import SparseColumns
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
 from encrypted import encrypted_training, modular_products
-from few_rounds import few_bytes, few_rounds, many_columns, other_losses, slow_line
+from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
@@ -171,6 +171,7 @@ MEASURES = (
     many_columns,
     other_losses,
     slow_line,
+    loopback_training,
     kernel_learning,
     kernel_growth,
     kernel_memory,
