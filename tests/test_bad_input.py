@@ -142,7 +142,7 @@ def test_targets_of_any_size(y):
     assert model.score(*parts(y=y)) > 0.99
 
 
-@pytest.mark.parametrize("algorithm", [None, cn.VFB2("sgd"), cn.VFB2("saga"), cn.FedBCD()])
+@pytest.mark.parametrize("algorithm", ["auto", cn.VFB2("sgd"), cn.VFB2("saga"), cn.FedBCD()])
 def test_a_very_strong_penalty_is_no_accident(algorithm):
     model = cn.LogisticRegression(l2=1000.0, algorithm=algorithm, verbose=0).fit(*parts())
     assert np.abs(np.concatenate(list(model.coef_.values()))).max() < 1e-2
@@ -150,7 +150,7 @@ def test_a_very_strong_penalty_is_no_accident(algorithm):
 
 def test_few_rows_need_no_option():
     few = [party.take(slice(0, 5)) for party in parts()]
-    for algorithm in (None, cn.FedBCD(), cn.VFB2(), cn.FedSGD(epochs=np.int64(3))):
+    for algorithm in ("auto", cn.FedBCD(), cn.VFB2(), cn.FedSGD(epochs=np.int64(3))):
         model = cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*few)
         assert model.history_[-1]["loss"] < model.history_[0]["loss"]
 
