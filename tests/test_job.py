@@ -83,7 +83,7 @@ def test_the_algorithm_may_be_left_out():
     text = GOOD[: GOOD.index("[algorithm]")]
     assert job(text).algorithm == cn.BlockNewton()
     assert job(f'{text}[algorithm]\nkind = "auto"\nepochs = 7\n').algorithm == cn.BlockNewton(epochs=7)
-    with pytest.raises(OptionError, match="key algorithm.local_steps: BlockNewton has no such option"):
+    with pytest.raises(OptionError, match=r"key algorithm\.local_steps: BlockNewton has no such option"):
         job(f"{text}[algorithm]\nlocal_steps = 7\n")
 
 

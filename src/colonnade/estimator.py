@@ -217,8 +217,8 @@ class Estimator:
             raise DataError(f"the folder holds a {public['model']}, load it as that")
         if public["combines"] == "networks":
             raise DataError(
-                "the folder holds the networks of a job, and only the parties' own files say how they are made; predict "
-                "with `colonnade predict`"
+                "the folder holds the networks of a job, and only the parties' own files say how they are made; use "
+                "`colonnade predict`"
             )
         model = kind(**public["options"])
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
