@@ -26,6 +26,7 @@ from colonnade.errors import (
     PartySilent,
     RingOverflow,
 )
+from colonnade.runtimes.network import Network
 from horizontal_programs import die_after, two_layers
 
 X, Y = load_digits(return_X_y=True)
@@ -53,8 +54,9 @@ def test_masks_change_nothing(fitted):
     assert set(plain.traffic_["site3"].by_step) == {"sum", "goodbye"}
 
 
-def test_processes_give_the_same_model(fitted):
-    again = model().fit(*SITES, on=cn.Processes())
+@pytest.mark.parametrize("on", [cn.Processes(), Network()], ids=["processes", "network"])
+def test_processes_give_the_same_model(on, fitted):
+    again = model().fit(*SITES, on=on)
     assert np.abs(again.parameters_ - fitted.parameters_).max() < 1e-9
 
 
