@@ -153,16 +153,23 @@ def many_columns(quick: bool) -> Rows:
     least = minimise(X, trial.y, "logistic", l2=l2, intercept=True).value
     split = cn.split(X, trial.y, into=2, seed=0)
     del trial, found
-    model = cn.LogisticRegression(l2=l2, sum="pairwise", algorithm=cn.BlockNewton(), verbose=0)
-    with Memory() as memory:
-        model.fit(*split, on=cn.Processes())
+    peaks = []
+    for parties in ([party.take(slice(0, 100)) for party in split], split):  # the first: what Python takes
+        model = cn.LogisticRegression(l2=l2, sum="pairwise", algorithm=cn.BlockNewton(), verbose=0)
+        with Memory() as memory:
+            model.fit(*parties, on=cn.Processes())
+        peaks.append(memory.peak / 2**20)
     record = reached(model.history_, least + NEAR)
     rounds = "not reached" if record is None else str(record["rounds"])
     what = f"{X.shape[0]:,} x {X.shape[1]:,}"
-    beside = f"bar: 3 x the matrix of {size:.0f} MiB, ratio {memory.peak / 2**20 / size:.1f}, all parties with Python"
+    beyond = peaks[1] - peaks[0]
     return [
         (f"{what}: rounds to within 1e-4", rounds, "bar: 30"),
-        (f"{what}: peak memory", f"{memory.peak / 2**20:.0f} MiB", beside),
+        (
+            f"{what}: peak memory of all parties",
+            f"{peaks[1]:.0f} MiB",
+            f"a hundred rows: {peaks[0]:.0f} MiB; bar: 3 x the matrix of {size:.0f} MiB, rest {beyond / size:.1f} x",
+        ),
     ]
 
 

@@ -293,7 +293,7 @@ def test_factors_and_products_solve_the_same_equations(kind, intercept, outputs)
         own.block.V[:] = 0.3
         gradient = own.gradient([(r, signal[r]) for r in rows], N)
         own.refresh([(r, curvature[r]) for r in rows], N)
-        step = own.step(gradient)
+        step = own.step(gradient.copy())
         for c in range(outputs):
             bend = np.r_[np.full(5, 0.1), np.zeros(int(intercept))]
             H = (full * curvature[:, c : c + 1]).T @ full / N + np.diag(bend)

@@ -177,10 +177,18 @@ class NewtonParty:
         if self.net.me not in turns or (self.sequential and turns[(epoch - 1) % len(turns)] != self.net.me):
             return np.zeros((size, self.pieces))
         own.refresh(curvatures, self.rows)
-        whole = self.stretch * own.step(own.gradient(signals, self.rows)).reshape(size, 1)
+        whole = own.step(own.gradient(signals, self.rows)).reshape(size, 1)
+        whole *= self.stretch
+        if self.pieces == 1:
+            return whole
         rng = np.random.default_rng([self.session.options.seed, epoch, names.index(self.net.me)])
-        signs = rng.choice(np.array([-1.0, 1.0]), size=(size, self.pieces - 1))
-        return np.hstack([whole, whole * signs])
+        signs = rng.integers(0, 2, size=(size, self.pieces - 1), dtype=np.int8)
+        signs *= 2
+        signs -= 1
+        found = np.empty((size, self.pieces))
+        found[:, :1] = whole
+        np.multiply(whole, signs, out=found[:, 1:])
+        return found
 
     def _fitting(self, new: FloatArray) -> tuple[FloatArray, list[tuple[str, Part, FloatArray]], float]:
         """Directions that fit into the narrow ring, their scores for each holder, and the largest of these.
@@ -189,14 +197,14 @@ class NewtonParty:
         """
         most, session = 0.99 * self.session.sum.narrow.largest, self.session
         while True:
-            new = new.astype(np.float32).astype(np.float64)
+            new[...] = new.astype(np.float32)
             scores = [(holder, session.train, self._scores(new, rows)) for holder, rows in self.chosen]
             if (part := session.validation) is not None:
                 scores += [(holder, part, self._scores(new, rows, part.columns)) for holder, rows in part.owned.items()]
             largest = max((float(np.abs(one).max(initial=0.0)) for _, _, one in scores), default=0.0)
             if not largest > most:
                 return new, scores, largest
-            new = new * (0.5 * most / largest)
+            new *= 0.5 * most / largest
 
     def _scores(self, new: FloatArray, rows: Rows, of: Any = None) -> FloatArray:
         """A row for each score, a column for each direction."""

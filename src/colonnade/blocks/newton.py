@@ -42,7 +42,7 @@ class NewtonBlock:
         self.width = self.columns_width + (block.intercept is not None)
         self.wide = self.width > limit
         self.curved: list[Piece] = []  # what the matrix was made of, and the penalty's curvature then
-        self.bent = np.zeros((self.width, self.outputs))
+        self.bent = np.zeros((0, self.outputs))
         self._rows = 1
         self._factors: list[FloatArray] = []
         self._inverse = np.zeros((0, 0))  # of the diagonal
@@ -64,7 +64,9 @@ class NewtonBlock:
 
     def bend(self) -> FloatArray:
         """The penalty's curvature, where it is one: the other penalty bends the other way at large weights."""
-        out = np.zeros((self.width, self.outputs))
+        # Where there are very many columns a vector of them is not small beside their numbers, and this one only shapes
+        # directions.
+        out = np.zeros((self.width, self.outputs), dtype=np.float32 if self.wide else np.float64)
         out[: self.columns_width] = np.maximum(self.block.penalty.curvature(self.block.V), 0.0)
         return out
 
@@ -120,17 +122,18 @@ class NewtonBlock:
         self.curved, self._rows, self.bent = list(pieces), rows, bent
         self._factors = []
         if self.wide:
-            self._inverse = bent.copy()
+            self._inverse = np.zeros((0, 0))  # the last one goes before the next is made
+            self._inverse = np.zeros_like(bent)
             for output in range(self.outputs):
-                sums = np.zeros(self.columns_width)
+                sums = bent[:, output].astype(np.float64)
                 for chosen, curvature in pieces:
                     c = np.ascontiguousarray(curvature.reshape(len(chosen), self.outputs)[:, output]) / rows
-                    self.columns.squares(chosen, c, sums)
+                    self.columns.squares(chosen, c, sums[: self.columns_width])
                     if self.block.intercept is not None:
-                        self._inverse[-1, output] += c.sum()
-                self._inverse[: self.columns_width, output] += sums
-            np.maximum(self._inverse, 1e-300, out=self._inverse)
-            np.reciprocal(self._inverse, out=self._inverse)
+                        sums[-1] += c.sum()
+                np.maximum(sums, 1e-30, out=sums)
+                np.reciprocal(sums, out=sums)
+                self._inverse[:, output] = sums
             return
         for output in range(self.outputs):
             factor = self.matrix(pieces, rows, output, bent[:, output])
@@ -138,7 +141,7 @@ class NewtonBlock:
             self._factors.append(factor)
 
     def step(self, gradient: FloatArray) -> FloatArray:
-        """From here to the minimum of the model."""
+        """From here to the minimum of the model; the gradient's array is used up."""
         if self.wide:
             return self._by_products(gradient)
         out = -gradient
@@ -148,34 +151,39 @@ class NewtonBlock:
             out[:, output] = one[:, 0]
         return out
 
-    def _times(self, v: FloatArray) -> FloatArray:
-        """The model's matrix times v, all outputs at once; never made."""
-        out = self.bent * v
+    def _times(self, v: FloatArray, out: FloatArray) -> None:
+        """The model's matrix times v into `out`, all outputs at once; never made."""
+        np.multiply(self.bent, v, out=out)
         for chosen, curvature in self.curved:
             for at in range(0, len(chosen), CHUNK):
                 part = chosen[at : at + CHUNK]
                 c = curvature[at : at + CHUNK].reshape(len(part), self.outputs) / self._rows
                 self.backward(part, self.forward(part, v) * c, 1.0, out)
-        return out
 
     def _by_products(self, gradient: FloatArray) -> FloatArray:
-        """Conjugate gradients, scaled by the diagonal."""
-        inverse, x, r = self._inverse, np.zeros_like(gradient), -gradient
-        p = inverse * r
-        size = first = float((r * p).sum())
+        """Conjugate gradients, scaled by the diagonal, in four vectors of which the gradient's is one."""
+        inverse, x, r = self._inverse, np.zeros_like(gradient), np.negative(gradient, out=gradient)
+        p, product = inverse * r, np.empty_like(r)
+        size = first = _dot(r, p)
         for _ in range(_MOST_PRODUCTS):
             if not size > _CLOSE**2 * first:
                 break
-            product = self._times(p)
-            length = size / float((p * product).sum())
-            x += length * p
+            self._times(p, product)
+            length = size / _dot(p, product)
             product *= length
             r -= product
+            np.multiply(length, p, out=product)
+            x += product
             np.multiply(inverse, r, out=product)
-            before, size = size, float((r * product).sum())
+            before, size = size, _dot(r, product)
             p *= size / before
             p += product
         return x
+
+
+def _dot(a: FloatArray, b: FloatArray) -> float:
+    """Without a third array, and with the same bits whatever the number of threads is."""
+    return float(np.einsum("ij,ij->", a, b))
 
 
 class Directions:
