@@ -35,12 +35,12 @@ class WholeColumns:
 
     A value is off by at most 2^-24 of the largest in its column. So the mean of x s over a batch is off by at most
     2^-24 max|x| mean|s|. Nothing can overflow, whatever the columns' units, and no factor leaves the party. (With other
-    `bits` likewise.)
+    `bits` likewise. Where a common bound on all values is known, `within` takes it for every column's largest.)
     """
 
-    def __init__(self, columns: Columns, ones: bool, bits: int = VALUE_BITS) -> None:
+    def __init__(self, columns: Columns, ones: bool, bits: int = VALUE_BITS, within: float | None = None) -> None:
         self._columns, self._ones = columns, ones
-        largest = columns.largest()
+        largest = columns.largest() if within is None else np.full(columns.shape[1], within)
         if ones:
             largest = np.append(largest, 1.0)  # the column behind the intercept
         self.scale: FloatArray = np.where(largest > 0.0, largest, 1.0) / (2**bits - 1)
