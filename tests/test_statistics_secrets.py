@@ -140,7 +140,7 @@ LIES = {
     "products that are none": (PRODUCTS, lambda value: 0 * value, "'party2' sent at step 'sealed products'"),
     "too few shares": (SHARES, lambda value: value[:0], "'party2' must tell 1 shares at step 'product shares'"),
     "other shares": (SHARES, lambda value: tuple(one[::-1].copy() for one in value), "do not belong together"),
-    "no block": ("inverse block", lambda value: value[:2], "'party1' must tell two blocks and a number"),
+    "no block": ("inverse block", lambda value: value[:2], "'party1' must tell two blocks and two numbers"),
 }
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from colonnade.algorithms import AFSGD
 from colonnade.algorithms.statistics import SEALED, check_sizes, infer_linear
 from colonnade.checks import all_labels, party_part
-from colonnade.deviance import FAMILIES
+from colonnade.deviance import FAMILIES, Fit
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError
 from colonnade.paillier import check_key_bits
 from colonnade.party import Party
 from colonnade.progress import Line
 from colonnade.runtimes.net import Runtime
 from colonnade.runtimes.simulation import Simulation
-from colonnade.statistics import Statistics, check_level, put_together
+from colonnade.statistics import Statistics, check_level, put_together, warn_far
 
 if TYPE_CHECKING:
     from colonnade.estimators import LinearModel
@@ -24,7 +24,6 @@ _WHY_NOT = {
     "softmax": "its scores are only determined up to a common number, and its curvature is a matrix for every row",
     "smooth_hinge": "its loss is no likelihood, so that its curvature says nothing of how sure a coefficient is",
 }
-_FAR = 0.3  # standard errors
 
 
 def infer(
@@ -61,14 +60,15 @@ def infer(
     line = Line("statistics", None, model.verbose)
 
     def observe(party: str, seconds: float, value: Any) -> None:
-        if party == model.holders_[0]:
+        if party == model.holders_[0] and value[0] == "statistics":
             line.show(value[1], f"portion {value[1]} of {value[2]}", ("statistics", value[2]))
 
     try:
         outcomes = (on or Simulation()).run(programs, observe)
     finally:
         line.close()
-    found = put_together(
+    warn_far(Fit(*outcomes[model.holders_[0]].value[2]), model.holders_[0])
+    return put_together(
         type(model).__name__,
         {party.name: model.columns_[party.name] for party in ordered},
         model._states,
@@ -78,15 +78,6 @@ def infer(
         level,
         {name: outcome.traffic for name, outcome in outcomes.items()},
     )
-    if found.fit.distance > _FAR:
-        warnings.warn(
-            f"the model is not at its optimum: party {model.holders_[0]!r} alone could still move its coefficients by "
-            f"{found.fit.distance:.2g} standard errors, and all statistics are about the optimum; train it longer, or "
-            f"with BlockNewton",
-            ColonnadeWarning,
-            stacklevel=3,
-        )
-    return found
 
 
 def _check_model(model: LinearModel) -> None:

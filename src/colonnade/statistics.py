@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.deviance import Fit
-from colonnade.errors import OptionError
+from colonnade.errors import ColonnadeWarning, OptionError
 from colonnade.runtimes.net import Traffic
 
 Floats = npt.NDArray[np.float64]
+_FAR = 0.3  # standard errors
+STUDENT = "RidgeRegression"  # its variance is estimated too: t instead of z
 
 
 class Coefficient(NamedTuple):
@@ -152,7 +155,7 @@ class Statistics:
         from rich import box
         from rich.table import Table
 
-        z = "t" if self.model == "RidgeRegression" else "z"
+        z = "t" if self.model == STUDENT else "z"
         kept = f"{100 * self.level:g} %"
         table = Table(title=self.model, box=box.SIMPLE_HEAD, caption=self._summary(), caption_justify="left")
         for name in ("party", "column"):
@@ -174,7 +177,7 @@ class Statistics:
         ]
         if not math.isnan(self.auc):
             lines.append(f"AUC {self.auc:.4f}, KS {self.ks:.4f}")
-        if self.model == "RidgeRegression":
+        if self.model == STUDENT:
             lines.append(f"dispersion {self.dispersion:.6g}")
         return "\n".join(lines)
 
@@ -187,28 +190,48 @@ def _shown(value: float, chance: bool) -> str:
     return f"{value:.4g}"
 
 
+def warn_far(fit: Fit, leader: str) -> None:
+    """Say that a model is not where its statistics are about, as far as its first label holder can tell."""
+    if fit.distance > _FAR:
+        warnings.warn(
+            f"the model is not at its optimum: party {leader!r} alone could still move its coefficients by "
+            f"{fit.distance:.2g} standard errors, and all statistics are about the optimum; train it longer, with "
+            f"BlockNewton, or without rows held out for stopping",
+            ColonnadeWarning,
+            stacklevel=4,
+        )
+
+
+def own_table(
+    names: Sequence[str], state: Any, found: Any, model: str, level: float
+) -> tuple[Coefficients, Coefficient | None]:
+    """(a party's own coefficients, the intercept where it has it) from its parameters and what its program returned."""
+    theta, intercept, *_ = state
+    covariance, df, _ = found
+    all_names, values = (*names, "intercept"), theta[:, 0]
+    if intercept is not None:
+        values = np.append(values, intercept)
+    whole = table_of(all_names[: len(values)], values, covariance, level, df if model == STUDENT else None)
+    if intercept is None:
+        return whole, None
+    cut = {column.name: getattr(whole, column.name)[:-1] for column in fields(whole)}
+    return Coefficients(**cut), whole[len(names)]
+
+
 def put_together(
     model: str,
     columns: Mapping[str, Sequence[str]],
     states: Mapping[str, Any],
-    found: Mapping[str, tuple[Floats, Any]],
+    found: Mapping[str, Any],
     leader: str,
     rows: int,
     level: float,
     traffic: dict[str, Traffic],
 ) -> Statistics:
     """From what each party's program returned."""
-    fit = Fit(*found[leader][1])
-    df = fit.df if model == "RidgeRegression" else None
     tables, intercept = {}, None
     for name, names in columns.items():
-        theta, own, *_ = states[name]
-        covariance = found[name][0]
-        if own is not None:
-            values = np.append(theta[:, 0], own)
-            whole = table_of((*names, "intercept"), values, covariance, level, df)
-            intercept = whole[len(names)]
-        width = len(names)
-        tables[name] = table_of(names, theta[:, 0].copy(), covariance[:width, :width], level, df)
+        tables[name], own = own_table(names, states[name], found[name], model, level)
+        intercept = own or intercept
     covariances = {name: value[0] for name, value in found.items()}
-    return Statistics(model, tables, intercept, covariances, fit, rows, level, traffic)
+    return Statistics(model, tables, intercept, covariances, Fit(*found[leader][2]), rows, level, traffic)

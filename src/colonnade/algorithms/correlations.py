@@ -110,7 +110,7 @@ class Correlations:
                 found = await net.in_thread(self._products, name, sealed, whole, rows)
                 sums[name] = await net.in_thread(self._add, name, sums[name], found) if name in sums else found
             await self._keep_pace(at)
-            net.report(("progress", at + 1, len(portions)))
+            net.report(("statistics", at + 1, len(portions)))
         shares: dict[tuple[str, str], Bytes] = {}
         for name in self._before:
             shares[name, me] = await self._blind(name, sums[name], whole)

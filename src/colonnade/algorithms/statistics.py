@@ -31,11 +31,12 @@ from colonnade.sums import open_sum
 
 # All parties' columns together: the first label holder inverts a matrix of so many rows, and time goes by their square.
 MOST_COLUMNS = 512
+MOST_ROWS = 20_000  # that correlations come from, unless told otherwise
 SEALED = "paillier"
 
 
 async def infer_linear(net: Net, job: Any, mine: Any) -> Any:
-    """(covariance of this party's own coefficients, with the intercept last; at the first label holder also the fit).
+    """(covariance of this party's own coefficients, the intercept's last; degrees of freedom; at the leader the fit).
 
     Columns must be those that the model was trained on, and all parties' together fewer than the rows.
     """
@@ -93,7 +94,7 @@ class _Party:
     # -- the information ----------------------------------------------------------------------------------------
 
     async def infer(self, most: int, key_bits: int) -> Any:
-        """(covariance, fit or None) from the scores as they are."""
+        """What the program returns, from the scores as they are."""
         session, net = self.session, self.net
         own = NewtonBlock(self.block)
         sizes = await self._sizes(own.width, most)
@@ -110,10 +111,10 @@ class _Party:
                 raise ProtocolError("the products of some party's columns are none; check that all run the same job")
         distance = information.distance(self._gradient(own)) if self._knows_all else math.nan
         fit = await self._fit(sum(sizes.values()) - (0 if joint is None else joint.free.shape[1]), distance)
-        inverse, free, dispersion = await self._own_part(joint, order, sizes, fit)
+        inverse, free, dispersion, df = await self._own_part(joint, order, sizes, fit)
         net.traffic.round()
         covariance = dispersion * information.covariance(inverse, free)
-        return covariance, None if fit is None else fit.as_value()
+        return covariance, df, None if fit is None else fit.as_value()
 
     @property
     def _knows_all(self) -> bool:
@@ -139,25 +140,25 @@ class _Party:
 
     async def _own_part(
         self, joint: Joint | None, order: tuple[str, ...], sizes: dict[str, int], fit: Fit | None
-    ) -> tuple[FloatArray, FloatArray, float]:
-        """This party's block of the inverse, of the directions that are free, and the dispersion."""
+    ) -> tuple[FloatArray, FloatArray, float, int]:
+        """This party's block of the inverse and of the directions that are free; dispersion, degrees of freedom."""
         if joint is None or fit is None:
             size, leader = sizes[self.net.me], self.session.leader
             told = await self.net.recv(leader, "inverse block")
-            if type(told) is not tuple or len(told) != 3 or type(told[2]) is not float:
-                raise ProtocolError(f"party {leader!r} must tell two blocks and a number at step 'inverse block'")
+            if type(told) is not tuple or [type(one) for one in told[2:]] != [float, int]:
+                raise ProtocolError(f"party {leader!r} must tell two blocks and two numbers at step 'inverse block'")
             inverse = expect_array(told[0], (size, size), np.float64, leader, "inverse block")
-            return inverse, expect_array(told[1], (size, None), np.float64, leader, "inverse block"), told[2]
+            return inverse, expect_array(told[1], (size, None), np.float64, leader, "inverse block"), *told[2:]
         at, mine = 0, None
         for name in order:
             part = slice(at, at + sizes[name])
-            blocks = joint.inverse[part, part].copy(), joint.free[part].copy(), fit.dispersion
+            blocks = joint.inverse[part, part].copy(), joint.free[part].copy(), fit.dispersion, fit.df
             at = part.stop
             if name == self.net.me:
                 mine = blocks
             else:
                 await self.net.send(name, "inverse block", blocks)
-        return cast("tuple[FloatArray, FloatArray, float]", mine)
+        return cast("tuple[FloatArray, FloatArray, float, int]", mine)
 
     # -- the fit ------------------------------------------------------------------------------------------------
 
