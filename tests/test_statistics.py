@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -14,8 +15,16 @@ from sklearn.metrics import log_loss, mean_poisson_deviance, roc_auc_score
 
 import colonnade as cn
 from colonnade import deviance, metrics, paillier
+from colonnade.algorithms import correlations
 from colonnade.algorithms.statistics import MOST_COLUMNS, sampled
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, NotFittedError, OptionError
+from colonnade.errors import (
+    ColonnadeWarning,
+    DataError,
+    LabelError,
+    NotFittedError,
+    OptionError,
+    SingleFeatureWarning,
+)
 from colonnade.losses import loss as loss_named
 from contracts.everywhere import RUNTIMES
 
@@ -203,6 +212,25 @@ def test_a_sample_of_rows_is_near(rows):
     assert not np.allclose(near, 1.0, rtol=1e-6)  # or it was no sample
     np.testing.assert_allclose(near, 1.0, atol=0.05)
     assert some.deviance == every.deviance  # which is of all rows
+
+
+@pytest.mark.parametrize("first", [1, 2, 20])
+def test_rows_in_portions_and_blocks_of_any_size(first, monkeypatch):
+    """Seven portions; several columns in a ciphertext on the way back, and several ciphertexts for a row."""
+    monkeypatch.setattr(correlations, "_MOST", 37)
+    rng = np.random.default_rng(9)
+    table = rng.standard_normal((N, 22))
+    table[:, 21] += table[:, 0]
+    y = table @ rng.standard_normal(22) + rng.standard_normal(N)
+    parties = [cn.Party("a", table[:, :first], y), cn.Party("b", table[:, first:])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SingleFeatureWarning)
+        model = fitted(cn.RidgeRegression, parties)
+    seen = model.statistics(*parties, key_bits=SHORT)
+    _, covariance, *_ = expected(model, table, y)
+    np.testing.assert_allclose(found(model, seen, "standard_error"), np.sqrt(np.diag(covariance)), rtol=1e-7)
+    assert seen.traffic["a"].by_step[COLUMNS][0] == 7
+    assert seen.traffic["b"].by_step["pace"][0] == 7
 
 
 def test_the_sample_is_the_same_everywhere_and_of_the_right_size():
