@@ -45,6 +45,9 @@ MATHS = [
     "algorithms.fedavg",
     "sums.shamir",
     "blocks.newton",
+    "blocks.sealed",
+    "blocks.information",
+    "deviance",
 ]
 IDENTITY = ["federation.certificates", "federation.handshake"]  # who is on the line, and on what terms
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]

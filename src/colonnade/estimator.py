@@ -137,11 +137,11 @@ class Estimator:
 
         return pd.DataFrame(self.history_)
 
-    def _check_rows(self, parties: tuple[Party, ...], on: Runtime | None) -> list[Party]:
+    def _check_rows(self, parties: tuple[Party, ...], on: Runtime | None, what: str = "prediction") -> list[Party]:
         """The parties of a prediction, in the order of the model."""
         self._check_fitted()
         check_runtime(on)
-        ordered = in_order(parties, self.parties_, "prediction")
+        ordered = in_order(parties, self.parties_, what)
         check_together(ordered)
         for party in ordered:
             check_columns(self.columns_[party.name], party)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy.typing as npt
 
@@ -36,6 +36,9 @@ from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
 
+if TYPE_CHECKING:
+    from colonnade.statistics import Statistics
+
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="LinearModel")
 
@@ -53,6 +56,7 @@ class LinearModel(Estimator):
     """
 
     loss: ClassVar[str]
+    rows_: int | None = None  # it was trained on; None where a file does not say
 
     def __init__(
         self,
@@ -77,6 +81,12 @@ class LinearModel(Estimator):
 
     def _minimised(self) -> losses.Loss:
         return losses.loss(self.loss)
+
+    def _public(self) -> dict[str, Any]:
+        return {} if self.rows_ is None else {"rows": self.rows_}
+
+    def _take_public(self, public: dict[str, Any]) -> None:
+        self.rows_ = public.get("rows")
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -130,6 +140,7 @@ class LinearModel(Estimator):
         outcomes = self._run(programs, on, algorithm.epochs)
         self._combines = "predictions" if isinstance(algorithm, FDML) else "scores"
         self._fitted(parties, classes, outcomes)
+        self.rows_ = parties[0].rows
         self._warn_of_the_end(algorithm)
         return self
 
@@ -189,6 +200,26 @@ class LinearModel(Estimator):
         }
         scores = self._score_with(programs, on)
         return MIXTURES[self.loss].log_odds(scores) if self._combines == "predictions" else scores
+
+    # -- statistics ---------------------------------------------------------------------------------------------
+
+    def statistics(
+        self,
+        *parties: Party,
+        on: Runtime | None = None,
+        rows: int = 20_000,
+        level: float = 0.95,
+        key_bits: int = 2048,
+    ) -> Statistics:
+        """Standard errors, p values and intervals of every party's own coefficients, and how well the model fits.
+
+        Give the rows that it was trained on. rows: correlations between parties come from a sample of so many, where
+        there are more. level: of the confidence intervals. key_bits: of the parties' Paillier keys, made for this run.
+        docs/guide.md says what confidence means here, docs/security.md what each party learns.
+        """
+        from colonnade.inference import infer
+
+        return infer(self, parties, on, rows, level, key_bits)
 
 
 class LogisticRegression(ProbabilityMixin, LinearModel):

@@ -43,6 +43,23 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
     return float((ranks[place[positive]].sum() - 0.5 * n1 * (n1 + 1)) / (n1 * n0))
 
 
+def ks(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
+    """Kolmogorov and Smirnov's statistic: how far apart the two classes' distributions of the score are, at most.
+
+    0 where they are the same, 1 where some score separates them. NaN if a score is NaN.
+    """
+    y, score = _pair(y, score)
+    score = score.astype(np.float64)
+    classes = np.unique(y)
+    if len(classes) != 2:
+        raise LabelError(f"the labels hold {len(classes)} classes, ks needs exactly two; use rows of both classes")
+    if np.isnan(score).any():
+        return math.nan
+    levels, place = np.unique(score, return_inverse=True)
+    shares = [np.bincount(place[y == one], minlength=len(levels)).cumsum() / (y == one).sum() for one in classes]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
 def r2(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     """Share of the variance explained, NaN below two rows.
 

@@ -87,6 +87,9 @@ class History:
         elif kind == "align":
             done, total = rest
             self._line.show(done, f"{done:,} of {total:,} ids", ("aligning", total))
+        elif kind == "statistics":
+            done, total = rest
+            self._line.show(done, f"portion {done} of {total}", ("statistics", total))
         elif kind == "flow":
             index, mean, late, longest, dropped, used = rest
             flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped, "used": used}

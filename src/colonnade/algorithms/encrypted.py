@@ -22,9 +22,7 @@ Signals are fixed point with 32 bits after the point, at any party and for any d
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
@@ -33,13 +31,14 @@ import numpy as np
 from colonnade.algorithms.session import Session
 from colonnade.algorithms.signals import Signals
 from colonnade.blocks import FloatArray, LocalSteps, Rows
-from colonnade.blocks.ciphertexts import VALUE_BITS, Entries, WholeColumns, transposed_product
+from colonnade.blocks.ciphertexts import WholeColumns
 from colonnade.blocks.gradients import GradientSteps
 from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.sealed import Packing, to_rows, whole_numbers_of
 from colonnade.cores import cores
-from colonnade.errors import ProtocolError, RingOverflow
-from colonnade.modular import LANES, Bytes, Digits, Threads, inverses, whole_numbers
-from colonnade.paillier import PrivateKey, PublicKey, Slots
+from colonnade.errors import ProtocolError
+from colonnade.modular import Bytes, Digits, Threads, whole_numbers
+from colonnade.paillier import PrivateKey, PublicKey
 from colonnade.runtimes.wire import expect_array
 
 # A signal has so many bits after the point, and as many as this altogether, besides its sign.
@@ -48,14 +47,8 @@ FRACTION_BITS, SIGNAL_BITS = 32, 52
 
 def whole_signals(signal: FloatArray, party: str) -> FloatArray:
     """Signals as whole numbers of 2^-32, which a float64 holds exactly; refuses what does not fit, and NaN."""
-    largest = 2.0 ** (SIGNAL_BITS - FRACTION_BITS)
-    worst = float(np.abs(signal).max(initial=0.0))
-    if not worst < largest:
-        raise RingOverflow(
-            f"a signal of party {party!r} reaches {worst:.3g}, encrypted ones must be below {largest:.3g}; scale the "
-            f"labels, or use a smaller step"
-        )
-    return np.rint(signal * 2.0**FRACTION_BITS)
+    what, remedy = f"a signal of party {party!r}", "scale the labels, or use a smaller step"
+    return whole_numbers_of(signal, FRACTION_BITS, SIGNAL_BITS, what, remedy)
 
 
 class EncryptedSignals(Signals):
@@ -68,11 +61,7 @@ class EncryptedSignals(Signals):
         self.own: PrivateKey | None = None
         self.keys: dict[str, PublicKey] = {}
         self.block = cast("LinearBlock", session.block)
-        # A slot holds the sum over a batch of value times signal, and a sign.
-        self.slots = Slots(job.key_bits, VALUE_BITS + SIGNAL_BITS + session.batch.bit_length() + 1)
-        # Classes that share a ciphertext, and ciphertexts per row.
-        self.classes = min(session.block.outputs, self.slots.count)
-        self.chunks = -(-session.block.outputs // self.classes)
+        self.packing = Packing(job.key_bits, session.block.outputs, SIGNAL_BITS, session.batch)
         self._made: dict[str, Awaitable[Digits]] = {}
 
     @classmethod
@@ -124,15 +113,10 @@ class EncryptedSignals(Signals):
         whole = whole_signals(signal.reshape(len(rows), -1), net.me)
         if not to:
             return
-        residues = await self._residues(net.me, len(rows) * self.chunks)
-        sealed = await net.in_thread(self._encrypt, own.public, whole, residues)
+        residues = await self._residues(net.me, len(rows) * self.packing.chunks)
+        sealed = await net.in_thread(self.packing.encrypt, own.public, whole, residues)
         for name in to:
             await net.send(name, "encrypted signal", sealed)
-
-    def _encrypt(self, key: PublicKey, whole: FloatArray, residues: Digits) -> Bytes:
-        rows, step = whole.astype(np.int64).tolist(), self.classes
-        plaintexts = [self.slots.pack(row[at : at + step]) for row in rows for at in range(0, len(row), step)]
-        return key.to_wire(key.encrypt(plaintexts, residues)).reshape(len(rows), self.chunks, -1)
 
     async def serve(self, to: Sequence[str]) -> None:
         """Open blinded gradients: numbers that are uniform modulo n."""
@@ -141,94 +125,34 @@ class EncryptedSignals(Signals):
             blinded = await net.recv(name, "blinded gradient")
             blinded = expect_array(blinded, (None, own.public.square.width), np.uint8, name, "blinded gradient")
             found = await net.in_thread(own.decrypt, blinded, name, "blinded gradient")
-            raw = b"".join(number.to_bytes(own.public.width, "little") for number in found)
-            await net.send(name, "opened gradient", np.frombuffer(raw, np.uint8).reshape(len(found), own.public.width))
+            await net.send(name, "opened gradient", to_rows(found, own.public))
 
     # -- elsewhere ----------------------------------------------------------------------------------------------
 
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """The gradient of this party's own columns, shape (columns, outputs); the intercept's comes last."""
-        net, key = self.session.net, self.keys[holder]
-        shape = (len(rows), self.chunks, key.square.width)
+        net, key, packing = self.session.net, self.keys[holder], self.packing
+        shape = (len(rows), packing.chunks, key.square.width)
         sealed = expect_array(await net.recv(holder, "encrypted signal"), shape, np.uint8, holder, "encrypted signal")
         place, column, value = self.columns.entries(rows)
         used, column = np.unique(column, return_inverse=True)
-        layout = _Layout.of(len(used), self.slots.count // self.classes)
-        masks = [secrets.randbelow(key.n) for _ in range(layout.groups * self.chunks)]
+        layout = packing.layout(len(used))
+        masks = packing.masks(key, layout)
         residues = await self._residues(holder, len(masks))
-        blinded = await net.in_thread(
-            self._blinded_gradient, key, sealed, (place, column, value), layout, holder, masks, residues
-        )
-        await net.send(holder, "blinded gradient", blinded)
+
+        def blinded() -> Bytes:
+            products = packing.products(key, sealed, (place, column, value), len(used), holder, "encrypted signal")
+            return packing.blind(key, products, layout, masks, residues)
+
+        await net.send(holder, "blinded gradient", await net.in_thread(blinded))
         opened = await net.recv(holder, "opened gradient")
         opened = expect_array(opened, (len(masks), key.width), np.uint8, holder, "opened gradient")
+        whole = packing.unblind(key, whole_numbers(opened), masks, layout)
+        if whole is None:
+            raise ProtocolError(
+                f"what party {holder!r} sent at step 'opened gradient' is not the gradient that it was sent to open; "
+                f"it uses another key, or its signals were none"
+            )
         gradient = np.zeros((self.columns.width, self.block.outputs))
-        whole = self._unblind(key, whole_numbers(opened), masks, layout, holder)
         gradient[used] = whole * (self.columns.scale[used] / 2.0**FRACTION_BITS)[:, None] / len(rows)
         return gradient
-
-    def _blinded_gradient(
-        self,
-        key: PublicKey,
-        sealed: Bytes,
-        entries: Entries,
-        layout: _Layout,
-        holder: str,
-        masks: list[int],
-        residues: Digits,
-    ) -> Bytes:
-        square, packed = key.square, []
-        for chunk in range(self.chunks):
-            numbers, tree = key.from_wire(sealed[:, chunk], holder, "encrypted signal")
-            of_all = square.encode([pow(square.decode(tree[-1])[0], -1, square.modulus)])
-            inverted = inverses(square, tree, of_all)[: len(numbers)]
-            gradient = transposed_product(square, numbers, inverted, entries, layout.columns)
-            packed.append(self._pack(key, gradient, layout))
-        # [[g + rho]], with an r^n of its own: what is left of the holder's own randomness in it is hidden too.
-        blind = key.encrypt(masks, residues)
-        return key.to_wire(square.times(np.concatenate(packed), blind))
-
-    def _pack(self, key: PublicKey, columns: Digits, layout: _Layout) -> Digits:
-        """Several columns in one ciphertext, by shifts; one column of every group at a time, the last ones first."""
-        square, bits = key.square, self.slots.bits * self.classes
-        padded = np.repeat(square.one, layout.groups * layout.together, axis=0)
-        padded[: len(columns)] = columns
-        padded = padded.reshape(layout.groups, layout.together, -1)
-        found = padded[:, -1].copy()
-        for k in range(layout.together - 2, -1, -1):
-            found = square.times(square.shift(found, bits), padded[:, k].copy())
-        return found
-
-    def _unblind(self, key: PublicKey, opened: list[int], masks: list[int], layout: _Layout, holder: str) -> FloatArray:
-        together, groups = layout.together, layout.groups
-        gradient = np.empty((self.chunks, groups * together, self.classes))
-        for at, (number, mask) in enumerate(zip(opened, masks, strict=True)):
-            values = self.slots.unpack((number - mask) % key.n, key.n, together * self.classes)
-            if values is None:
-                raise ProtocolError(
-                    f"what party {holder!r} sent at step 'opened gradient' is not the gradient that it was sent to "
-                    f"open; it uses another key, or its signals were none"
-                )
-            chunk, group = divmod(at, groups)
-            part = slice(group * together, (group + 1) * together)
-            gradient[chunk, part] = np.array(values, dtype=np.float64).reshape(together, self.classes)
-        joined = gradient[:, : layout.columns].transpose(1, 0, 2).reshape(layout.columns, self.chunks * self.classes)
-        return joined[:, : self.block.outputs]
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """How columns share ciphertexts on their way to the holder.
-
-    Eight ciphertexts take no longer than one there, and if it is always eight, their number tells nothing about that of
-    the columns. Beyond what eight can hold it tells how many columns have a number in the batch, to within twenty.
-    """
-
-    columns: int
-    together: int  # columns of one ciphertext
-    groups: int  # ciphertexts
-
-    @classmethod
-    def of(cls, columns: int, room: int) -> _Layout:
-        together = max(1, min(-(-columns // LANES), room))
-        return cls(columns, together, max(LANES, -(-columns // together)))

@@ -75,7 +75,7 @@ class Session:
         """Agree on who owns which row, and on the step size."""
         for part in (self.train, self.validation):
             if part is not None:
-                await self._share_out(part)
+                await self.share_out(part)
         await self.options.prepare(self)
         self.eta0 = await self._agree_on_step()
 
@@ -101,7 +101,7 @@ class Session:
         for name in self.others:
             await self.net.send(name, tag, value)
 
-    async def _share_out(self, part: Part) -> None:
+    async def share_out(self, part: Part) -> None:
         """Give every row to one of the holders that have its label, in turn so that they share the work."""
         me, masks = self.net.me, []
         if part.labelled is not None and me in self.job.holders:

@@ -34,15 +34,16 @@ class WholeColumns:
     """A party's columns as whole numbers of 23 bits and a sign, each column times a factor that only the party knows.
 
     A value is off by at most 2^-24 of the largest in its column. So the mean of x s over a batch is off by at most
-    2^-24 max|x| mean|s|. Nothing can overflow, whatever the columns' units, and no factor leaves the party.
+    2^-24 max|x| mean|s|. Nothing can overflow, whatever the columns' units, and no factor leaves the party. (With other
+    `bits` likewise. Where a common bound on all values is known, `within` takes it for every column's largest.)
     """
 
-    def __init__(self, columns: Columns, ones: bool) -> None:
+    def __init__(self, columns: Columns, ones: bool, bits: int = VALUE_BITS, within: float | None = None) -> None:
         self._columns, self._ones = columns, ones
-        largest = columns.largest()
+        largest = columns.largest() if within is None else np.full(columns.shape[1], within)
         if ones:
             largest = np.append(largest, 1.0)  # the column behind the intercept
-        self.scale: FloatArray = np.where(largest > 0.0, largest, 1.0) / (2**VALUE_BITS - 1)
+        self.scale: FloatArray = np.where(largest > 0.0, largest, 1.0) / (2**bits - 1)
         self.width = len(self.scale)
 
     def entries(self, rows: Rows) -> Entries:
@@ -57,7 +58,9 @@ class WholeColumns:
         return place[kept], column[kept], whole[kept]
 
 
-def transposed_product(modulus: Modulus, numbers: Digits, inverted: Digits, entries: Entries, width: int) -> Digits:
+def transposed_product(
+    modulus: Modulus, numbers: Digits, inverted: Digits, entries: Entries, width: int, value_bits: int = VALUE_BITS
+) -> Digits:
     """The product of numbers[i] ** value over the entries (i, column, value) of each of `width` columns."""
     place, column, value = entries
     found = np.repeat(modulus.one, width, axis=0)
@@ -72,22 +75,24 @@ def transposed_product(modulus: Modulus, numbers: Digits, inverted: Digits, entr
         part = slice(begin, int(ends[last - 1]))
         if part.start < part.stop:
             mine = (place[part], column[part] - first, value[part])
-            found[first:last] = _portion(modulus, numbers, inverted, mine, last - first)
+            found[first:last] = _portion(modulus, numbers, inverted, mine, last - first, value_bits)
         first = last
     return found
 
 
-def _portion(modulus: Modulus, numbers: Digits, inverted: Digits, entries: Entries, width: int) -> Digits:
+def _portion(
+    modulus: Modulus, numbers: Digits, inverted: Digits, entries: Entries, width: int, value_bits: int
+) -> Digits:
     place, column, value = entries
     heap = _Heap(modulus, np.concatenate((numbers, inverted)))
     node = np.where(value > 0, place, place + len(numbers))
     # The first grouping: rows with the same magnitude in a column, negative ones by their inverses.
     coefficient = np.abs(value)
-    key, node = heap.fold(column << VALUE_BITS | coefficient, node)
-    column, coefficient = key >> VALUE_BITS, key & ((1 << VALUE_BITS) - 1)
-    bits = _digit_bits(np.bincount(column))
+    key, node = heap.fold(column << value_bits | coefficient, node)
+    column, coefficient = key >> value_bits, key & ((1 << value_bits) - 1)
+    bits = _digit_bits(np.bincount(column), value_bits)
     # A task is (column, place of the lowest bit of the digit); values are the digits that are left of each item.
-    task, digit, node = _cut(column * VALUE_BITS, coefficient, node, bits, VALUE_BITS)
+    task, digit, node = _cut(column * value_bits, coefficient, node, bits, value_bits)
     while bits > 1:
         key, node = heap.fold(task << bits | digit, node)
         task, digit = key >> bits, key & ((1 << bits) - 1)
@@ -95,15 +100,15 @@ def _portion(modulus: Modulus, numbers: Digits, inverted: Digits, entries: Entri
         task, digit, node = _cut(task, digit, node, half, bits)
         bits = half
     task, node = heap.fold(task, node)
-    return heap.combine(task, node, width)
+    return heap.combine(task, node, width, value_bits)
 
 
-def _digit_bits(items: Whole) -> int:
+def _digit_bits(items: Whole, value_bits: int) -> int:
     """How many bits of a value make a digit, where columns have so many items each: the fewest products."""
 
     def products(bits: int) -> float:
         # Into buckets, and the buckets' halves into theirs; all that comes after is a few per cent.
-        return -(-VALUE_BITS // bits) * float((items + 2.3 * np.minimum(items, 2**bits - 1)).sum())
+        return -(-value_bits // bits) * float((items + 2.3 * np.minimum(items, 2**bits - 1)).sum())
 
     return min(range(1, 11), key=products)
 
@@ -155,15 +160,15 @@ class _Heap:
             starts = np.cumsum(sizes) - sizes
         return keys, node
 
-    def combine(self, task: Places, node: Places, width: int) -> Digits:
+    def combine(self, task: Places, node: Places, width: int, value_bits: int) -> Digits:
         """The sums of all bits of each column together, by squarings from the highest bit down."""
         one = int(self._room(1)[0])
         self._numbers[one] = self.modulus.one[0]
-        table = np.full((width, VALUE_BITS), one)
-        table[task // VALUE_BITS, task % VALUE_BITS] = node
+        table = np.full((width, value_bits), one)
+        table[task // value_bits, task % value_bits] = node
         found: Digits = self._numbers[table[:, -1]]
         every = np.arange(width)
-        for bit in range(VALUE_BITS - 2, -1, -1):
+        for bit in range(value_bits - 2, -1, -1):
             found = self.modulus.times(found, found)
             self.modulus.multiply(found, every, self._numbers, table[:, bit], found, every)
         return found

@@ -165,6 +165,8 @@ def _run(options: argparse.Namespace) -> int:
         f"{done.outcome.seconds:.1f} s"
     )
     _say(f"{party.name}: its part of the model is {done.path}")
+    if done.trained.statistics is not None:
+        _say(f"{party.name}: the statistics of its coefficients are {done.path.parent / 'statistics.csv'}")
     return 0
 
 

@@ -49,6 +49,7 @@ deadline = 60            # seconds of silence after which a party is given up
 grace = 10               # seconds that a line may be down
 patience = 600           # seconds to wait for the others at the start
 checkpoint_every = 1     # epochs
+statistics = false       # true: standard errors and p values after training; best without validation
 
 # What the parties learn of each other's rows beside the model. It must be complete: see docs/security.md.
 """

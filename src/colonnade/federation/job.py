@@ -20,6 +20,7 @@ from typing import Any
 from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, FDSKL, Algorithm, BlockNewton, FedBCD, FedSGD
 from colonnade.blocks.phases import Kernel
 from colonnade.checks import check_encrypted
+from colonnade.deviance import FAMILIES
 from colonnade.errors import OptionError
 from colonnade.federation import toml
 from colonnade.federation.certificates import NAME
@@ -45,13 +46,15 @@ KERNEL_LOSSES = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-rid
 NETWORK_LOSSES = {"network": "logistic", "network-softmax": "softmax", "network-ridge": "square"}
 _OF_KERNELS, _OF_LINES = ("kernel", "gamma", "features", "alpha"), ("l2", "penalty", "intercept")
 # What parties learn of each other's rows beyond the model itself; docs/security.md says who learns it, and how much.
-COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, OBJECTIVE = (
+COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATURES, CORRELATIONS, OBJECTIVE = (
     "who is in common",
     "which rows are labelled",
     "signals, which show the labels",
     "own gradients, which show the labels of small batches",
     "scores, to other label holders",
     "distances between rows, to label holders",
+    "how large scores are",
+    "correlations of rotated columns, to the first label holder",
     "objective and metric",
 )
 
@@ -125,6 +128,7 @@ JOB = Section(
             Key("grace", float, default=10.0, above=0),
             Key("patience", float, default=600.0, above=0),
             Key("checkpoint_every", int, default=1, least=1),
+            Key("statistics", bool, default=False),
         ),
         default={},
     ),
@@ -156,6 +160,7 @@ class Job:
     agreed: Mapping[str, Any]  # the file's content, which the handshake compares
     key_bits: int = 2048  # of the label holders' Paillier keys
     network: bool = False  # each party has a network of its own
+    statistics: bool = False  # after training, of the coefficients
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -164,13 +169,19 @@ class Job:
 
     def disclosed(self) -> tuple[str, ...]:
         """What this job discloses."""
-        return disclosures(self.algorithm, len(self.holders), aligned=self.aligned, encrypted=self.sum == "paillier")
+        return disclosures(
+            self.algorithm,
+            len(self.holders),
+            aligned=self.aligned,
+            encrypted=self.sum == "paillier",
+            statistics=self.loss if self.statistics else "",
+        )
 
 
 def disclosures(
-    algorithm: Algorithm | FDSKL, holders: int, *, aligned: bool, encrypted: bool = False
+    algorithm: Algorithm | FDSKL, holders: int, *, aligned: bool, encrypted: bool = False, statistics: str = ""
 ) -> tuple[str, ...]:
-    """What a job of this kind discloses."""
+    """What a job of this kind discloses; statistics: the loss of the model, if it makes them."""
     found = [] if aligned else [COMMON]
     found.append(LABELLED)
     if isinstance(algorithm, FDSKL):
@@ -179,6 +190,10 @@ def disclosures(
         found.append(GRADIENTS if encrypted else SIGNALS)
     elif holders > 1:
         found.append(TOTALS)
+    if statistics:
+        # Signals say how large scores are, and more. Of a ridge, statistics do not say it.
+        found += [CURVATURES] if SIGNALS not in found and statistics != "square" else []
+        found.append(CORRELATIONS)
     return (*found, OBJECTIVE)
 
 
@@ -213,6 +228,8 @@ def job_of(settings: Settings) -> Job:
     kernel, network = _kernel(model), model["kind"] in NETWORK_LOSSES
     algorithm = _algorithm(settings, kernel is not None, network)
     _check_sum(added, algorithm, settings, network)
+    if run["statistics"]:
+        _check_statistics(settings, algorithm)
     if kernel is not None and kernel[2] < len(holders):
         raise model.error("features", f"must be at least one per label holder, got {kernel[2]} for {len(holders)}")
     if isinstance(algorithm, FDML) and len(holders) > 1:
@@ -242,6 +259,7 @@ def job_of(settings: Settings) -> Job:
         settings.plain(),
         added["key_bits"],
         network,
+        run["statistics"],
     )
     _check_disclosed(settings, job)
     return job
@@ -261,7 +279,7 @@ def _kernel(model: Settings) -> tuple[str, float | str, int, float] | None:
 def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings, network: bool) -> None:
     """What encrypted signals need."""
     if added["kind"] != "paillier":
-        if "key_bits" in added.given:
+        if "key_bits" in added.given and not settings["run"]["statistics"]:
             raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
         return
     if isinstance(algorithm, FDSKL) or network:
@@ -272,6 +290,22 @@ def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings
     except OptionError as error:
         where, key = (added, "key_bits") if str(error).startswith("key_bits") else (settings, "algorithm")
         raise where.error(key, str(error)) from None
+
+
+def _check_statistics(settings: Settings, algorithm: Algorithm | FDSKL) -> None:
+    """What statistics need."""
+    from colonnade.paillier import check_key_bits
+
+    model, run, added = settings["model"], settings["run"], settings["sum"]
+    if LOSSES.get(model["kind"]) not in FAMILIES or isinstance(algorithm, FDML):
+        kind = algorithm.name if isinstance(algorithm, FDML) else model["kind"]
+        raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
+    if model["penalty"] != "l2":
+        raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
+    try:
+        check_key_bits(added["key_bits"])
+    except OptionError as error:
+        raise added.error("key_bits", str(error)) from None
 
 
 def _algorithm(settings: Settings, kernel: bool, network: bool) -> Algorithm | FDSKL:

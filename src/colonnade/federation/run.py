@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from colonnade import metrics
 from colonnade.checks import warn_diverged, warn_unfinished
-from colonnade.federation import data, model_file, preparation
+from colonnade.federation import data, model_file, preparation, statistics_file
 from colonnade.federation.attend import attend
 from colonnade.federation.checkpoints import Checkpoints
 from colonnade.federation.handshake import Terms
@@ -122,6 +122,7 @@ def run_job(
     source, trained = outcome.value
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
     model_file.save_history(party.folder, history.records)
+    statistics_file.save(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:
         warn_diverged(known, job.algorithm.schedule == "adaptive")
         if job.algorithm.tol is not None:

@@ -4,11 +4,13 @@
 2. preparation   of its columns, learned on its training rows
 3. classes       the label holders agree on them; the others hear how many scores a row has
 4. training      see `algorithms.program`
+5. statistics    of the coefficients, where the job asks for them: see `algorithms.statistics`
 """
 
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -31,7 +33,7 @@ from colonnade.checks import (
     warn_single_features,
     warn_small_batches,
 )
-from colonnade.errors import DataError, LabelError, ProtocolError
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.federation.job import Job
 from colonnade.party import Party
 from colonnade.runtimes.net import Net
@@ -74,6 +76,7 @@ class Trained:
     held_out: int
     best: bool  # of all epochs, rather than the last one
     outputs: int = 1  # scores of a row
+    statistics: Any = None  # see `algorithms.statistics.infer_linear`
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,21 @@ async def take_part(
         value = (job.loss, (name, gamma), features, alpha, *how)
         state = await train_kernel(net, value, (*mine, b""), keeper)  # directions are this party's own
     best = job.algorithm.schedule == "adaptive" or len(held_out) > 0
-    return Trained(state, classes, prepared, len(train), len(held_out), best, outputs)
+    found = await _statistics(net, job, mine, state) if job.statistics else None
+    return Trained(state, classes, prepared, len(train), len(held_out), best, outputs, found)
+
+
+async def _statistics(net: Net, job: Job, mine: Any, state: Any) -> Any:
+    """Of the training rows; None, and a warning at every party, where they have too many columns for it."""
+    from colonnade.algorithms.statistics import MOST_ROWS, SEALED, infer_linear
+
+    X, y, labelled, _ = mine
+    told = (job.loss, job.penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)
+    try:
+        return await infer_linear(net, told, (X, state, y, labelled))
+    except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
+        warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
+        return None
 
 
 def _warn(party: Party, job: Job) -> None:

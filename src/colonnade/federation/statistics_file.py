@@ -1,0 +1,38 @@
+"""What a party keeps of a job's statistics: its own coefficients, and at the first label holder how well all fits."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+from colonnade.deviance import Fit
+from colonnade.estimators import MODELS
+from colonnade.federation.job import Job
+from colonnade.federation.training import Trained
+from colonnade.statistics import Coefficient, own_table, warn_far
+
+LEVEL = 0.95
+TABLE, SUMMARY = "statistics.csv", "statistics.json"
+
+
+def save(folder: Path, job: Job, trained: Trained) -> None:
+    """Write them; those of an earlier model are removed in any case."""
+    for name in (TABLE, SUMMARY):
+        (folder / name).unlink(missing_ok=True)
+    if trained.statistics is None:
+        return
+    model = next(name for name, kind in MODELS.items() if kind.loss == job.loss)
+    table, intercept = own_table(trained.prepared.columns, trained.state, trained.statistics, model, LEVEL)
+    with (folder / TABLE).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(Coefficient._fields)
+        writer.writerows([*table, *([] if intercept is None else [intercept])])
+    if (told := trained.statistics[2]) is not None:
+        fit = Fit(*told)
+        warn_far(fit, job.holders[0])
+        numbers = {"df": fit.df, **asdict(fit)}
+        plain = {key: None if math.isnan(value) else value for key, value in numbers.items()}  # JSON has no NaN
+        (folder / SUMMARY).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,147 @@
+"""Statistics of a job: what the file says, what it discloses, and what each organisation finds in its folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import colonnade as cn
+from colonnade.cli.main import main
+from colonnade.errors import ColonnadeWarning, OptionError
+from colonnade.federation import data, model_file, toml
+from colonnade.federation.job import (
+    CORRELATIONS,
+    CURVATURES,
+    GRADIENTS,
+    JOB,
+    LABELLED,
+    OBJECTIVE,
+    SIGNALS,
+    disclosures,
+    job_of,
+    read_job,
+)
+from colonnade.federation.ledger import verify
+from colonnade.federation.party_file import read_party
+from colonnade.federation.signatures import checker
+from test_federation import federation, run_all
+from test_job import ENCRYPTED, GOOD
+from test_job_training import PEOPLE, RNG, THIRD, Source, X, Y, job_for, run
+
+ASKED = "\n[run]\nstatistics = true\n"
+
+
+def told(text, *what):
+    """The same job with more in its list."""
+    return text.replace(
+        '"objective and metric"]', ", ".join(f'"{one}"' for one in (*what, "objective and metric")) + "]"
+    )
+
+
+def job(text):
+    return job_of(toml.parse(text.encode(), JOB, "job.toml"))
+
+
+def test_what_is_disclosed():
+    assert not job(GOOD).statistics
+    assert job(told(GOOD, CORRELATIONS) + ASKED).statistics
+    with pytest.raises(OptionError, match="FedBCD on this job discloses 'correlations of rotated columns"):
+        job(GOOD + ASKED)
+    with pytest.raises(OptionError, match="this job does not disclose 'correlations of rotated columns"):
+        job(told(GOOD, CORRELATIONS))
+    kinds = {"aligned": True, "encrypted": True}
+    assert disclosures(cn.FedSGD(), 1, **kinds, statistics="poisson") == (
+        LABELLED, GRADIENTS, CURVATURES, CORRELATIONS, OBJECTIVE,
+    )  # fmt: skip
+    assert disclosures(cn.FedSGD(), 1, **kinds, statistics="square") == (LABELLED, GRADIENTS, CORRELATIONS, OBJECTIVE)
+    assert disclosures(cn.FedSGD(), 1, aligned=True, statistics="logistic") == (
+        LABELLED, SIGNALS, CORRELATIONS, OBJECTIVE,
+    )  # fmt: skip
+    sealed = told(ENCRYPTED, CURVATURES, CORRELATIONS) + '\n[sum]\nkind = "paillier"\n' + ASKED
+    assert job(sealed).disclosed()[-3:] == (CURVATURES, CORRELATIONS, OBJECTIVE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"logistic"', '"softmax"', "key run.statistics: models of the kinds logistic, .* softmax has none"),
+        ('"logistic"', '"svm"', "key run.statistics: .* svm has none"),
+        ('"FedBCD"\nlocal_steps = 3', '"FDML"', "key run.statistics: .* FDML has none"),
+        ("l2 = 0.01", 'penalty = "nonconvex"', "key run.statistics: they need penalty 'l2', the model has 'nonconvex'"),
+        ("[run]", "[sum]\nkey_bits = 1000\n[run]", "key sum.key_bits: key_bits must be between 2048 and 4096"),
+        ("statistics = true", "statistics = 1", "key run.statistics: must be true or false"),
+    ],
+)
+def test_wrong_jobs(old, new, sentence):
+    text = told(GOOD, CORRELATIONS) + ASKED
+    assert old in text
+    with pytest.raises(OptionError, match=sentence):
+        job(text.replace(old, new))
+    assert job(text.replace("[run]", "[sum]\nkey_bits = 3072\n[run]")).key_bits == 3072
+
+
+def test_too_many_columns_leave_a_model_without_statistics():
+    """Everybody is told, and nobody loses what was trained."""
+    text = told(THIRD, CORRELATIONS).replace('"who is in common", ', "") + '\n[alignment]\nkind = "none"\n' + ASKED
+    wide = RNG.standard_normal((PEOPLE, PEOPLE))
+    blocks = {"bank": X[:, :2], "clinic": X[:, 2:4], "shop": wide}
+    labels = np.array(Y, dtype=object)
+    given = {name: Source(block, None, labels if name == "bank" else None) for name, block in blocks.items()}
+    with pytest.warns(ColonnadeWarning, match="the model is trained and has no statistics: the parties have 305 col"):
+        results, _ = run(job_for(text), given)
+    assert {name: result.statistics for name, result in results.items()} == dict.fromkeys(blocks)
+    assert results["shop"].state[0].shape == (PEOPLE, 1)
+
+
+def test_between_organisations(tmp_path, capsys):
+    """From one command each to a file each; the numbers are the estimator's on the same rows."""
+    names = ("bank", "clinic", "shop")
+    folder = federation(tmp_path, names, 'kind = "BlockNewton"')
+    text = (folder / "job.toml").read_text().replace("part = 0.2 ", "part = 0.0 ")
+    text = text.replace("statistics = false", "statistics = true")
+    (folder / "job.toml").write_text(
+        text.replace('"signals, which show the labels",', f'"signals, which show the labels",\n    "{CORRELATIONS}",')
+    )
+    said = run_all(folder, names)
+    assert "the statistics of its coefficients are" in said["clinic"]
+    # the parts of the model, and the common rows, in one place
+    reading = read_job(folder / "job.toml")
+    parts = {name: model_file.load(folder / f"{name}-files", name) for name in names}
+    tables = {name: data.load(read_party(folder / f"{name}.toml", reading).data) for name in names}
+    ids = sorted(set.intersection(*(set(map(str, table.ids.tolist())) for table in tables.values())))
+    parties = []
+    together = tmp_path / "together"
+    together.mkdir()
+    for name, table in tables.items():
+        (together / f"{name}.colonnade.npz").write_bytes((folder / f"{name}-files/{name}.colonnade.npz").read_bytes())
+        where = {str(one): row for row, one in enumerate(table.ids.tolist())}
+        taken = table.take(np.array([where[one] for one in ids]))
+        learned = parts[name].prepared
+        parties.append(cn.Party(name, learned.apply(taken), taken.label, columns=parts[name].columns))
+    model = cn.load(together)
+    model.verbose = 0
+    expected = model.statistics(*parties)
+    for name in names:
+        with (folder / f"{name}-files" / "statistics.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        own = [row for row in rows if row["name"] != "intercept"]
+        assert [row["name"] for row in own] == list(parts[name].columns)
+        for column in ("coefficient", "standard_error", "z", "p", "low", "high"):
+            values = [float(row[column]) for row in own]
+            np.testing.assert_allclose(values, getattr(expected.coefficients[name], column), rtol=1e-6)
+        assert len(rows) - len(own) == (name == "bank")  # the intercept is the label holder's
+        assert (folder / f"{name}-files" / "statistics.json").exists() == (name == "bank")
+    summary = json.loads((folder / "bank-files" / "statistics.json").read_text())
+    assert summary["deviance"] == pytest.approx(expected.deviance)
+    assert (summary["df"], summary["auc"]) == (expected.df, pytest.approx(expected.auc))
+    # the ledger has it all, and says what left
+    capsys.readouterr()
+    for name in names:
+        assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
+    shop = read_party(folder / "shop.toml", reading)
+    sent = {kind for _, kind in verify(shop.ledger, checker(shop.certificates.certificate)).by_kind}
+    assert {"block size", "sealed products", "product shares", "pace"} <= sent
+    assert "sealed columns" not in sent  # the last of the order encrypts nothing
