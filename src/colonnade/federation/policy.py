@@ -21,13 +21,13 @@ KINDS = (
     "rows", "scoring", "phases", "kernel scale", "gamma", "paillier key", "encrypted signal", "blinded gradient",
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
-    "trial", "search", "move",
+    "trial", "search", "move", "ping", "load", "plan",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
     "scores", "signal", "snapshot", "encrypted signal", "embeddings", "representations", "directions", "curvatures",
 )  # fmt: skip
-_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?")
+_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
 
 
 def kind_of(step: str) -> str:
