@@ -1,4 +1,7 @@
-"""When an algorithm will stop by its own rule, from how its objective fell in the rounds that were tried."""
+"""When an algorithm will stop by its own rule, from trials that were short or on some of the rows.
+
+Tried on five data sets (docs/adr/0015-plans.md): what is likely was within 30 % of what then happened in most cases.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.algorithms.options import Training
+from colonnade.blocks import FloatArray
 
 # Points at the end of a curve that say how it goes on; the start, where everything is easy, does not.
 _FEWEST = 4
@@ -24,6 +28,16 @@ class Span:
     likely: float
     high: float
 
+    @classmethod
+    def between(cls, one: float, two: float) -> Span:
+        """From one to the other; likely is the middle, by their ratio."""
+        return cls(min(one, two), math.sqrt(one * two), max(one, two))
+
+    @classmethod
+    def mean(cls, spans: Sequence[Span]) -> Span:
+        """Of several that are worth the same."""
+        return cls(*(float(np.mean(ends)) for ends in zip(*((s.low, s.likely, s.high) for s in spans), strict=True)))
+
     def times(self, factor: float) -> Span:
         """All of it, so many times."""
         return Span(self.low * factor, self.likely * factor, self.high * factor)
@@ -34,43 +48,63 @@ class Span:
         return 0.7 * self.likely <= self.low and self.high <= 1.3 * self.likely
 
 
-def epochs_to_stop(
+def epochs_of_curve(
     options: Training, rounds: Sequence[int], objectives: Sequence[float], optimum: float | None, per_epoch: float
 ) -> Span:
-    """How many epochs a run takes that was broken off after these evaluations.
+    """How many epochs a run takes whose objective falls as it did in these rounds, with `per_epoch` rounds in each.
 
-    Two laws are put through the last points, as the gap to the optimum falls exponentially where columns are well
-    conditioned and like a power of the rounds where they are not. The one that fits better is what is likely, both are
-    the range. optimum: of the same rows; without it nothing can be said but that it ends after `options.epochs`.
+    For algorithms that remember the signals of all rows. Their gap to the optimum goes by rounds, whatever the number
+    of rows: exponentially where columns are well conditioned, like a power of the rounds where they are not. Both laws
+    are put through the last points, and the truth is between them. optimum: of the same rows; without it nothing can
+    be said but that a run ends after `options.epochs`.
     """
     done, most = rounds[-1] / per_epoch, float(options.epochs)
     if options.tol is None and options.goal is None:
         return Span(most, most, most)
     lowest = np.minimum.accumulate(np.array(objectives, dtype=float))
-    known = [] if optimum is None else _laws(np.array(rounds, dtype=float), lowest - optimum, abs(optimum))
-    if not known or optimum is None:
-        return Span(min(done, most), most, most)
-    ends = [_end(options, law, optimum, done, per_epoch) for _, law in sorted(known, key=lambda one: one[0])]
-    return Span(min(ends), ends[0], max(ends))
+    laws = [] if optimum is None else _laws(np.array(rounds, dtype=float), lowest - optimum, abs(optimum))
+    if not laws or optimum is None:
+        return Span.between(max(1.0, min(done, most)), most)
+    return Span.between(*(_end(options, law, optimum, done, per_epoch) for law in laws))
+
+
+def epochs_of_sample(options: Training, objectives: Sequence[float], share: float, *, ended: bool) -> Span:
+    """How many epochs a run takes on all rows, from one on some of them with an evaluation after every epoch.
+
+    For plain stochastic gradients, whose rule shortens the step after every epoch that brings nothing and stops after
+    some of them. Such epochs are as many on all rows. Of the others, in which the objective fell, there will be fewer,
+    as more rows are more steps: between as many as here, and for each stretch of them `share`, the part of the rows
+    that was tried, but one epoch at least. ended: by its own rule, and not by the clock or the last epoch.
+    """
+    if options.tol is None and options.goal is None:
+        return Span.between(float(options.epochs), float(options.epochs))
+    lowest, idle, stretches = objectives[0], 0, [0]
+    for value in objectives[1:]:
+        if value < lowest - (options.tol or 0.0) * abs(lowest):
+            stretches[-1] += 1
+        else:
+            idle += 1
+            stretches.append(0)
+        lowest = min(lowest, value)
+    fewest = idle + sum(max(1.0, share * length) for length in stretches if length)
+    fewest = fewest if ended else fewest + options.patience
+    most = idle + sum(stretches) if ended else options.epochs
+    return Span.between(max(1.0, min(fewest, float(options.epochs))), float(max(1, most)))
 
 
 Law = Callable[[float], float]  # rounds -> gap
 
 
-def _laws(rounds: np.ndarray, gaps: np.ndarray, scale: float) -> list[tuple[float, Law]]:
-    """(how badly it fits, the law), for those that can be fitted."""
+def _laws(rounds: FloatArray, gaps: FloatArray, scale: float) -> list[Law]:
+    """Both of them, if there are points to put them through."""
     good = (rounds > 0) & (gaps > _NOTHING * scale)
     rounds, gaps = rounds[good], gaps[good]
     start = max(0, min(len(rounds) - _FEWEST, len(rounds) // 2))
     rounds, logs = rounds[start:], np.log(gaps[start:])
     if len(rounds) < 2:
         return []
-    found: list[tuple[float, Law]] = []
-    for x, law in ((rounds, _exponential), (np.log(rounds), _power)):
-        slope, height = np.polyfit(x, logs, 1)
-        wrong = float(np.square(logs - (slope * x + height)).sum())
-        found.append((wrong, law(float(slope), float(height))))
-    return found
+    laws = ((rounds, _exponential), (np.log(rounds), _power))
+    return [law(*(float(number) for number in np.polyfit(x, logs, 1))) for x, law in laws]
 
 
 def _exponential(slope: float, height: float) -> Law:

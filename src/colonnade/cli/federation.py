@@ -41,7 +41,7 @@ def add_commands(commands: Any) -> None:
         "plan", help="rounds, bytes and time of a run with each algorithm, from short trials with the partners"
     )
     _job_and_party(plan)
-    plan.add_argument("--seconds", type=float, default=30.0, help="for all trials, the same at all (%(default)g)")
+    plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
     plan.add_argument("--quiet", action="store_true", help="no progress line")
 
     predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")

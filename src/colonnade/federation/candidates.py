@@ -108,11 +108,11 @@ def _allowed(one: Candidate, rows: int, holders: int, check: Callable[[int], Non
     return True
 
 
+# An epoch of so few rounds is timed as it is; longer ones with an evaluation after so many rounds.
+_SHORT, _STRIDE = 25, 8
+
+
 def timed(one: Candidate, rounds: int, seconds: float) -> Algorithm:
-    """The same for some rounds: what they cost, wherever they lead."""
-    every = one.algorithm.evaluate_every if rounds <= _FEW else _FEW
+    """The same for some rounds, of which an epoch has so many: what they cost, wherever they lead."""
+    every = one.algorithm.evaluate_every if rounds <= _SHORT else _STRIDE
     return replace(one.algorithm, evaluate_every=every, tol=None, goal=None, metric_goal=None, seconds=seconds)
-
-
-# Rounds between two evaluations of a timed trial, at most; epochs that are shorter are timed as they are.
-_FEW = 25

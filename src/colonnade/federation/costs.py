@@ -50,7 +50,10 @@ def _costs(taken: Taken, of: Callable[[Mark], float], saved: dict[int, float], *
         return Costs(of(taken.evaluations[0]), _usual(looking) if looking else of(taken.end), 0.0)
     usual = _usual(alone)
     first = sum(cost - usual for at, cost in alone if at < _COLD) if cold else 0.0
-    evaluation = max(0.0, _usual(looking) - usual) if looking else 0.0
+    if not looking:  # the only one came after the last round, of which something was left to do
+        last = taken.evaluations[-1]
+        looking = [(last.rounds, of(last) - of(taken.rounds[-1]))]
+    evaluation = max(0.0, _usual(looking) - usual)
     return Costs(of(taken.evaluations[0]) + max(0.0, first), usual, evaluation)
 
 

@@ -3,9 +3,8 @@
 1. everything that a run does before training
 2. lines     latency and bandwidth between every two parties
 3. alone     second-order algorithms to their end, others for some rounds: what a round costs, on all rows
-4. together  how many rounds there will be: side by side, so that round trips overlap. Algorithms that remember a signal
-             of every row go as far as time allows on all rows; the others stop by their own rule on some of the rows,
-             as that rule counts epochs.
+4. together  how many rounds there will be, see `algorithms.forecast`: on some of the rows where all take too long, and
+             side by side, so that round trips overlap
 5. figures   the first label holder works them out and tells them; each party adds the bytes that will leave it
 """
 
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.algorithms import Algorithm
-from colonnade.algorithms.forecast import Span, epochs_to_stop
+from colonnade.algorithms.forecast import Span, epochs_of_curve, epochs_of_sample
 from colonnade.algorithms.kept import Keeper
 from colonnade.errors import ProtocolError
 from colonnade.federation.candidates import Candidate, agree_on_candidates, candidates, timed
@@ -30,13 +29,16 @@ from colonnade.runtimes.net import Net
 
 # Of the seconds that a plan may take: for each second-order algorithm, for the timed rounds of each other one, and for
 # all that is tried together.
-_NEWTON, _TIMED, _TOGETHER = 0.25, 0.04, 0.5
+_NEWTON, _TIMED, _TOGETHER = 0.25, 0.03, 0.65
 # Epochs that an algorithm usually takes to stop, to choose how many rows it can be tried on; batches of these rows.
 _USUAL, _FEWEST, _MOST = 40, 8, 64
 # A round that takes less is computing, which does not overlap with that of other trials.
 _COMPUTING = 0.005
-# Points on the curve of an algorithm that does not get through some epochs in the time there is.
-_POINTS, _EPOCHS = 12, 6
+# Points on the curve of an algorithm that remembers all rows, and epochs that it shall have; from so many on it gets
+# near enough to its end on all rows.
+_POINTS, _EPOCHS, _MANY = 12, 4, 6
+# Samples of rows, as one may be unlike the others: where trials overlap, and where they take each other's time.
+_DRAWS, _DRAWS_COMPUTING = 3, 2
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
 # As near to the lowest objective an algorithm shall end, as a part of it, to be recommended.
@@ -74,13 +76,23 @@ class Plan:
         return min(self.forecasts, key=lambda one: (math.inf if math.isnan(one.gap) else one.gap, one.seconds.likely))
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """Something to try together with others."""
+
+    algorithm: Algorithm
+    rows: int
+    draw: int = 0  # which sample of so many rows
+    whole: bool = True  # whether it ends as a run does, if the clock lets it
+
+
 @dataclass
 class _Known:
     """What the trials of one algorithm found, at this party."""
 
     alone: Taken
     cut: bool = False  # whether a second-order one was ended by the clock
-    together: list[tuple[int, Taken]] = field(default_factory=list)  # (rows, what it took), the most rows last
+    together: list[tuple[_Trial, Taken]] = field(default_factory=list)
 
 
 async def make_plan(
@@ -90,7 +102,7 @@ async def make_plan(
     align: Align,
     check: Callable[[int, int], None],
     keeper_of: Callable[[int], Keeper] | None = None,
-    seconds: float = 30.0,
+    seconds: float = 25.0,
     say: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Plan:
     """Try what could train this job, and say what a run with each of them will take. `check` as in `take_part`.
@@ -127,18 +139,18 @@ class Planner:
         self.net, self.job, self.ready, self.chosen, self.lines = net, job, ready, chosen, lines
         self._keeper_of, self._seconds, self._say = keeper_of, seconds, say
         self._numbers, self._known, self._cold = 0, dict[Candidate, _Known](), 0.0
-        self._lowest: dict[int, float] = {}  # objective by the number of rows, at the first label holder
+        self._lowest: dict[tuple[int, int], float] = {}  # objective on a sample, at the first label holder
 
     # -- trials -------------------------------------------------------------------------------------------------
 
-    def _start(self, algorithm: Algorithm, rows: int, *, keeps: bool = False) -> Coroutine[Any, Any, Taken]:
+    def _start(self, trial: _Trial, *, keeps: bool = False) -> Coroutine[Any, Any, Taken]:
         self._numbers += 1
         aside = Aside(self.net, self._numbers)
         mine = self.ready.mine
-        if rows < self.ready.train:
-            mine = sample(mine, rows, self.ready.train, self.job.algorithm.seed)
+        if trial.rows < self.ready.train:
+            mine = sample(mine, trial.rows, self.ready.train, (self.job.algorithm.seed, trial.draw))
         keeper = self._keeper_of(self._numbers) if keeps and self._keeper_of is not None else None
-        told = linear_job(replace(self.job, algorithm=algorithm), self.ready.outputs)
+        told = linear_job(replace(self.job, algorithm=trial.algorithm), self.ready.outputs)
         return attempt(aside, told, mine, keeper)
 
     async def try_alone(self) -> None:
@@ -151,12 +163,13 @@ class Planner:
             else:
                 limit = self._seconds * _TIMED
                 method = timed(one, self._batches(one, self.ready.train), limit)
-            taken = await self._start(method, self.ready.train, keeps=True)
+            trial = _Trial(method, self.ready.train)
+            taken = await self._start(trial, keeps=True)
             cut = one.second_order and taken.end.seconds >= limit and limit != one.algorithm.seconds
             self._known[one] = _Known(taken, cut)
             # What the first one had to load and compile, the first of a run will have to.
             self._cold = self._cold or taken.evaluations[0].seconds
-            self._note(self.ready.train, taken)
+            self._note(trial, taken)
 
     async def try_together(self) -> None:
         """As many rounds as there is time for. How long they take is known at the first label holder."""
@@ -166,43 +179,47 @@ class Planner:
         for one, cut in zip(self.chosen, told[1::2], strict=True):
             self._known[one].cut = cut > 0.0
         self._say(f"{len(self.chosen)} algorithms together", len(self.chosen) + 1, len(self.chosen) + 2)
-        wanted: list[tuple[Candidate | None, Algorithm, int]] = []
+        wanted: list[tuple[Candidate | None, _Trial]] = []
         for one in self.chosen:
-            wanted += [(one, *each) for each in self._together(one, paces[one])]
+            wanted += [(one, trial) for trial in self._together(one, paces[one])]
         # The optimum on fewer rows takes a second-order algorithm some rounds.
         if newton := next((one for one in self.chosen if one.second_order), None):
-            seen = {rows for one, _, rows in wanted if one is newton}
-            fewer = sorted({rows for _, _, rows in wanted if rows < self.ready.train} - seen)
-            wanted += [(None, self._limited(newton.algorithm), rows) for rows in fewer]
-        tasks = [self.net.spawn(self._start(method, rows)) for _, method, rows in wanted]
-        for (whose, _, rows), task in zip(wanted, tasks, strict=True):
+            fewer = {(trial.rows, trial.draw) for _, trial in wanted if trial.rows < self.ready.train}
+            wanted += [(None, _Trial(self._limited(newton.algorithm), *each)) for each in sorted(fewer)]
+        tasks = [self.net.spawn(self._start(trial)) for _, trial in wanted]
+        for (whose, trial), task in zip(wanted, tasks, strict=True):
             taken = await task
-            self._note(rows, taken)
+            self._note(trial, taken)
             if whose is not None:
-                self._known[whose].together.append((rows, taken))
+                self._known[whose].together.append((trial, taken))
 
-    def _together(self, one: Candidate, pace: float) -> list[tuple[Algorithm, int]]:
-        """(algorithm, rows) to try."""
+    def _together(self, one: Candidate, pace: float) -> list[_Trial]:
+        """What to try of one algorithm, whose rounds take so many seconds."""
         method, every = one.algorithm, self.ready.train
+        limited = self._limited(method)
         if one.second_order:
             few = min(every, _SECOND_ORDER_ROWS)
-            return [(self._limited(method), few)] if self._known[one].cut and few < every else []
-        batch, batches, most = method.batch_for(every), self._batches(one, every), method.epochs
-        limited = self._limited(method)
-        at_once = len(self.chosen) + 1 if pace < _COMPUTING else 1
+            return [_Trial(limited, few)] if self._known[one].cut and few < every else []
+        draws, at_once = _DRAWS, 1
+        if pace < _COMPUTING:
+            draws, at_once = _DRAWS_COMPUTING, _DRAWS_COMPUTING * len(self.chosen)
         affordable = self._seconds * _TOGETHER / max(pace * at_once, 1e-6)  # rounds
-        if affordable >= min(most, 2 * _USUAL) * batches:
-            return [(limited, every)]
-        if one.remembers and affordable < _EPOCHS * batches:
-            stride = max(1, int(affordable / _POINTS))
-            tol = None if method.tol is None else method.tol * stride / batches
-            return [(replace(limited, evaluate_every=stride, tol=tol, patience=1 << 30), every)]
-        if one.remembers:
-            return [(limited, every)]
+        batches = self._batches(one, every)
+        if affordable >= min(method.epochs, 2 * _USUAL) * batches or (one.remembers and affordable >= _MANY * batches):
+            return [_Trial(limited, every)]
+        share = affordable / (_EPOCHS if one.remembers else min(_USUAL, method.epochs))  # batches
+        share = share if one.remembers else min(share, _MOST)
         holders = len(self.job.holders)
-        count = max(_FEWEST, min(_MOST, int(affordable / min(_USUAL, most) / holders)))
-        rows = min(every, count * batch * holders)
-        return [(limited, rows)] if rows == every else [(limited, rows // 2), (limited, rows)]
+        rows = min(every, max(_FEWEST, int(share / holders)) * method.batch_for(every) * holders)
+        if one.remembers:
+            epoch = self._batches(one, rows)
+            stride = max(1, min(epoch, int(affordable / _POINTS)))
+            tol = None if method.tol is None else method.tol * stride / epoch
+            limited = replace(
+                limited, evaluate_every=stride, tol=tol, patience=1 << 30, epochs=max(1, int(affordable / epoch))
+            )
+        trials = [_Trial(limited, rows, draw, whole=not one.remembers) for draw in range(draws)]
+        return trials if rows < every else trials[:1]
 
     def _limited(self, method: Algorithm) -> Algorithm:
         """Ended by the clock only where it would take the plan too long."""
@@ -213,9 +230,10 @@ class Planner:
         holders = len(self.job.holders)
         return holders * -(-rows // (holders * one.algorithm.batch_for(rows)))
 
-    def _note(self, rows: int, taken: Taken) -> None:
+    def _note(self, trial: _Trial, taken: Taken) -> None:
+        on = (trial.rows, trial.draw)
         for record in taken.records:
-            self._lowest[rows] = min(self._lowest.get(rows, math.inf), record.objective)
+            self._lowest[on] = min(self._lowest.get(on, math.inf), record.objective)
 
     # -- figures ------------------------------------------------------------------------------------------------
 
@@ -261,13 +279,13 @@ class Planner:
             ]
             most = one.algorithm.seconds
             seconds = Span(*(end if most is None else min(end, before + most) for end in ends))
-        rows, taken = known.together[-1] if known.together else (self.ready.train, known.alone)
-        reached, lowest = min(record.objective for record in taken.records), self._lowest[rows]
-        gap = (reached - lowest) / max(abs(lowest), 1e-300)
-        if known.together and self._is_cut(taken):
+        trial, taken = (known.together or [(_Trial(one.algorithm, self.ready.train), known.alone)])[0]
+        lowest = self._lowest[trial.rows, trial.draw]
+        gap = (min(record.objective for record in taken.records) - lowest) / max(abs(lowest), 1e-300)
+        if known.together and not self._ended(trial, taken):
             gap = math.nan  # it would have gone on
         spans = (rounds.low, rounds.likely, rounds.high, seconds.low, seconds.likely, seconds.high)
-        return [*spans, gap, float(rows)]
+        return [*spans, gap, float(trial.rows)]
 
     def _rounds(self, one: Candidate) -> Span:
         """Of a run on all rows."""
@@ -275,24 +293,32 @@ class Planner:
         if not known.together:
             count = float(known.alone.end.rounds)
             return Span(count, count, count)
-        found = [self._epochs(one, rows, taken) for rows, taken in known.together]
         scale = 1.0 if one.second_order else float(self._batches(one, every))
-        likely = found[-1]
-        spread = Span(min(span.low for span in found), likely.likely, max(span.high for span in found))
-        return spread.times(scale)
+        return Span.mean([self._epochs(one, trial, taken) for trial, taken in known.together]).times(scale)
 
-    def _epochs(self, one: Candidate, rows: int, taken: Taken) -> Span:
+    def _epochs(self, one: Candidate, trial: _Trial, taken: Taken) -> Span:
         """Passes over the rows until it ends, each as many rounds as there are batches."""
-        per_epoch = 1 if one.second_order else self._batches(one, rows)
-        if not self._is_cut(taken):
-            done = taken.end.rounds / per_epoch
+        method, every = one.algorithm, self.ready.train
+        here, there = (1 if one.second_order else self._batches(one, rows) for rows in (trial.rows, every))
+        ended = self._ended(trial, taken)
+        if ended and (one.second_order or trial.rows == every):
+            done = taken.end.rounds / here
             return Span(done, done, done)
-        rounds, objectives = zip(*((each.rounds, each.objective) for each in taken.records), strict=True)
-        return epochs_to_stop(one.algorithm, rounds, objectives, self._lowest[rows], per_epoch)
+        if one.second_order or one.remembers:
+            rounds, objectives = zip(*((each.rounds, each.objective) for each in taken.records), strict=True)
+            return epochs_of_curve(method, rounds, objectives, self._lowest[trial.rows, trial.draw], there)
+        watched, looked = [each.watched for each in taken.records], len(taken.records) - 1
+        stopped = ended and taken.end.rounds < method.epochs * here
+        if method.evaluate_every is not None:  # then it looks after as many rounds, however many rows there are
+            return epochs_of_sample(method, watched, 1.0, ended=stopped).times(method.evaluate_every / there)
+        # Where parties take turns, a batch is more than one round.
+        turns = max(1.0, taken.end.rounds / here / max(1, looked))
+        stopped = ended and looked < method.epochs
+        return epochs_of_sample(method, watched, here / there, ended=stopped).times(turns)
 
-    def _is_cut(self, taken: Taken) -> bool:
-        """Whether the clock ended a trial; only the first label holder's counts."""
-        return taken.end.seconds >= self._seconds * _TOGETHER
+    def _ended(self, trial: _Trial, taken: Taken) -> bool:
+        """Whether a trial ended as a run would, by the clock of the first label holder."""
+        return trial.whole and taken.end.seconds < self._seconds * _TOGETHER
 
     def _bytes(self, one: Candidate, rounds: float) -> float:
         known = self._known[one]

@@ -35,9 +35,9 @@ class Mark:
 class Record:
     """An evaluation; only the first label holder hears the objective."""
 
-    epoch: int
     rounds: int
     objective: float
+    watched: float  # the loss that says when to stop: the objective, or the loss on held-out rows
 
 
 @dataclass
@@ -126,8 +126,8 @@ class Aside:
         """What a run would show is written down instead."""
         kind, *rest = value
         if kind == "record":
-            _, epoch, rounds, objective, *_ = rest
-            self.taken.records.append(Record(int(epoch), int(rounds), float(objective)))
+            _, _, rounds, objective, _, *held_out = rest
+            self.taken.records.append(Record(int(rounds), float(objective), float((held_out or [objective])[0])))
         elif kind == "traffic":  # every party says so at the end of every evaluation
             self.taken.evaluations.append(self.counted.mark())
         self._say(self.traffic.rounds)
@@ -166,7 +166,7 @@ async def attempt(aside: Aside, told: Any, mine: Any, keeper: Keeper | None = No
     return taken
 
 
-def sample(mine: Any, rows: int, of: int, seed: int) -> Any:
+def sample(mine: Any, rows: int, of: int, seed: tuple[int, int]) -> Any:
     """The same rows at every party, out of `of`, and as large a part of the held-out ones."""
     X, y, labelled, validation = mine
     held_out = None
@@ -176,7 +176,7 @@ def sample(mine: Any, rows: int, of: int, seed: int) -> Any:
     return (*_some((X, y, labelled), rows, of, seed), held_out)
 
 
-def _some(part: Any, rows: int, of: int, seed: int) -> tuple[Any, Any, Any]:
+def _some(part: Any, rows: int, of: int, seed: tuple[int, int]) -> tuple[Any, Any, Any]:
     X, y, labelled = part
-    chosen = np.sort(np.random.default_rng([seed, of]).permutation(of)[:rows])
+    chosen = np.sort(np.random.default_rng([*seed, of]).permutation(of)[:rows])
     return rows_of_value(X, chosen), None if y is None else y[chosen], None if labelled is None else labelled[chosen]
