@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from colonnade.algorithms.forecast import Span
+from colonnade.federation.figures import Forecast, Plan
 from colonnade.federation.plan import reason
-from colonnade.federation.planning import Forecast, Plan
 from colonnade.progress import human_bytes
 
 

@@ -13,9 +13,10 @@ from colonnade.federation import data
 from colonnade.federation.attend import attend
 from colonnade.federation.candidates import check_plannable
 from colonnade.federation.checkpoints import Checkpoints
+from colonnade.federation.figures import NEAR, Plan
 from colonnade.federation.job import Job
 from colonnade.federation.party_file import PartyFile
-from colonnade.federation.planning import NEAR, Plan, make_plan
+from colonnade.federation.planning import make_plan
 from colonnade.federation.run import TableSource
 from colonnade.progress import Line
 from colonnade.runtimes.net import Net

@@ -51,6 +51,11 @@ class Taken:
     saves: list[tuple[int, float]] = field(default_factory=list)  # after which round a state was kept, and seconds
     end: Mark = Mark(0.0, 0, 0)
 
+    @property
+    def trained(self) -> float:
+        """Seconds from the first evaluation to the end."""
+        return self.end.seconds - self.evaluations[0].seconds
+
 
 class Counted(Traffic):
     """The traffic of one trial; its rounds count for the run as well, and so for the policy."""
@@ -73,7 +78,7 @@ class Counted(Traffic):
 class Aside:
     """A `Net` for one trial among others, over the same lines."""
 
-    def __init__(self, net: Net, number: int, say: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, net: Net, number: int, say: Callable[[], None] = lambda: None) -> None:
         self.me, self.names, self.deadline = net.me, net.names, net.deadline
         self.taken = Taken(net.elapsed())
         self.counted = Counted(net, self.taken)
@@ -115,8 +120,9 @@ class Aside:
         return await self._net.in_thread(function, *args)
 
     def elapsed(self) -> float:
-        """Since the start of the trial, so that `seconds` of an algorithm are those of the trial."""
-        return self._net.elapsed() - self.taken.begun
+        """Since the first evaluation: `seconds` of an algorithm end a trial, but never before its first round."""
+        first = self.taken.evaluations
+        return self.counted.mark().seconds - first[0].seconds if first else 0.0
 
     def promise(self) -> Promise:
         """See `Net.promise`."""
@@ -130,7 +136,7 @@ class Aside:
             self.taken.records.append(Record(int(rounds), float(objective), float((held_out or [objective])[0])))
         elif kind == "traffic":  # every party says so at the end of every evaluation
             self.taken.evaluations.append(self.counted.mark())
-        self._say(self.traffic.rounds)
+        self._say()
 
 
 class Timed:
