@@ -26,7 +26,7 @@ def show(plan: Plan, me: str, job: str) -> None:
 
     console = Console()
     table = Table(title=Text(f"{job}: what a run on {plan.rows:,} rows would take"), title_justify="left")
-    for name in ("", "algorithm", "rounds", "bytes of all", f"of {me}", "time", "above the optimum"):
+    for name in ("", "algorithm", "rounds", "bytes", f"of {me}", "time", "above the optimum"):
         table.add_column(Text(name), justify="left" if name in ("", "algorithm") else "right")
     for one in plan.forecasts:
         mark = "*" if one is plan.best else ""

@@ -23,7 +23,7 @@ class Candidate:
     def name(self) -> str:
         """What it is called in a table."""
         method = self.algorithm
-        if isinstance(method, VFB2):  # or AFSGD
+        if isinstance(method, VFB2) and not isinstance(method, FDML):
             return f"{method.name} {method.estimator}" + ("" if method.asynchronous else " in step")
         if isinstance(method, FedBCD):
             return f"FedBCD, {method.local_steps} local steps" + (" in turn" if method.order == "sequential" else "")

@@ -20,7 +20,7 @@ class Costs:
     round: float
     evaluation: float
 
-    def total(self, rounds: float, evaluations: float) -> float:
+    def of_run(self, rounds: float, evaluations: float) -> float:
         """Of a run with so many rounds and later evaluations."""
         return self.start + rounds * self.round + evaluations * self.evaluation
 

@@ -118,7 +118,7 @@ class Figures:
             start = max(costs.start, self._cold)
             costs = Costs(start, costs.round, costs.evaluation)
             ends = [
-                before + costs.total(count, self._evaluations(one, count)) + save * self._saves(one, count)
+                before + costs.of_run(count, self._evaluations(one, count)) + save * self._saves(one, count)
                 for count in (rounds.low, rounds.likely, rounds.high)
             ]
             most = one.algorithm.seconds
@@ -171,7 +171,7 @@ class Figures:
         known = self.known[one]
         if one.second_order and not known.cut:
             return float(known.alone.end.bytes)
-        return bytes_of(known.alone).total(rounds, self._evaluations(one, rounds))
+        return bytes_of(known.alone).of_run(rounds, self._evaluations(one, rounds))
 
     def _evaluations(self, one: Candidate, rounds: float) -> float:
         if one.second_order:

@@ -121,6 +121,7 @@ class Planner:
                 limit = self._seconds * _TIMED
                 method = timed(one, self._found.batches(one, self.ready.train), limit)
             trial = Trial(method, self.ready.train)
+            await self._meet()
             taken = await self._start(trial, keeps=True)
             cut = one.second_order and taken.trained >= limit and limit != one.algorithm.seconds
             self._found.note_alone(one, trial, taken, cut=cut)
@@ -201,6 +202,19 @@ class Planner:
         return Plan(self.ready.train, self.lines, before, tuple(forecasts))
 
     # -- what is told -------------------------------------------------------------------------------------------
+
+    async def _meet(self) -> None:
+        """Begin at one time: a party that is still busy with what came before would be waited for."""
+        leader = self.job.holders[0]
+        if not self._leads:
+            await self.net.send(leader, "plan", None)
+            await self.net.recv(leader, "plan")
+            return
+        others = [name for name in self.net.names if name != self.net.me]
+        for name in others:
+            await self.net.recv(name, "plan")
+        for name in others:
+            await self.net.send(name, "plan", None)
 
     async def _from_leader(self, mine: list[float]) -> list[float]:
         """The first label holder's numbers, of which there are as many as here."""
