@@ -21,6 +21,7 @@ from encrypted import encrypted_training, modular_products
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
+from planned import planned_and_real
 from programs import echo, hammer, spread
 from shortest import best
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -161,6 +162,7 @@ MEASURES = (
     network_latency,
     network_deaths,
     mpi_rounds,
+    planned_and_real,
     kernels,
     time_to_the_optimum,
     sparse_epoch,

@@ -24,6 +24,7 @@ Rows = list[tuple[str, str, str]]
 DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
 NAMES = ("bank", "shop")
 LATENCY = 0.02  # seconds, one way, as in `network_latency`
+SECONDS = 25.0  # for the plan's trials
 LIMIT = 600.0  # seconds: a hang, not a measure
 # The options of a job for each name in the plan's table.
 OPTIONS = {
@@ -34,13 +35,13 @@ OPTIONS = {
 }
 
 
-def breast_cancer() -> tuple[Any, Any]:
+def breast_cancer() -> tuple[str, Any, Any]:
     from sklearn.datasets import load_breast_cancer
 
-    return load_breast_cancer(return_X_y=True)
+    return "breast cancer", *load_breast_cancer(return_X_y=True)
 
 
-def credit_cards(rows: int) -> tuple[Any, Any]:
+def credit_cards(rows: int) -> tuple[str, Any, Any]:
     """UCICreditCard as it comes, 23 columns; where the file is not there, numbers of its shape."""
     from colonnade.reproduce.datasets import MissingData, read_npz
 
@@ -49,8 +50,9 @@ def credit_cards(rows: int) -> tuple[Any, Any]:
     except MissingData:
         rng = np.random.default_rng(0)
         X = rng.standard_normal((rows, 23))
-        return X, X @ rng.standard_normal(23) + rng.logistic(size=rows) > 1.0
-    return stored["X"][:rows].astype(np.float64), stored["y"][:rows]
+        y = X @ rng.standard_normal(23) + rng.logistic(size=rows) > 1.0
+        return f"numbers of UCICreditCard's shape, {rows:,} rows", X, y
+    return f"UCICreditCard, {rows:,} rows", stored["X"][:rows].astype(np.float64), stored["y"][:rows]
 
 
 class Organisations:
@@ -89,7 +91,11 @@ class Organisations:
         started = {
             name: subprocess.Popen(c, env=environment, stdout=-1, stderr=-1, text=True) for name, c in start.items()
         }
-        said = {name: process.communicate(timeout=LIMIT) for name, process in started.items()}
+        try:
+            said = {name: process.communicate(timeout=LIMIT) for name, process in started.items()}
+        finally:
+            for process in started.values():
+                process.kill()  # nobody, unless something hangs
         for name, process in started.items():
             if process.returncode:
                 raise RuntimeError(f"{name}: {said[name]}")
@@ -114,33 +120,36 @@ class Organisations:
 
 def planned_and_real(quick: bool) -> Rows:
     """`colonnade plan`, and then `colonnade run`, on the loopback and over a line that takes 20 ms each way."""
-    sets = {"breast cancer": breast_cancer()}
-    wanted, seconds = ["BlockNewton"] if quick else list(OPTIONS), 2.0 if quick else 25.0
-    rows: Rows = []
-    if not quick:
-        sets["credit cards, 24,000 rows"] = credit_cards(24_000)
-    for name, (X, y) in sets.items():
-        for delay in (0.0,) if quick else (0.0, LATENCY):
-            few = wanted if len(X) < 1000 or not delay else wanted[:2]  # others would take a quarter of an hour each
-            rows += _compare(f"{name}, {'20 ms' if delay else 'loopback'}", X, y, delay, few, seconds)
-    return rows
+    newton, saga, *stochastic = OPTIONS
+    if quick:
+        return _compare(breast_cancer(), 0.0, [newton], 2.0)
+    few, many = breast_cancer(), credit_cards(24_000)
+    return [
+        *_compare(few, 0.0, list(OPTIONS), SECONDS),
+        *_compare(few, LATENCY, [newton, saga], SECONDS),
+        *_compare(many, 0.0, list(OPTIONS), SECONDS),
+        *_compare(many, LATENCY, [newton, saga], SECONDS),
+        # On all rows these would take ten minutes each.
+        *_compare(credit_cards(4_000), LATENCY, stochastic, SECONDS),
+    ]
 
 
-def _compare(what: str, X: Any, y: Any, delay: float, wanted: list[str], seconds: float) -> Rows:
-    rows: Rows = []
+def _compare(data: tuple[str, Any, Any], delay: float, wanted: list[str], seconds: float) -> Rows:
+    name, X, y = data
+    rows, what = Rows(), f"{name}, {'20 ms' if delay else 'loopback'}"
     with tempfile.TemporaryDirectory() as folder, ExitStack() as lines:
         both = Organisations(Path(folder) / "planned", X, y, delay, lines)
         plan = both.plan(seconds)
         rows.append((f"{what}: the plan itself", f"{plan['seconds']:.1f} s", ""))
-        for name in wanted:
-            foretold = plan["forecasts"][name]
-            rounds, spent, sent = both.run(OPTIONS[name])
+        for method in wanted:
+            foretold = plan["forecasts"][method]
+            rounds, spent, sent = both.run(OPTIONS[method])
             said = (
                 f"planned {foretold['rounds']:,.0f} rounds, {foretold['seconds']:.1f} s, {foretold['bytes']:,.0f} bytes"
             )
             wrong = f"{_wrong(foretold['rounds'], rounds)} rounds, {_wrong(foretold['seconds'], spent)} time"
             real = f"real {rounds:,} rounds, {spent:.1f} s, {sent:,} bytes"
-            rows.append((f"{what}: {name}", said, f"{real}; {wrong}; bar: 30 %, 50 %"))
+            rows.append((f"{what}: {method}", said, f"{real}; {wrong}; bar: 30 %, 50 %"))
     return rows
 
 
