@@ -62,6 +62,7 @@ def plan_job(
         if value[0] == "align":
             line.show(value[1], f"{value[1]:,} of {value[2]:,} ids", ("aligning", value[2]))
 
+    _clear(kept)  # of a plan that crashed
     agreed = {**job.agreed, "purpose": "plan", "seconds": float(seconds)}
     try:
         found: Plan = attend(job, party, program, read, agreed=agreed, observer=observe, tell=tell).value

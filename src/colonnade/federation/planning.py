@@ -26,19 +26,21 @@ from colonnade.federation.lines import Line, measure_lines
 from colonnade.federation.training import Align, Ready, Source, get_ready, linear_job
 from colonnade.federation.trials import Aside, Taken, attempt, sample
 from colonnade.runtimes.net import Net
+from colonnade.sums.trees import topology
 
 # Of the seconds that a plan may take: for each second-order algorithm, for the timed rounds of each other one, and for
 # all that is tried together.
 _NEWTON, _TIMED, _TOGETHER = 0.25, 0.03, 0.65
 # Epochs that an algorithm usually takes to stop, to choose how many rows it can be tried on; batches of these rows.
 _USUAL, _FEWEST, _MOST = 40, 8, 64
-# A round that takes less is computing, which does not overlap with that of other trials.
-_COMPUTING = 0.005
-# Points on the curve of an algorithm that remembers all rows, and epochs that it shall have; from so many on it gets
-# near enough to its end on all rows.
-_POINTS, _EPOCHS, _MANY = 12, 4, 6
-# Samples of rows, as one may be unlike the others: where trials overlap, and where they take each other's time.
-_DRAWS, _DRAWS_COMPUTING = 3, 2
+# An answer that comes sooner than this comes from the same machine: what it takes is computing, and not the line.
+_NEAR_BY = 0.002
+# Points on the curve of an algorithm that remembers all rows, and epochs that it shall have on a sample; where there is
+# time for so many epochs on all rows, it goes on by its own rule there.
+_POINTS, _EPOCHS, _MANY = 12, 4, 3
+# Samples of rows, as one may be unlike the others: at least, and at most where computing them all takes no longer than
+# the line does.
+_DRAWS, _MOST_DRAWS = 2, 5
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
 
@@ -130,14 +132,14 @@ class Planner:
         """As many rounds as there is time for. How long they take is known at the first label holder."""
         found = self._found
         mine = [number for one in self.chosen for number in (found.pace(one), float(found.known[one].cut))]
-        told = await self._from_leader(mine)
+        on_the_line, *told = await self._from_leader([self._on_the_line(), *mine])
         paces = dict(zip(self.chosen, told[::2], strict=True))
         for one, cut in zip(self.chosen, told[1::2], strict=True):
             found.known[one].cut = cut > 0.0
         self._do("all together", len(self.chosen) + 1)
         wanted: list[tuple[Candidate | None, Trial]] = []
         for one in self.chosen:
-            wanted += [(one, trial) for trial in self._together(one, paces[one])]
+            wanted += [(one, trial) for trial in self._together(one, paces[one], on_the_line)]
         # The optimum on fewer rows takes a second-order algorithm some rounds.
         if newton := next((one for one in self.chosen if one.second_order), None):
             fewer = {(trial.rows, trial.draw) for _, trial in wanted if trial.rows < self.ready.train}
@@ -146,16 +148,21 @@ class Planner:
         for (whose, trial), task in zip(wanted, tasks, strict=True):
             found.note(whose, trial, await task)
 
-    def _together(self, one: Candidate, pace: float) -> list[Trial]:
-        """What to try of one algorithm, whose rounds take so many seconds."""
+    def _on_the_line(self) -> float:
+        """Seconds of a round in which nobody computes: contributions travel to the root, and an answer back."""
+        tree = topology(self.job.topology, self.net.names, self.job.holders[0])
+        slowest = max(line.latency for line in self.lines.values())
+        return 0.0 if slowest < _NEAR_BY else 0.5 * slowest * (tree.depth + 1)
+
+    def _together(self, one: Candidate, pace: float, on_the_line: float) -> list[Trial]:
+        """What to try of an algorithm whose rounds take so many seconds, some on the line, which all trials share."""
         method, every = one.algorithm, self.ready.train
         limited = self._limited(method)
         if one.second_order:
             return [Trial(limited, min(every, _SECOND_ORDER_ROWS))] if self._found.known[one].cut else []
-        draws, at_once = _DRAWS, 1
-        if pace < _COMPUTING:
-            draws, at_once = _DRAWS_COMPUTING, _DRAWS_COMPUTING * len(self.chosen)
-        affordable = self._limit / max(pace * at_once, 1e-6)  # rounds
+        computing = max(0.0, pace - on_the_line) * len(self.chosen)
+        draws = max(_DRAWS, min(_MOST_DRAWS, int(pace / max(computing, 1e-6))))
+        affordable = self._limit / max(pace, draws * computing, 1e-6)  # rounds
         batches = self._found.batches(one, every)
         if affordable >= min(method.epochs, 2 * _USUAL) * batches or (one.remembers and affordable >= _MANY * batches):
             return [Trial(limited, every)]
