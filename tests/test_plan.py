@@ -360,6 +360,7 @@ def test_what_can_be_said_without_an_optimum_or_a_tolerance():
     assert epochs_of_sample(never, [1.0, 0.5], 0.1, ended=True) == Span(40.0, 40.0, 40.0)
     near = epochs_of_curve(replace(never, goal=0.15), [0, 50, 100, 150], [1.1, 0.6, 0.35, 0.225], 0.1, 50)
     assert near.low == 5  # 0.1 + 1 / 2^5 is the first below 0.15
+    assert Span.over([Span(1.0, 2.0, 3.0), Span(2.0, 4.0, 5.0)]) == Span(1.0, 3.0, 5.0)
     assert not Span(1.0, 2.0, 3.0).sure
     assert Span(9.0, 10.0, 11.0).sure
 

@@ -34,9 +34,10 @@ class Span:
         return cls(min(one, two), math.sqrt(one * two), max(one, two))
 
     @classmethod
-    def mean(cls, spans: Sequence[Span]) -> Span:
-        """Of several that are worth the same."""
-        return cls(*(float(np.mean(ends)) for ends in zip(*((s.low, s.likely, s.high) for s in spans), strict=True)))
+    def over(cls, spans: Sequence[Span]) -> Span:
+        """Several that are worth the same: likely is their mean, possible all from the lowest to the highest."""
+        likely = float(np.mean([span.likely for span in spans]))
+        return cls(min(span.low for span in spans), likely, max(span.high for span in spans))
 
     def times(self, factor: float) -> Span:
         """All of it, so many times."""

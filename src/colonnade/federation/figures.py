@@ -138,7 +138,7 @@ class Figures:
             count = float(known.alone.end.rounds)
             return Span(count, count, count)
         scale = 1.0 if one.second_order else float(self.batches(one, every))
-        return Span.mean([self._epochs(one, trial, taken) for trial, taken in known.together]).times(scale)
+        return Span.over([self._epochs(one, trial, taken) for trial, taken in known.together]).times(scale)
 
     def _epochs(self, one: Candidate, trial: Trial, taken: Taken) -> Span:
         """Passes over the rows until it ends, each as many rounds as there are batches."""

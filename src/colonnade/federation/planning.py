@@ -40,7 +40,7 @@ _NEAR_BY = 0.002
 _POINTS, _EPOCHS, _MANY = 12, 4, 3
 # Samples of rows, as one may be unlike the others: at least, and at most where computing them all takes no longer than
 # the line does.
-_DRAWS, _MOST_DRAWS = 2, 5
+_DRAWS, _MOST_DRAWS = 3, 5
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
 
@@ -160,7 +160,8 @@ class Planner:
         limited = self._limited(method)
         if one.second_order:
             return [Trial(limited, min(every, _SECOND_ORDER_ROWS))] if self._found.known[one].cut else []
-        computing = max(0.0, pace - on_the_line) * len(self.chosen)
+        # While one party computes for one trial, the others do for another: half of what it takes alone.
+        computing = max(0.0, pace - on_the_line) * len(self.chosen) / 2
         draws = max(_DRAWS, min(_MOST_DRAWS, int(pace / max(computing, 1e-6))))
         affordable = self._limit / max(pace, draws * computing, 1e-6)  # rounds
         batches = self._found.batches(one, every)
