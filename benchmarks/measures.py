@@ -22,6 +22,7 @@ from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, o
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
+from planned import planned_and_real
 from programs import echo, hammer, spread
 from shortest import best
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -162,6 +163,7 @@ MEASURES = (
     network_latency,
     network_deaths,
     mpi_rounds,
+    planned_and_real,
     kernels,
     time_to_the_optimum,
     sparse_epoch,

@@ -268,3 +268,14 @@ def columns_to_value(X: Any) -> Any:
         sparse = SparseColumns.from_csr(X)
         return (*sparse._parts, sparse.shape)
     return X
+
+
+def rows_of_value(value: Any, rows: Rows) -> Any:
+    """Some rows of columns in the form that the wire carries."""
+    if not isinstance(value, tuple):
+        return value[rows]
+    data, columns, starts, (_, width) = value
+    lengths = np.diff(starts)[rows]
+    ends = np.cumsum(lengths)
+    at = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts[rows] - (ends - lengths), lengths)
+    return data[at], columns[at], np.concatenate([[0], ends]).astype(starts.dtype), (len(rows), width)

@@ -1,4 +1,4 @@
-"""The commands of an organisation: init, check, run, predict, serve, ledger, model."""
+"""The commands of an organisation: init, check, plan, run, predict, serve, ledger, model."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def add_commands(commands: Any) -> None:
     commands.choices["run"].add_argument(
         "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
     )
+
+    plan = commands.add_parser(
+        "plan", help="rounds, bytes and time of a run with each algorithm, from short trials with the partners"
+    )
+    _job_and_party(plan)
+    plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
+    plan.add_argument("--quiet", action="store_true", help="no progress line")
 
     predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
     _job_and_party(predict)
@@ -101,6 +108,7 @@ def run_command(options: argparse.Namespace) -> int:
     found = {
         "init": _init,
         "check": _check,
+        "plan": _plan,
         "run": _run,
         "predict": _predict,
         "serve": _serve,
@@ -167,6 +175,24 @@ def _run(options: argparse.Namespace) -> int:
     _say(f"{party.name}: its part of the model is {done.path}")
     if done.trained.statistics is not None:
         _say(f"{party.name}: the statistics of its coefficients are {done.path.parent / 'statistics.csv'}")
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from colonnade.cli.plan import show
+    from colonnade.federation.plan import plan_job
+
+    job, party = _read(options)
+    _log()
+    with _notes(party.name):
+        plan = plan_job(
+            job,
+            party,
+            seconds=options.seconds,
+            verbose=0 if options.quiet else 1,
+            tell=lambda text: _say(f"{party.name}: {text}"),
+        )
+    show(plan, party.name, job.name)
     return 0
 
 

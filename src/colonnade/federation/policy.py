@@ -22,14 +22,14 @@ KINDS = (
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
-    "inverse block", "null score",
+    "inverse block", "null score", "ping", "load", "plan",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
     "scores", "signal", "snapshot", "encrypted signal", "embeddings", "representations", "directions", "curvatures",
     "sealed columns",
 )  # fmt: skip
-_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?")
+_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
 
 
 def kind_of(step: str) -> str:

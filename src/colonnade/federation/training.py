@@ -87,19 +87,27 @@ class Keepers:
     state: Callable[[bytes], Keeper]  # given a digest of what is trained on
 
 
-async def take_part(
+@dataclass(frozen=True)
+class Ready:
+    """A party before training: its rows, its columns and what the label holders agreed on."""
+
+    prepared: Prepared
+    classes: npt.NDArray[Any]
+    outputs: int
+    train: int  # rows
+    held_out: int
+    mine: Any  # columns, labels, which rows have one, and the same of the held-out rows: see `algorithms.program`
+
+
+async def get_ready(
     net: Net,
     job: Job,
     source: Source,
     align: Align,
     check: Callable[[int, int], None],
     keepers: Keepers | None = None,
-    network: Any = None,
-) -> Trained:
-    """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
-
-    network: how this party's own network is made, in a job of networks; nobody else is told.
-    """
+) -> Ready:
+    """All that comes before training. `check` gets the number of prepared columns and of rows in a batch."""
     loss = losses.loss(job.loss)
     rows = await _common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
@@ -116,21 +124,38 @@ async def take_part(
         return party_part(party, classes, loss)
 
     mine = (*await part(train), await part(held_out) if len(held_out) else None)
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine)
+
+
+async def take_part(
+    net: Net,
+    job: Job,
+    source: Source,
+    align: Align,
+    check: Callable[[int, int], None],
+    keepers: Keepers | None = None,
+    network: Any = None,
+) -> Trained:
+    """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
+
+    network: how this party's own network is made, in a job of networks; nobody else is told.
+    """
+    ready = await get_ready(net, job, source, align, check, keepers)
+    mine, outputs = ready.mine, ready.outputs
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
     how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
     if job.network:
         told = (job.loss, outputs, job.penalty[1], *how, None)
         state = await train_network(net, told, (*mine, network), keeper)
     elif job.kernel is None:
-        owner = job.holders[0] if job.intercept else ""
-        state = await train_linear(net, (job.loss, outputs, job.penalty, *how, owner, job.key_bits), mine, keeper)
+        state = await train_linear(net, linear_job(job, outputs), mine, keeper)
     else:
         name, gamma, features, alpha = job.kernel
         value = (job.loss, (name, gamma), features, alpha, *how)
         state = await train_kernel(net, value, (*mine, b""), keeper)  # directions are this party's own
-    best = job.algorithm.schedule == "adaptive" or len(held_out) > 0
+    best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
     found = await _statistics(net, job, mine, state) if job.statistics else None
-    return Trained(state, classes, prepared, len(train), len(held_out), best, outputs, found)
+    return Trained(state, ready.classes, ready.prepared, ready.train, ready.held_out, best, outputs, found)
 
 
 async def _statistics(net: Net, job: Job, mine: Any, state: Any) -> Any:
@@ -144,6 +169,13 @@ async def _statistics(net: Net, job: Job, mine: Any, state: Any) -> Any:
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None
+
+
+def linear_job(job: Job, outputs: int) -> Any:
+    """A job as `train_linear` takes it."""
+    owner = job.holders[0] if job.intercept else ""
+    how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
+    return (job.loss, outputs, job.penalty, *how, owner, job.key_bits)
 
 
 def _warn(party: Party, job: Job) -> None:
