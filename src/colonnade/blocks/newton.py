@@ -207,7 +207,8 @@ class Directions:
             larger[: self.count - gone] = self.rows[gone:]
             self._rows = larger
         elif gone:
-            self._rows[: self.count - gone] = self.rows[gone:].copy()
+            for at in range(self.count - gone):  # one at a time: no second copy of all of them
+                self._rows[at] = self._rows[at + gone]
         self._rows[self.count - gone : needed] = new
         self.count = needed
 
