@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 import colonnade as cn
@@ -341,3 +342,62 @@ def test_options_are_refused_in_one_sentence(options, sentence):
 def test_sequential_order_is_warned_of():
     with pytest.warns(ColonnadeWarning, match="order='sequential'"):
         fitted(order="sequential", epochs=1, tol=None)
+
+
+# -- where it would be easy to stop too early ----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:party .* is far larger than")
+@pytest.mark.parametrize("l2", [0.0, 1e-4])
+def test_a_hinge_that_is_straight_at_the_start(l2):
+    """No row bends at 0 but by the side that is taken there; columns of any size."""
+    table, y = load_breast_cancer(return_X_y=True)
+    model = cn.LinearSVC(l2=l2, verbose=0).fit(*cn.split(table, y, into=2))
+    assert model.score(*cn.split(table, y, into=2)) > 0.97
+
+
+@pytest.mark.filterwarnings("ignore:party .* has a single column")
+def test_a_copy_of_a_column_and_a_column_of_another_size():
+    """A new direction that differs from an old one by its rounding, or in a small column only, is not left out."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((500, 1))
+    y = 3.14 * a[:, 0] + rng.standard_normal(500)
+    twice = cn.RidgeRegression(verbose=0).fit(cn.Party("a", a, y=y), cn.Party("b", a))
+    assert abs(twice.coef_["a"][0] - twice.coef_["b"][0]) < 1e-3
+    table = rng.standard_normal((300, 3))
+    label = (table @ [1.0, 2.0, -1.0] + rng.standard_normal(300) > 0).astype(int)
+    best = minimise(table, label, "logistic", l2=0.0, intercept=True).value
+    for size in (1.0, 1e6):
+        a, b, c = (cn.Party(n, table[:, [k]] * (size if n == "b" else 1.0)) for k, n in enumerate("abc"))
+        model = cn.LogisticRegression(l2=0.0, verbose=0).fit(cn.Party("a", a.X, y=label), b, c)
+        assert model.history_[-1]["loss"] < best + 1e-6
+
+
+@pytest.mark.parametrize("grow_from", [8, 64])
+def test_a_sample_that_columns_fit_to_the_letter(grow_from):
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((1000, 30))
+    y = (table[:, 0] + rng.standard_normal(1000) > 0).astype(int)
+    best = minimise(table, y, "logistic", l2=0.0, intercept=True).value
+    found = losses_of(fitted(X=table, y=y, l2=0.0, grow_from=grow_from))
+    assert found[-1] < best + 1e-5
+
+
+def test_rounds_that_run_out_on_a_sample_still_end_with_a_record():
+    assert [record["epoch"] for record in fitted(grow_from=32, epochs=1).history_] == [1]
+    late = fitted(grow_from=32, seconds=1e-9)
+    assert len(late.history_) == 1
+
+
+@pytest.mark.parametrize("option", [{"goal": 10.0}, {"seconds": 1e-9}])
+def test_nothing_to_do(option):
+    assert len(fitted(**option).history_) == 1
+
+
+@pytest.mark.filterwarnings("ignore:party .* is far larger than")
+def test_an_end_by_epochs_is_said():
+    rng = np.random.default_rng(3)
+    table = rng.standard_normal((120, 1)) + 1e-2 * rng.standard_normal((120, 12))
+    y = np.where(table @ rng.standard_normal(12) + 0.1 * rng.standard_normal(120) > 0, 1, -1)
+    with pytest.warns(ColonnadeWarning, match="training stopped after 9 epochs while the objective still fell"):
+        fitted(X=table, y=y, l2=1e-9, into=6, epochs=9, pieces=1)

@@ -215,13 +215,16 @@ def warn_small_batches(parties: tuple[Party, ...], holders: tuple[str, ...], bat
             )
 
 
-def warn_unfinished(history: list[dict[str, Any]], epochs: int) -> None:
-    """Training that ran out of epochs while the objective still fell by a per cent of its whole way is said."""
+def warn_unfinished(history: list[dict[str, Any]], epochs: int, worthwhile: float | None = None) -> None:
+    """Training that ran out of epochs while the objective still fell is said.
+
+    That is, by a per cent of its whole way in five evaluations, or by the part of it that is `worthwhile`.
+    """
     found = [record["loss"] for record in history]
     if history[-1]["epoch"] < epochs or len(found) < 7:
         return
     before, now = min(found[:-5]), min(found)
-    if before - now > 0.01 * (found[0] - now):
+    if before - now > (0.01 * (found[0] - now) if worthwhile is None else worthwhile * abs(now)):
         warnings.warn(
             f"training stopped after {epochs} epochs while the objective still fell ({before:.4g} to {now:.4g} in the "
             f"last five evaluations); standardise the columns (each party can do it alone), or give more epochs",
@@ -233,7 +236,7 @@ def warn_unfinished(history: list[dict[str, Any]], epochs: int) -> None:
 def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
     """Training that ended above where it began is said, not left to be found in the history."""
     first, *later = (record["loss"] for record in history)
-    last = min(later, default=first) if best_kept else later[-1]
+    last = first if not later else min(later) if best_kept else later[-1]
     if not last <= first:
         remedy = (
             "standardise the columns, or give more epochs"

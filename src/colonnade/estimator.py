@@ -101,7 +101,7 @@ class Estimator:
         """Say what was not learnt."""
         warn_diverged(self.history_, algorithm.schedule == "adaptive")
         if algorithm.tol is not None:
-            warn_unfinished(self.history_, algorithm.epochs)
+            warn_unfinished(self.history_, algorithm.epochs, algorithm.worthwhile)
 
     def _check_sums(self, *, linear: bool = False) -> None:
         choose_sum(self.sum, 2)

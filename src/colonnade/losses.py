@@ -238,15 +238,18 @@ class SmoothHinge(Loss):
         return out
 
     def curvature(self, z: Floats, y: Labels) -> Floats:
-        """1 for 0 < t < 1, else 0 (also at the two kinks of the signal)."""
+        """1 for 0 <= t < 1, else 0: at 0, where training starts, it is that of the side where the loss bends."""
         t = y * z
-        out: Floats = ((t > 0) & (t < 1)).astype(np.float64)
+        out: Floats = ((t >= 0) & (t < 1)).astype(np.float64)
         return out
 
     def curvature_from(self, signal: Floats) -> Floats:
-        """1 on the slope between the kinks."""
+        """1 on the slope between the kinks. A signal of 1 may be at the kink or beyond it: while hardly any row is on
+        the slope, as at the start, all of these count too.
+        """
         s = np.abs(signal)
-        out: Floats = ((s > 0) & (s < 1)).astype(np.float64)
+        bent, active = (s > 0) & (s < 1), s > 0
+        out: Floats = (bent if 10 * bent.sum() >= active.sum() else active).astype(np.float64)
         return out
 
     def predict(self, z: Floats) -> Labels:

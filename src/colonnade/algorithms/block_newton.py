@@ -51,6 +51,7 @@ class BlockNewton(Training):
     schedule: str = field(default="constant", kw_only=True)
 
     name: ClassVar[str] = "BlockNewton"
+    worthwhile: ClassVar[float | None] = 1e-4
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,3 +94,4 @@ class BlockNewton(Training):
                 return
             go_on = await party.round(epoch)
             session.keep(epoch, go_on, party)
+        await party.end(self.epochs)

@@ -24,6 +24,8 @@ _NOISE = 1e-9
 _DEPENDENT, _NEVER = 1e-10, 1e30
 # A sample of rows has taught what it can when a round brings less than this part of the objective.
 _LEARNT, _GROWTH = 0.003, 4.0
+# Rounds on one sample, at most.
+_LONGEST = 10
 
 
 class Leader:
@@ -37,6 +39,7 @@ class Leader:
         self._falls: list[float] = []
         self._value = math.inf
         self._since = 0  # rounds since there were more pieces
+        self._first = math.inf  # the objective before the first round of all
 
     def bend(self, grain: float, rows: int) -> FloatArray:
         """The penalty's second derivatives along the directions; of a penalty that is not L2, a bound on them.
@@ -46,10 +49,11 @@ class Leader:
         """
         bent = self._strength * self.gram
         bent[np.diag_indices(len(bent))] += grain * grain / 12.0 / (2.0 * rows * _NOISE)
-        # Whoever depends on the others altogether stays out: there are more directions than columns in the end.
-        factor = self.gram.copy()
+        # Whoever depends on the others altogether stays out: there are more directions than columns in the end. The
+        # newest come first, as they know most; an old one may be the same but for its rounding.
+        factor = self.gram[::-1, ::-1].copy()
         _newton_kernels.cholesky(factor, _DEPENDENT)
-        idle = np.nonzero(np.diag(factor) == 0.0)[0]
+        idle = len(bent) - 1 - np.nonzero(np.diag(factor) == 0.0)[0]
         bent[idle, idle] += _NEVER
         return bent
 
@@ -104,9 +108,16 @@ class Leader:
 
     def larger(self, part: float) -> float:
         """The part of the rows for the next round: more of them as soon as these bring little."""
-        if part < 1.0 and self._falls and self._falls[-1] < _LEARNT * abs(self._value):
-            return min(1.0, _GROWTH * part)
-        return part
+        if part >= 1.0 or not self._falls:
+            return part
+        learnt = self._falls[-1] < _LEARNT * abs(self._value) or len(self._falls) >= _LONGEST
+        return min(1.0, _GROWTH * part) if learnt else part
+
+    def misled(self, value: float) -> bool:
+        """Whether a smaller sample has led to where it is worse for more rows than at the very start."""
+        if math.isinf(self._first):
+            self._first = value
+        return not value <= self._first + _LEARNT * abs(self._first)
 
     def forget(self) -> None:
         """Other rows: what was found on the old ones says nothing about them."""
@@ -115,9 +126,9 @@ class Leader:
 
     def freeze(self) -> Any:
         """See `kept.Frozen`."""
-        return (self.gram, self._value, self._since, np.array(self._falls))
+        return (self.gram, self._value, self._since, self._first, np.array(self._falls))
 
     def thaw(self, state: Any) -> None:
         """The inverse."""
-        gram, self._value, self._since, falls = state
+        gram, self._value, self._since, self._first, falls = state
         self.gram, self._falls = gram.copy(), falls.tolist()

@@ -46,6 +46,7 @@ class NewtonParty:
         self.room = min(memory, max(_LEAST_ROOM, numbers))
         self.part = 1.0 if grow_from is None else min(1.0, grow_from / session.train.rows)
         self.search = Search(self)
+        self._intercept = None if block.intercept is None else block.intercept.copy()
         self._start_anew()
 
     async def agree(self) -> None:
@@ -71,6 +72,7 @@ class NewtonParty:
         """No directions yet: at the start, and with every larger sample of rows."""
         self.directions = Directions(self.own.width * self.own.outputs)
         self.pieces, self.stretch, self.fine, self.own.curved = 1, 1.0, False, []
+        self.misled = False
         self.held: Held | None = None  # the rows whose label this holder has
         self.watched: Held | None = None  # and those of the validation part
         self.chosen = [(holder, rows) for holder in self.session.job.holders if len(rows := self._rows_of(holder))]
@@ -90,16 +92,30 @@ class NewtonParty:
 
     async def begin(self, epoch: int = 0) -> bool:
         """The scores of all rows that are used now; says whether to go on."""
+        go_on = await self._look_around(epoch)
+        if self.misled:  # a sample that few columns could fit to the letter is no place to start from
+            self.block.V[...] = 0.0
+            if self.block.intercept is not None and self._intercept is not None:
+                self.block.intercept[...] = self._intercept
+            go_on = await self._look_around(epoch, again=True)
+        if go_on and self.leads and self.joins:
+            await self.search.run()
+        return go_on
+
+    async def _look_around(self, epoch: int, *, again: bool = False) -> bool:
         self._start_anew()
         for holder, rows in self.chosen:
             self.held = await self._held_of(self.session.train, rows, holder, epoch) or self.held
         if (part := self.session.validation) is not None:
             for holder, rows in part.owned.items():
                 self.watched = await self._held_of(part, rows, holder, epoch) or self.watched
-        go_on = await self._judge(epoch, self.block.penalty_value(), summed=True)
-        if go_on and self.leads and self.joins:
-            await self.search.run()
-        return go_on
+        return await self._judge(epoch, self.block.penalty_value(), summed=True, starts=not again)
+
+    async def end(self, epoch: int) -> None:
+        """If rounds ran out on a sample: what the model is worth on all rows."""
+        if self.part < 1.0:
+            self.part = 1.0
+            await self.begin(epoch)
 
     async def _held_of(self, part: Part, rows: Rows, holder: str, epoch: int) -> Held | None:
         """The scores as they are now, at the holder."""
@@ -241,7 +257,7 @@ class NewtonParty:
             if held is not None:
                 held.z = held.z + held.along(weights)
 
-    async def _judge(self, epoch: int, penalty: float, *, summed: bool) -> bool:
+    async def _judge(self, epoch: int, penalty: float, *, summed: bool, starts: bool = False) -> bool:
         """The objective, what follows from it for the next round, and whether there is one."""
         session, totals = self.session, None
         parts = [(self.held, self.rows)]
@@ -258,15 +274,19 @@ class NewtonParty:
         elif self.leads:
             totals = mine
         if self.leader is not None and totals is not None:
-            self.pieces = self.leader.pieces(float(totals[0] + totals[1]), self.pieces)
-            verdict = session.judge(epoch, totals, self.leader.left) if whole else (False, False, False)
-            self.part = self.leader.larger(self.part)
+            value = float(totals[0] + totals[1])
+            self.misled = starts and self.leader.misled(value)
+            self.pieces = self.leader.pieces(value, self.pieces)
+            judged = whole and not self.misled
+            verdict = session.judge(epoch, totals, self.leader.left) if judged else (False, False, False)
+            self.part = 1.0 if session.late() else self.leader.larger(self.part)
             self.fine = self.leader.fine
-            await session.tell("verdict", (*verdict, self.fine, self.pieces, self.stretch, self.part))
+            told = (*verdict, self.fine, self.misled, self.pieces, self.stretch, self.part)
+            await session.tell("verdict", told)
         else:
             told = await self.net.recv(session.leader, "verdict")
-            verdict, self.fine, self.pieces, self.stretch, self.part = _heard(told, session.leader)
-        if whole:
+            verdict, self.fine, self.misled, self.pieces, self.stretch, self.part = _heard(told, session.leader)
+        if whole and not self.misled:
             session.heed(*verdict[:2])
         return not verdict[2]
 
@@ -300,8 +320,8 @@ class NewtonParty:
             self.leader.thaw(leader)
 
 
-def _heard(told: Any, leader: str) -> tuple[tuple[bool, bool, bool], bool, int, float, float]:
+def _heard(told: Any, leader: str) -> tuple[tuple[bool, bool, bool], bool, bool, int, float, float]:
     kinds = [type(one) for one in told] if type(told) is tuple else []
-    if kinds != [bool] * 4 + [int, float, float] or not 0 < told[4] <= 1 << 16 or not 0.0 < told[6] <= 1.0:
-        raise ProtocolError(f"party {leader!r} must tell four bools and three numbers at step 'verdict'")
-    return told[:3], told[3], told[4], told[5], told[6]
+    if kinds != [bool] * 5 + [int, float, float] or not 0 < told[5] <= 1 << 16 or not 0.0 < told[7] <= 1.0:
+        raise ProtocolError(f"party {leader!r} must tell five bools and three numbers at step 'verdict'")
+    return told[:3], told[3], told[4], told[5], told[6], told[7]

@@ -45,6 +45,9 @@ class Training:
     seed: int = 0
 
     name: ClassVar[str] = ""
+    # The part of the objective that five evaluations must still bring for an end by `epochs` to be said; None: a per
+    # cent of the whole way.
+    worthwhile: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
         if isinstance(self.step, str):

@@ -340,8 +340,11 @@ class Session:
         done = done or (self.options.goal is not None and objective <= self.options.goal)
         seen, wanted = extra[1] if extra else metric, self.options.metric_goal
         done = done or (wanted is not None and seen >= wanted)
-        done = done or (self.options.seconds is not None and self.net.elapsed() >= self.options.seconds)
-        return watched < lowest, improved, done
+        return watched < lowest, improved, done or self.late()
+
+    def late(self) -> bool:
+        """Whether the time for training is over."""
+        return self.options.seconds is not None and self.net.elapsed() >= self.options.seconds
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were kept, else the last ones."""

@@ -21,7 +21,7 @@ from colonnade.blocks.newton import CHUNK, SMALLEST, NewtonBlock
 from colonnade.losses import Loss
 
 # Newton steps of a search, at most, and halvings of one of them.
-_MOST_STEPS, _HALVINGS = 12, 30
+_MOST_STEPS, _HALVINGS = 12, 80
 WORTHWHILE = 0.01
 # A promise below this part of the objective is rounding.
 _ROUNDING = 1e-14

@@ -126,7 +126,7 @@ def run_job(
     if known := [record for record in history.records if "loss" in record]:
         warn_diverged(known, job.algorithm.schedule == "adaptive")
         if job.algorithm.tol is not None:
-            warn_unfinished(known, job.algorithm.epochs)
+            warn_unfinished(known, job.algorithm.epochs, job.algorithm.worthwhile)
     for name in ("rows", "state"):
         Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
     return Done(path, trained, outcome, history.records)
