@@ -344,7 +344,7 @@ def test_sequential_order_is_warned_of():
         fitted(order="sequential", epochs=1, tol=None)
 
 
-# -- where it would be easy to stop too early ----------------------------------------------------------------------------
+# -- where it would be easy to stop too early --------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:party .* is far larger than")

@@ -463,3 +463,33 @@ def test_get_params_and_the_papers_options():
     assert "SSCAClassifier(hidden=8" in repr(model())
     assert PAPER[100].batch_for(60) == 60
     assert not PAPER[100].correct
+
+
+@pytest.mark.filterwarnings("ignore:.* rounds were skipped")
+def test_a_limit_that_nobody_measured_is_not_met():
+    """One site is fast enough for batches, and too slow for all of its rows: evaluations have too few answers."""
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((9000, 4))
+    sites = cn.split_rows(table, (table[:, 0] > 0).astype(int), into=3, seed=0)
+    on = cn.Simulation(seconds_per_nonzero=1e-6, speeds={"site3": 0.01})
+    algorithm = cn.SSCA(rounds=10, batch=10, wait=2.0, penalties=1)
+    with pytest.raises(LimitNotMet, match=r"nobody knows whether the limits are met: .*; raise wait, now 2\.0"):
+        model(hidden=4, cost_limit=1.0, algorithm=algorithm).fit(*sites, on=on)
+    with pytest.warns(ColonnadeWarning, match="the cost is not known: too few sites answered an evaluation"):
+        model(hidden=4, algorithm=algorithm).fit(*sites, on=on)
+
+
+def test_a_masked_sum_is_never_that_of_one_site():
+    sites = cn.split_rows(X, Y, into=3, seed=0)
+    with pytest.raises(OptionError, match="fraction chooses 1 of 3 sites in a round, and the sum of one site is its"):
+        model(algorithm=cn.FedAvg(fraction=0.3)).fit(*sites)
+    model(algorithm=cn.FedAvg(fraction=0.3, rounds=2), sum="plain").fit(*sites)
+    with pytest.raises(OptionError, match="threshold is of masked sums, got sum='plain'"):
+        model(algorithm=cn.SSCA(threshold=2), sum="plain").fit(*sites)
+
+
+def test_labels_to_validate_with_are_classes_too():
+    sites = cn.split_rows(X, Y, into=2, seed=0)
+    strange = [cn.Site(site.name, site.X, np.where(site.y == 3, 77, site.y)) for site in sites]
+    with pytest.raises(LabelError, match="labels 77 that are not among classes"):
+        model().fit(*sites, validation=strange)

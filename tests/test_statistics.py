@@ -410,3 +410,25 @@ def test_encrypted_training_is_told_what_curvatures_show():
         seen = model.statistics(*parties, key_bits=SHORT)
     _, covariance, *_ = expected(model, X, LABELS[cn.LogisticRegression])
     np.testing.assert_allclose(found(model, seen, "standard_error"), np.sqrt(np.diag(covariance)), rtol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:party .* has a single column")
+def test_a_party_without_an_independent_column():
+    """A column of zeros has nothing to correlate; all others' numbers are as if it were not there."""
+    y = LABELS[cn.LogisticRegression]
+    others = [cn.Party("a", X[:, :5], y=y), cn.Party("c", X[:, 5:])]
+    with_zeros = [others[0], cn.Party("b", np.zeros((N, 1))), others[1]]
+    found = fitted(cn.LogisticRegression, with_zeros, l2=0.0).statistics(*with_zeros, key_bits=SHORT)
+    known = fitted(cn.LogisticRegression, others, l2=0.0).statistics(*others, key_bits=SHORT)
+    assert np.isnan(found.coefficients["b"].standard_error).all()
+    assert found.df == known.df
+    for name in "ac":
+        ours, theirs = (one.coefficients[name].standard_error for one in (found, known))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_classes_that_are_separated_have_no_statistics():
+    parties = cn.split(X, (X[:, 0] > 0).astype(int), into=3)
+    separated = cn.LogisticRegression(l2=0.0, algorithm=cn.BlockNewton(tol=1e-12), verbose=0).fit(*parties)
+    with pytest.raises(DataError, match=r"fits every row to the letter.*; train it with l2 > 0"):
+        separated.statistics(*parties, key_bits=SHORT)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from colonnade import losses
 from colonnade.algorithms.conduct import Plan, Result
-from colonnade.algorithms.fedavg import LocalSteps
+from colonnade.algorithms.fedavg import FedAvg, LocalSteps
 from colonnade.algorithms.horizontal import attend, serve
 from colonnade.algorithms.options import whole_number
 from colonnade.algorithms.site_work import METHODS, model_from_value, rows_to_value
@@ -93,7 +93,7 @@ class SSCAClassifier(Estimator):
             raise DataError(f"a site is named {SERVER!r}, which is the server's own name; give it another")
         method = self.check_options(len(sites))
         classes = common_classes(sites, self.classes)
-        held_out = self._check_held_out(sites, validation)
+        held_out = self._check_held_out(sites, validation, classes)
         warn_scales(sites)
         limits = limits_of_sites(self.cost_limit, sites, classes)
         order = tuple(site.name for site in sites)
@@ -109,6 +109,11 @@ class SSCAClassifier(Estimator):
             _warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
         self.take_result(plan, classes, limits, sites[0].columns, ended)
+        if limits.limits and not ended.costs:
+            raise LimitNotMet(
+                f"nobody knows whether the limits are met: too few sites answered the last evaluation, over all their "
+                f"rows, in time; raise wait, now {method.wait} (the model as it is can be used)"
+            )
         if limits.limits and not ended.met:
             raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_))
         return self
@@ -167,11 +172,19 @@ class SSCAClassifier(Estimator):
                 f"threshold must be between 2 and the {sites} sites, got {method.threshold}: the sum of one site is "
                 f"its own part"
             )
+        if method.threshold is not None and self.sum == "plain":
+            raise OptionError("threshold is of masked sums, got sum='plain'; leave one of them out")
+        chosen = method.chosen(sites) if isinstance(method, FedAvg) else sites
+        if sites > 1 and chosen < 2 and self.sum != "plain":
+            raise OptionError(
+                f"fraction chooses {chosen} of {sites} sites in a round, and the sum of one site is its own part; "
+                f"raise it, or give sum='plain'"
+            )
         if self.sum == "pairwise" and sites < 2:
             raise OptionError("sum='pairwise' needs at least two sites: the sum of one site is its own part")
         return method
 
-    def _check_held_out(self, sites: Any, validation: Any) -> list[Site] | None:
+    def _check_held_out(self, sites: Any, validation: Any, classes: Array) -> list[Site] | None:
         if validation is None:
             return None
         if not isinstance(validation, (list, tuple)):
@@ -181,6 +194,7 @@ class SSCAClassifier(Estimator):
         if set(given) != set(names):
             raise DataError(f"validation needs each of the sites {names} once, got {list(given)}")
         check_same_columns(sites[0].name, sites[0].columns, sites[0].named, validation[0])
+        common_classes(validation, classes)
         return [given[name] for name in names]
 
     def _described(self, features: int, classes: int) -> Any:
@@ -259,6 +273,13 @@ def part_of(site: Site, classes: Array, limits: CostLimits) -> Any:
 
 
 def _warn_diverged(history: list[dict[str, Any]]) -> None:
+    if not history:
+        warnings.warn(
+            "the cost is not known: too few sites answered an evaluation, over all their rows, in time; raise wait",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+        return
     first, last = history[0]["loss"], history[-1]["loss"]
     if not last <= first:
         warnings.warn(

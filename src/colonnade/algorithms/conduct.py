@@ -90,6 +90,11 @@ class _Run:
         return len(self.plan.groups)
 
     @property
+    def measured(self) -> tuple[float, ...]:
+        """Costs of the parameters as they are; none where the last evaluation had too few answers."""
+        return self.costs if self.last == self.round else ()
+
+    @property
     def stride(self) -> int:
         return self.method.evaluate_every or max(1, self.method.rounds // 10)
 
@@ -113,7 +118,7 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
     yield from _evaluate(run)
     if not isinstance(method, SSCA):
         yield from _rounds(run, 0.0)
-        return Result(run.state.parameters, run.costs, skipped=tuple(run.skipped))
+        return Result(run.state.parameters, run.measured, skipped=tuple(run.skipped))
     c, met = method.penalty, False
     for _ in range(method.penalties):
         yield from _rounds(run, c)
@@ -124,7 +129,7 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
         c *= 10
         run.aims = _lower_aims(run)
     state = run.state
-    return Result(state.parameters, run.costs, state.slack, state.multipliers, c, met, tuple(run.skipped))
+    return Result(state.parameters, run.measured, state.slack, state.multipliers, c, met, tuple(run.skipped))
 
 
 def _lower_aims(run: _Run) -> tuple[float, ...]:
@@ -141,7 +146,7 @@ def _lower_aims(run: _Run) -> tuple[float, ...]:
 
 def _met(run: _Run, method: SSCA) -> bool:
     """Whether slack has vanished, and with it what the cost over all rows exceeds its limit by."""
-    if max(run.state.slack, default=0.0) >= VANISHED:
+    if max(run.state.slack, default=0.0) >= VANISHED or not run.measured:
         return False
     return all(cost <= limit + method.tolerance for cost, limit in zip(run.costs, run.plan.limits, strict=False))
 

@@ -75,9 +75,12 @@ class FedAvg(LocalSteps):
 
     def takes_part(self, sites: int, site: int, t: int) -> bool:
         """max(C K, 1) sites, drawn anew in every round."""
-        chosen = max(round(self.fraction * sites), 1)
         order = np.random.default_rng([self.seed, 0xC405E, t]).permutation(sites)
-        return site in order[:chosen]
+        return site in order[: self.chosen(sites)]
+
+    def chosen(self, sites: int) -> int:
+        """How many sites have a part in a round's sum."""
+        return max(round(self.fraction * sites), 1)
 
     def batches(self, rows: int, rng: np.random.Generator) -> Iterator[Array]:
         """ClientUpdate: all rows once per epoch, in batches of B."""

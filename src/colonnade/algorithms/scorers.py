@@ -59,7 +59,10 @@ class _SummedScorer(ABC):
             secure.ring.encode(own, secure.net.me)
         except (RingOverflow, NotFinite) as error:
             why = str(error) or "the network has no score for them"
-            raise DataError(f"values far outside of what the model was trained on: {why}") from None
+            raise DataError(
+                f"scores that can't be summed: {why}; the values are far outside of what the model was trained on, or "
+                f"its targets were too large: then train it on smaller ones, in thousands for example"
+            ) from None
         return own[:, 0] if self.outputs == 1 else own
 
     async def scores(self, secure: SecureSum, ready: FloatArray, to: str) -> FloatArray | None:

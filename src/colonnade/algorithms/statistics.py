@@ -33,6 +33,8 @@ from colonnade.sums import open_sum
 MOST_COLUMNS = 512
 MOST_ROWS = 20_000  # that correlations come from, unless told otherwise
 SEALED = "paillier"
+# Where no row's curvature is above this, all scores are as good as infinite.
+_FLAT = 1e-10
 
 
 async def infer_linear(net: Net, job: Any, mine: Any) -> Any:
@@ -96,6 +98,11 @@ class _Party:
     async def infer(self, most: int, key_bits: int) -> Any:
         """What the program returns, from the scores as they are."""
         session, net = self.session, self.net
+        if not self.curvature.max() > _FLAT:
+            raise DataError(
+                "the model fits every row to the letter, as coefficients grow without end where classes are separated, "
+                "so that nothing says how sure they are; train it with l2 > 0"
+            )
         own = NewtonBlock(self.block)
         sizes = await self._sizes(own.width, most)
         order = (session.leader, *(name for name in net.names if name != session.leader))
@@ -103,6 +110,8 @@ class _Party:
         information = await net.in_thread(OwnInformation, own, self.curvature, sample)
         # Dependent columns of a party's own are fewer directions: the rest is told anew.
         sizes = await self._sizes(information.size, most)
+        parameters = sum(sizes.values())
+        sizes = {name: max(1, size) for name, size in sizes.items()}  # a party without any sends a column of zeros
         found = await Correlations(session, order, sizes, len(sample), key_bits).matrix(information.columns())
         joint = None
         if found is not None:
@@ -110,7 +119,7 @@ class _Party:
             if joint is None:
                 raise ProtocolError("the products of some party's columns are none; check that all run the same job")
         distance = information.distance(self._gradient(own)) if self._knows_all else math.nan
-        fit = await self._fit(sum(sizes.values()) - (0 if joint is None else joint.free.shape[1]), distance)
+        fit = await self._fit(parameters - (0 if joint is None else joint.free.shape[1]), distance)
         inverse, free, dispersion, df = await self._own_part(joint, order, sizes, fit)
         net.traffic.round()
         covariance = dispersion * information.covariance(inverse, free)

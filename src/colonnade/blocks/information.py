@@ -63,13 +63,15 @@ class OwnInformation:
     def columns(self) -> FloatArray:
         """U: white and turned columns of the sample's rows. No number is larger than 1."""
         own, out = self._own, np.empty((len(self._sample), self.size))
+        if not self.size:
+            return np.zeros((len(self._sample), 1))  # something to multiply with
         for at in range(0, len(self._sample), _CHUNK):
             rows, part = self._sample[at : at + _CHUNK], slice(at, at + _CHUNK)
             out[part] = own.columns.project(rows, np.ascontiguousarray(self._weights[: own.columns_width]))
             if own.block.intercept is not None:
                 out[part] += self._weights[-1]
             out[part] *= self._weight[part, None]
-        return out
+        return np.clip(out, -1.0, 1.0)  # rounding of very small curvatures
 
     def distance(self, gradient: FloatArray) -> float:
         """How far this party's coefficients are from their best, all others' standing still, in standard errors."""
@@ -80,6 +82,8 @@ class OwnInformation:
 
         free: the directions that all parties' columns together leave free, one column each, as far as they are here.
         """
+        if not self.size:
+            return np.full((len(self._turn),) * 2, np.nan)
         # A direction that the sample does not show is taken for uncorrelated with everybody else's.
         middle = self._turn @ (inverse - np.eye(self.size)) @ self._turn.T + np.eye(len(self._turn))
         found: FloatArray = self._root @ middle @ self._root.T

@@ -121,13 +121,14 @@ class Figures:
                 before + costs.of_run(count, self._evaluations(one, count)) + save * self._saves(one, count)
                 for count in (rounds.low, rounds.likely, rounds.high)
             ]
-            most = one.algorithm.seconds
-            seconds = Span(*(end if most is None else min(end, before + most) for end in ends))
+            seconds = Span(*ends)
+        looks = 1 if one.second_order else one.algorithm.evaluate_every or self.batches(one, self.rows)
+        rounds, seconds, cut = _by_the_clock(rounds, seconds, before, one.algorithm.seconds, looks)
         trial, taken = (known.together or [(Trial(one.algorithm, self.rows), known.alone)])[0]
         lowest = self._lowest[trial.rows, trial.draw]
         gap = (min(record.objective for record in taken.records) - lowest) / max(abs(lowest), 1e-300)
-        if known.together and not self._ended(trial, taken):
-            gap = math.nan  # it would have gone on
+        if cut or (known.together and not self._ended(trial, taken)):
+            gap = math.nan  # it would have gone on, or will not come so far
         spans = (rounds.low, rounds.likely, rounds.high, seconds.low, seconds.likely, seconds.high)
         return [*spans, gap, float(trial.rows)]
 
@@ -181,3 +182,16 @@ class Figures:
     def _saves(self, one: Candidate, rounds: float) -> float:
         epochs = rounds if one.second_order else rounds / self.batches(one, self.rows)
         return 0.0 if self._saves_every is None else 1.0 + epochs / self._saves_every
+
+
+def _by_the_clock(
+    rounds: Span, seconds: Span, before: float, most: float | None, looks: int
+) -> tuple[Span, Span, bool]:
+    """Rounds and seconds of a run that may take so long at most, and whether it is likely to; rounds between looks."""
+    if most is None:
+        return rounds, seconds, False
+    ends = (seconds.low, seconds.likely, seconds.high)
+    parts = [min(1.0, most / max(end - before, 1e-9)) for end in ends]
+    counts = (rounds.low, rounds.likely, rounds.high)
+    done = (min(count, looks * math.ceil(count * part / looks)) for count, part in zip(counts, parts, strict=True))
+    return Span(*done), Span(*(min(end, before + most) for end in ends)), parts[1] < 1.0

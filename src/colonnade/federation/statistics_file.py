@@ -34,5 +34,5 @@ def save(folder: Path, job: Job, trained: Trained) -> None:
         fit = Fit(*told)
         warn_far(fit, job.holders[0])
         numbers = {"df": fit.df, **asdict(fit)}
-        plain = {key: None if math.isnan(value) else value for key, value in numbers.items()}  # JSON has no NaN
+        plain = {key: value if math.isfinite(value) else None for key, value in numbers.items()}  # JSON has no NaN
         (folder / SUMMARY).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
