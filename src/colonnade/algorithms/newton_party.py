@@ -183,6 +183,8 @@ class NewtonParty:
             if type(heard) is not tuple or len(heard) != 2 or type(heard[0]) is not float:
                 raise ProtocolError(f"party {holder!r} must tell a unit and an array at step {tag!r}")
             unit, short = heard[0], expect_array(heard[1], shape, kind, holder, tag)
+            if not (math.isfinite(unit) and np.isfinite(short).all()):
+                raise ProtocolError(f"party {holder!r} must tell finite numbers at step {tag!r}")
         return short.astype(np.float64) * unit
 
     def _direction(self, epoch: int, signals: list[Piece], curvatures: list[Piece]) -> FloatArray:
