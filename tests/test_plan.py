@@ -452,3 +452,14 @@ def test_the_table_says_what_is_uncertain(capsys):
     assert "the fastest of those that end within 0.0001" in reason(Plan(569, {}, 0.2, (newton, near)))
     assert "none is known to end" in reason(Plan(569, {}, 0.2, (unsure, replace(unsure, gap=0.5))))
     assert [human_seconds(s) for s in (0.04, 99.0, 75 * 60, 3 * 3600)] == ["0.0 s", "99.0 s", "75 min", "3.0 h"]
+
+
+def test_a_run_that_its_own_clock_ends():
+    """Rounds up to the first look after the time is over; and whether that is likely."""
+    from colonnade.algorithms.forecast import Span
+    from colonnade.federation.figures import _by_the_clock
+
+    rounds, seconds = Span(100, 200, 400), Span(11.0, 21.0, 41.0)
+    assert _by_the_clock(rounds, seconds, 1.0, None, 30) == (rounds, seconds, False)
+    assert _by_the_clock(rounds, seconds, 1.0, 100.0, 30) == (rounds, seconds, False)
+    assert _by_the_clock(rounds, seconds, 1.0, 10.0, 30) == (Span(100, 120, 120), Span(11.0, 11.0, 11.0), True)
