@@ -30,7 +30,8 @@ from colonnade.reproduce import (
     twins,
 )
 from colonnade.reproduce.arrivals import Arrival, marks_said, ratio, reached, speedup, spread
-from colonnade.reproduce.fedbcd_rounds import ROWS, Setting, measure
+from colonnade.reproduce.fedbcd_rounds import ROWS, measure
+from colonnade.reproduce.fedbcd_setting import Setting
 from colonnade.reproduce.imitations import imitate
 from colonnade.reproduce.physionet import Task
 from colonnade.reproduce.report import Curve, rounds_text, rounds_to, share_text

@@ -28,11 +28,7 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
 
     It is the chance that a positive row scores above a negative one, ties count half. NaN if a score is NaN.
     """
-    y, score = _pair(y, score)
-    score = score.astype(np.float64)
-    classes = np.unique(y)
-    if len(classes) != 2:
-        raise LabelError(f"the labels hold {len(classes)} classes, auc needs exactly two; use rows of both classes")
+    y, score, classes = _two_classes(y, score, "auc")
     if np.isnan(score).any():
         return math.nan
     _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
@@ -48,16 +44,21 @@ def ks(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
 
     0 where they are the same, 1 where some score separates them. NaN if a score is NaN.
     """
-    y, score = _pair(y, score)
-    score = score.astype(np.float64)
-    classes = np.unique(y)
-    if len(classes) != 2:
-        raise LabelError(f"the labels hold {len(classes)} classes, ks needs exactly two; use rows of both classes")
+    y, score, classes = _two_classes(y, score, "ks")
     if np.isnan(score).any():
         return math.nan
     levels, place = np.unique(score, return_inverse=True)
     shares = [np.bincount(place[y == one], minlength=len(levels)).cumsum() / (y == one).sum() for one in classes]
     return float(np.abs(shares[0] - shares[1]).max())
+
+
+def _two_classes(y: npt.ArrayLike, score: npt.ArrayLike, metric: str) -> tuple[Array, Array, Array]:
+    """Labels, scores as float64, and the two classes in their order."""
+    y, score = _pair(y, score)
+    classes = np.unique(y)
+    if len(classes) != 2:
+        raise LabelError(f"the labels hold {len(classes)} classes, {metric} needs exactly two; use rows of both")
+    return y, score.astype(np.float64), classes
 
 
 def r2(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:

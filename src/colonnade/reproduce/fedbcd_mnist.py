@@ -19,7 +19,8 @@ import numpy as np
 from colonnade.blocks.modules import need_torch
 from colonnade.party import Party
 from colonnade.reproduce.datasets import Array, read_npz
-from colonnade.reproduce.network_rounds import Paper, Setting, ended, measure, panel, rounds_table, tuned
+from colonnade.reproduce.fedbcd_setting import Setting
+from colonnade.reproduce.network_rounds import Paper, ended, measure, panel, rounds_table, tuned
 from colonnade.reproduce.report import Curve, Table, make_folder, plot, show, work_off, write_csv
 
 NAME = "fedbcd-mnist"

@@ -21,7 +21,8 @@ import numpy as np
 from colonnade.blocks.modules import need_torch
 from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.party import Party
-from colonnade.reproduce.network_rounds import Curves, Setting, ended, measure, panel
+from colonnade.reproduce.fedbcd_setting import Setting
+from colonnade.reproduce.network_rounds import Curves, ended, measure, panel
 from colonnade.reproduce.nus import Pictures, nus_wide
 from colonnade.reproduce.report import (
     Curve,

@@ -12,13 +12,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from colonnade.algorithms import FedBCD, FedSGD
 from colonnade.errors import ColonnadeWarning
 from colonnade.estimators import LogisticRegression
+from colonnade.reproduce.fedbcd_setting import Setting
 from colonnade.reproduce.physionet import TEST_ROWS, TRAIN_ROWS, Task, central, physionet2012
 from colonnade.reproduce.report import (
     Curve,
@@ -77,37 +76,9 @@ class Size:
 QUICK = Size(3000, 1500, 1, (ONE_ETA, 0.3), 0.82, 3, 2, 4, (10.0,), 200)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One training run."""
-
-    algorithm: str
-    Q: int
-    eta0: float
-    seed: int
-    epochs: int
-    proximal: float = 0.0
-
-    def options(self, evaluate_every: int) -> FedSGD | FedBCD:
-        """The algorithm of this run."""
-        shared: dict[str, Any] = {
-            "step": self.eta0,
-            "schedule": "sqrt",
-            "batch": BATCH,
-            "epochs": self.epochs,
-            "tol": None,
-            "evaluate_every": evaluate_every,
-            "seed": self.seed,
-        }
-        if self.algorithm == "FedSGD":
-            return FedSGD(**shared)
-        order = "sequential" if self.algorithm == "FedBCD-s" else "parallel"
-        return FedBCD(**shared, local_steps=self.Q, order=order, proximal=self.proximal)
-
-
 def measure(task: Task, setting: Setting, evaluate_every: int) -> Curve:
     """Train, and keep the curve."""
-    model = LogisticRegression(l2=L2, algorithm=setting.options(evaluate_every), verbose=0)
+    model = LogisticRegression(l2=L2, algorithm=setting.options(BATCH, evaluate_every), verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColonnadeWarning)  # some settings diverge: that is what the table shows
         return Curve.of(model.fit(*task.train, validation=task.test).history_)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,34 +13,10 @@ from colonnade.algorithms import FedBCD, FedSGD
 from colonnade.errors import ColonnadeError, ColonnadeWarning, OptionError
 from colonnade.network_estimators import NetworkClassifier
 from colonnade.party import Party
+from colonnade.reproduce.fedbcd_setting import Setting
 from colonnade.reproduce.report import Curve, Line, Panel, Table, rounds_text, rounds_to, share_text
 
 Paper = tuple[str, int, int | None]  # algorithm, Q, the paper's rounds
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One training run."""
-
-    algorithm: str
-    Q: int
-    eta0: float
-    seed: int
-    epochs: int
-    proximal: float = 0.0
-    parties: int = 2
-    goal: float | None = None  # a test AUC at which the run is over
-
-    def options(self, batch: int, evaluate_every: int | None, schedule: str = "sqrt") -> FedSGD | FedBCD:
-        """The algorithm of this run."""
-        shared: dict[str, Any] = {
-            "step": self.eta0, "schedule": schedule, "batch": batch, "epochs": self.epochs, "tol": None,
-            "evaluate_every": evaluate_every, "seed": self.seed, "metric_goal": self.goal,
-        }  # fmt: skip
-        if self.algorithm == "FedSGD":
-            return FedSGD(**shared)
-        order = "sequential" if self.algorithm == "FedBCD-s" else "parallel"
-        return FedBCD(**shared, local_steps=self.Q, order=order, proximal=self.proximal)
 
 
 def measure(

@@ -1,0 +1,33 @@
+"""One training run of FedBCD's tables and figures: what is varied, and the algorithm that comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.algorithms import FedBCD, FedSGD
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One training run."""
+
+    algorithm: str
+    Q: int
+    eta0: float
+    seed: int
+    epochs: int
+    proximal: float = 0.0
+    parties: int = 2
+    goal: float | None = None  # a test AUC at which the run is over
+
+    def options(self, batch: int, evaluate_every: int | None, schedule: str = "sqrt") -> FedSGD | FedBCD:
+        """The algorithm of this run."""
+        shared: dict[str, Any] = {
+            "step": self.eta0, "schedule": schedule, "batch": batch, "epochs": self.epochs, "tol": None,
+            "evaluate_every": evaluate_every, "seed": self.seed, "metric_goal": self.goal,
+        }  # fmt: skip
+        if self.algorithm == "FedSGD":
+            return FedSGD(**shared)
+        order = "sequential" if self.algorithm == "FedBCD-s" else "parallel"
+        return FedBCD(**shared, local_steps=self.Q, order=order, proximal=self.proximal)
