@@ -11,7 +11,7 @@ from colonnade.progress import human_bytes
 
 
 def human_seconds(seconds: float) -> str:
-    """75 -> '1 min 15 s'."""
+    """75 -> '75.0 s', 300 -> '5 min'."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
