@@ -163,7 +163,8 @@ def assert_uniform(numbers, what: str) -> None:
 
 def assert_hides(log) -> None:
     """What one party received says nothing: all numbers are uniform, none comes twice, and on a link the differences
-    between one message and the next are uniform too (a mask that is used again makes them small or 0).
+    between one message and the next are uniform too. No two messages are near each other, however far apart they came:
+    a mask that is used again leaves the small difference of what it hid.
     """
     links = defaultdict(list)
     for frm, _, value in log:
@@ -174,6 +175,10 @@ def assert_hides(log) -> None:
         assert_uniform(np.concatenate(changes), f"differences of messages from {frm}")
     numbers = np.concatenate([value.ravel() for _, _, value in log])
     assert len(np.unique(numbers)) == len(numbers), "a number was seen twice"
+    for (one, _, earlier), (other, _, later) in itertools.combinations(log, 2):
+        # Uniform numbers of 64 bits lie 2^62 from each other in the middle, values that people send less than 2^50.
+        between = np.abs((later - earlier).view(np.int64).astype(float))
+        assert np.median(between) > 2**58, f"messages from {one} and {other} are near each other"
 
 
 # -- many at once ------------------------------------------------------------------------------------------------------
