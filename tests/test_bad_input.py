@@ -193,7 +193,9 @@ def test_prediction_is_checked():
 @pytest.mark.parametrize("on", [cn.Simulation(), cn.Processes(deadline=10)])
 def test_an_overflow_of_the_ring_ends_the_run_everywhere(on):
     algorithm = cn.FedSGD(step=1e12, schedule="constant", batch=16, epochs=3)
-    sentence = r"a contribution of party '.' reaches .*the ring holds less than .* for 2 parties; scale the columns"
+    sentence = (
+        r"a contribution of party '.' reaches .*the ring of 64 bits holds less than .* for 2 parties; scale the columns"
+    )
     with pytest.raises(RingOverflow, match=sentence) as caught:
         cn.RidgeRegression(algorithm=algorithm, verbose=0).fit(*parts(y=X @ np.ones(6)), on=on)
     outcomes = caught.value.outcomes

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from colonnade.errors import ColonnadeError, OptionError, RingOverflow
-from colonnade.sums.ring import NarrowRing, Ring
+from colonnade.sums.ring import Ring, narrow_ring
 
 STEP = 2.0**-36
 
@@ -75,8 +75,8 @@ def test_what_does_not_fit_is_refused(parties):
         with pytest.raises(RingOverflow) as refused:
             ring.encode(np.array([0.0, value, 1.0]), "bank")
         assert str(refused.value) == (
-            f"a contribution of party 'bank' reaches {abs(value):.3g}, the ring holds less than {ring.largest:.3g} for "
-            f"{parties} parties; scale the columns, use a smaller step, or stronger l2"
+            f"a contribution of party 'bank' reaches {abs(value):.3g}, the ring of 64 bits holds less than "
+            f"{ring.largest:.3g} for {parties} parties; scale the columns, use a smaller step, or stronger l2"
         )
         assert isinstance(refused.value, ColonnadeError)
         assert isinstance(refused.value, OverflowError)
@@ -85,7 +85,9 @@ def test_what_does_not_fit_is_refused(parties):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_refused(value):
     for values in ([value], [0.0, value], [[value, 1.0], [np.nan, -1.0]]):
-        with pytest.raises(RingOverflow, match=r"a contribution of party 'bank' reaches (nan|inf), the ring holds"):
+        with pytest.raises(
+            RingOverflow, match=r"a contribution of party 'bank' reaches (nan|inf), the ring of 64 bits holds"
+        ):
             Ring(3).encode(np.array(values), "bank")
 
 
@@ -125,12 +127,12 @@ def test_a_ring_needs_a_party(parties):
 
 @given(st.integers(1, 9), arrays(np.float64, array_shapes(max_dims=2), elements=st.floats(-200, 200)))
 def test_the_narrow_ring_adds_up(parties, values):
-    ring = NarrowRing(parties)
+    ring = narrow_ring(parties)
     parts = [ring.encode(values, "a") for _ in range(parties)]
     assert {part.dtype for part in parts} == {np.dtype(np.uint32)}
     total = ring.decode(np.sum(parts, axis=0, dtype=np.uint32))
     assert np.all(np.abs(total - parties * values) <= parties * 0.5 / ring.scale)
-    with pytest.raises(RingOverflow, match="the narrow ring holds less than"):
+    with pytest.raises(RingOverflow, match="the ring of 32 bits holds less than"):
         ring.encode(np.array([ring.largest]), "a")
     with pytest.raises(RingOverflow):
         ring.encode(np.array([np.nan]), "a")

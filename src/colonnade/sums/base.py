@@ -9,7 +9,7 @@ import numpy as np
 
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.ring import AnyRing, FloatArray, NarrowRing, PhaseArray, Ring
+from colonnade.sums.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring
 from colonnade.sums.trees import Tree
 
 
@@ -34,7 +34,7 @@ class SecureSum(ABC):
     def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
         self.net, self.topology = net, topology
         self.ring = Ring(len(net.names), fraction_bits)
-        self.narrow = NarrowRing(len(net.names))
+        self.narrow = narrow_ring(len(net.names))
         self._serial = dict.fromkeys(net.names, 0)
         self._last: dict[str, Promise] = {}  # the end of the latest sum for each root
 
@@ -53,7 +53,7 @@ class SecureSum(ABC):
         return None if summed is None else summed.astype(np.uint32, copy=False)
 
     async def total_narrow(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
-        """The same in half the bytes, for values that the sender has made fit; see `ring.NarrowRing`."""
+        """The same in half the bytes, for values that the sender has made fit; see `ring.narrow_ring`."""
         summed = await self._in_turn(tag, self.narrow.encode(value, self.net.me), root)
         return None if summed is None else self.narrow.decode(summed.astype(np.uint32, copy=False))
 

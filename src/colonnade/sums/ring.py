@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +24,20 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ring:
-    """Z_2^64 with `fraction_bits` bits after the point, for a sum of `parties` values.
+    """Z_2^bits with `fraction_bits` bits after the point, for a sum of `parties` values.
 
-    With 36 bits a contribution is exact to 7e-12 and may reach 1.3e8 / parties.
+    With 36 of 64 bits a contribution is exact to 7e-12 and may reach 1.3e8 / parties.
     """
 
     parties: int
     fraction_bits: int = 36
+    bits: int = 64
 
     def __post_init__(self) -> None:
-        if self.fraction_bits not in range(63):
-            raise OptionError(f"fraction_bits must be a whole number between 0 and 62, got {self.fraction_bits!r}")
+        if self.fraction_bits not in range(self.bits - 1):
+            raise OptionError(
+                f"fraction_bits must be a whole number between 0 and {self.bits - 2}, got {self.fraction_bits!r}"
+            )
         if self.parties < 1:
             raise OptionError(f"parties must be >= 1, got {self.parties!r}")
 
@@ -46,54 +49,29 @@ class Ring:
     @property
     def largest(self) -> float:
         """The largest contribution such that a sum over all parties can't wrap around."""
-        return float(2 ** (63 - self.fraction_bits)) / self.parties
-
-    def encode(self, values: FloatArray, party: str) -> RingArray:
-        """Real numbers into the ring; refuses what does not fit, and NaN."""
-        worst = float(np.abs(values).max(initial=0.0))
-        # `not <` instead of `>=`: a NaN must not pass.
-        if not worst < self.largest:
-            raise RingOverflow(
-                f"a contribution of party {party!r} reaches {worst:.3g}, the ring holds less than {self.largest:.3g} "
-                f"for {self.parties} parties; scale the columns, use a smaller step, or stronger l2"
-            )
-        return np.rint(values * self.scale).astype(np.int64).view(np.uint64)
-
-    def decode(self, ring: RingArray) -> FloatArray:
-        """Back to real numbers; the upper half of the ring is negative."""
-        return ring.view(np.int64) / self.scale
-
-
-@dataclass(frozen=True)
-class NarrowRing:
-    """Z_2^32 with 20 bits after the point: half the bytes, for values that their sender can make fit.
-
-    A contribution is exact to 5e-7 and may reach 2048 / parties.
-    """
-
-    parties: int
-    scale: ClassVar[float] = float(2**20)
-
-    @property
-    def largest(self) -> float:
-        """As in `Ring`."""
-        return 2.0**31 / self.scale / self.parties
+        return float(2 ** (self.bits - 1 - self.fraction_bits)) / self.parties
 
     @property
     def grain(self) -> float:
         """The rounding of a sum: as that of one number on a grid this wide."""
         return math.sqrt(self.parties) / self.scale
 
-    def encode(self, values: FloatArray, party: str) -> PhaseArray:
+    def encode(self, values: FloatArray, party: str) -> AnyRing:
         """Real numbers into the ring; refuses what does not fit, and NaN."""
         worst = float(np.abs(values).max(initial=0.0))
+        # `not <` instead of `>=`: a NaN must not pass.
         if not worst < self.largest:
             raise RingOverflow(
-                f"a contribution of party {party!r} reaches {worst:.3g}, the narrow ring holds less than "
-                f"{self.largest:.3g} for {self.parties} parties; scale the columns, or use stronger l2"
+                f"a contribution of party {party!r} reaches {worst:.3g}, the ring of {self.bits} bits holds less than "
+                f"{self.largest:.3g} for {self.parties} parties; scale the columns, use a smaller step, or stronger l2"
             )
-        return np.rint(values * self.scale).astype(np.int32).view(np.uint32)
+        return np.rint(values * self.scale).astype(f"i{self.bits // 8}").view(f"u{self.bits // 8}")
 
-    def decode(self, ring: PhaseArray) -> FloatArray:
+    def decode(self, ring: AnyRing) -> FloatArray:
         """Back to real numbers; the upper half of the ring is negative."""
-        return ring.view(np.int32) / self.scale
+        return ring.view(f"i{self.bits // 8}") / self.scale
+
+
+def narrow_ring(parties: int) -> Ring:
+    """Half the bytes, for values that their sender can make fit: exact to 5e-7, up to 2048 / parties."""
+    return Ring(parties, 20, 32)
