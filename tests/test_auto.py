@@ -28,6 +28,11 @@ def test_the_choice_and_its_reason(rows, columns, outputs, name, reason):
     assert reason in said
 
 
+def test_under_encryption_it_is_one_that_can_be_encrypted():
+    algorithm, said = choose(1000, [3, 5000], 1, encrypted=True)
+    assert (algorithm, said) == (cn.FedSGD(), "its signals can be encrypted")
+
+
 def test_one_line_says_what_was_chosen(capsys):
     parties = cn.split(X, Y, into=2)
     model = cn.LogisticRegression(algorithm="auto").fit(*parties)

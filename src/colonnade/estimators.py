@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy.typing as npt
 
 from colonnade import labels, losses, penalties
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm, BlockNewton, FedBCD, FedSGD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm, BlockNewton, FedBCD
 from colonnade.algorithms.auto import choose
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
@@ -147,23 +147,21 @@ class LinearModel(Estimator):
     def _check_options(self, rows: int) -> None:
         penalties.penalty(self.penalty, self.l2)
         self._check_sums(linear=True)
-        algorithm = FedSGD() if self.algorithm == "auto" and self.sum == "paillier" else self.algorithm
+        algorithm = self.algorithm
         if algorithm == "auto":
             return
         if isinstance(algorithm, str) or not isinstance(algorithm, tuple(ALGORITHMS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, or 'auto', got {algorithm!r}")
-        check_encrypted(self.sum, algorithm, self.key_bits)
         algorithm.batch_for(rows)
 
     def _chosen(self, parties: tuple[Party, ...], outputs: int) -> Algorithm:
         """What `algorithm` stands for."""
-        if not isinstance(self.algorithm, str):
-            return self.algorithm
-        if self.sum == "paillier":
-            return FedSGD()
-        found, reason = choose(parties[0].rows, [party.features for party in parties], outputs)
-        if self.verbose:
-            print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
+        found, columns = self.algorithm, [party.features for party in parties]
+        if isinstance(found, str):
+            found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == "paillier")
+            if self.verbose:
+                print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
+        check_encrypted(self.sum, found, self.key_bits)
         return found
 
     # -- what was learnt ----------------------------------------------------------------------------------------

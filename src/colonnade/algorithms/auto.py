@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from colonnade.algorithms.block_newton import BlockNewton
+from colonnade.algorithms.fedbcd import FedSGD
 from colonnade.algorithms.vfb2 import VFB2
 from colonnade.blocks.newton import LIMIT
 
@@ -12,11 +13,15 @@ from colonnade.blocks.newton import LIMIT
 _MOST_WORK = 2e11
 
 
-def choose(rows: int, columns: Sequence[int], outputs: int) -> tuple[BlockNewton | VFB2, str]:
+def choose(
+    rows: int, columns: Sequence[int], outputs: int, *, encrypted: bool = False
+) -> tuple[BlockNewton | VFB2 | FedSGD, str]:
     """An algorithm with its default options, and the reason in a few words.
 
-    rows: of the training data. columns: of each party. outputs: scores of a row.
+    rows: of the training data. columns: of each party. outputs: scores of a row. encrypted: whether signals are.
     """
+    if encrypted:
+        return FedSGD(), "its signals can be encrypted"
     widest = max(columns)
     work = 0.5 * rows * outputs * float(widest) ** 2
     if widest > LIMIT:
