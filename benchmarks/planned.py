@@ -170,7 +170,7 @@ def _plan_as_json(arguments: list[str]) -> None:
     import argparse
     import time
 
-    from colonnade.federation.job import read_job
+    from colonnade.federation.job_file import read_job
     from colonnade.federation.party_file import read_party
     from colonnade.federation.plan import plan_job
 

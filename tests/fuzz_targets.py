@@ -14,7 +14,7 @@ from colonnade.errors import ColonnadeError, ProtocolError
 from colonnade.federation import toml
 from colonnade.federation.handshake import Handshake, Hello, NotNow, Standing, Terms
 from colonnade.federation.init import _JOB, _PARTY
-from colonnade.federation.job import JOB, job_of
+from colonnade.federation.job_file import JOB, job_of
 from colonnade.federation.party_file import PARTY
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.link import pack_message, unpack_message

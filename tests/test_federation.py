@@ -23,7 +23,7 @@ import pytest
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.federation import data, model_file, preparation
-from colonnade.federation.job import read_job
+from colonnade.federation.job_file import read_job
 from colonnade.federation.ledger import verify
 from colonnade.federation.party_file import read_party
 from colonnade.federation.signatures import checker

@@ -7,7 +7,8 @@ import pytest
 import colonnade as cn
 from colonnade.errors import OptionError
 from colonnade.federation import toml
-from colonnade.federation.job import COMMON, DISTANCES, JOB, LABELLED, OBJECTIVE, SIGNALS, TOTALS, disclosures, job_of
+from colonnade.federation.job import COMMON, DISTANCES, LABELLED, OBJECTIVE, SIGNALS, TOTALS, disclosures
+from colonnade.federation.job_file import JOB, job_of
 
 GOOD = """\
 version = 1

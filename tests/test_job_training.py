@@ -12,7 +12,7 @@ import colonnade as cn
 from colonnade.align import align
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, PolicyRefused, RunFailed
 from colonnade.federation import toml
-from colonnade.federation.job import JOB, job_of
+from colonnade.federation.job_file import JOB, job_of
 from colonnade.federation.policy import Policy
 from colonnade.federation.training import Keepers, digest_of, share_out, take_part
 from test_job import GOOD

@@ -17,7 +17,7 @@ from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, RunFailed
 from colonnade.federation import model_file
 from colonnade.federation.check import check
-from colonnade.federation.job import read_job
+from colonnade.federation.job_file import read_job
 from colonnade.federation.party_file import read_party
 from colonnade.federation.training import Keepers, share_out, take_part
 from test_federation import LIMIT, federation, run_all, start

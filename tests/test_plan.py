@@ -27,7 +27,7 @@ from colonnade.errors import OptionError, PolicyRefused, ProtocolError, RunFaile
 from colonnade.federation.candidates import agree_on_candidates, candidates
 from colonnade.federation.costs import bytes_of, save_of, seconds_of
 from colonnade.federation.figures import Plan
-from colonnade.federation.job import read_job
+from colonnade.federation.job_file import read_job
 from colonnade.federation.ledger import entries
 from colonnade.federation.lines import Line, measure_lines
 from colonnade.federation.party_file import read_party

@@ -12,18 +12,8 @@ import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import ColonnadeWarning, OptionError
 from colonnade.federation import data, model_file, toml
-from colonnade.federation.job import (
-    CORRELATIONS,
-    CURVATURES,
-    GRADIENTS,
-    JOB,
-    LABELLED,
-    OBJECTIVE,
-    SIGNALS,
-    disclosures,
-    job_of,
-    read_job,
-)
+from colonnade.federation.job import CORRELATIONS, CURVATURES, GRADIENTS, LABELLED, OBJECTIVE, SIGNALS, disclosures
+from colonnade.federation.job_file import JOB, job_of, read_job
 from colonnade.federation.ledger import verify
 from colonnade.federation.party_file import read_party
 from colonnade.federation.signatures import checker

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from colonnade.align import align
-from colonnade.federation.job import JOB, job_of
+from colonnade.federation.job_file import JOB, job_of
 from colonnade.federation.toml import parse
 from colonnade.federation.training import take_part
 from colonnade.runtimes import grpc_streams

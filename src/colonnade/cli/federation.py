@@ -80,7 +80,7 @@ def _job_and_party(command: argparse.ArgumentParser, *, required: bool = True) -
 
 def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
     from colonnade.errors import OptionError
-    from colonnade.federation.job import read_job
+    from colonnade.federation.job_file import read_job
     from colonnade.federation.party_file import read_party
 
     mpi = getattr(options, "mpi", False)

@@ -8,7 +8,8 @@ from pathlib import Path
 from colonnade.algorithms import BlockNewton
 from colonnade.errors import OptionError
 from colonnade.federation.certificates import issue, make_authority
-from colonnade.federation.job import COMMON, LABELLED, OBJECTIVE, SIGNALS, disclosures, party_name
+from colonnade.federation.job import COMMON, LABELLED, OBJECTIVE, SIGNALS, disclosures
+from colonnade.federation.job_file import party_name
 
 _PORT = 7443
 

@@ -22,7 +22,8 @@ from typing import Any
 from colonnade.blocks.optimisers import OPTIMISERS
 from colonnade.federation import data, preparation, toml
 from colonnade.federation.certificates import CertificatePaths
-from colonnade.federation.job import Job, address, party_name
+from colonnade.federation.job import Job
+from colonnade.federation.job_file import address, party_name
 from colonnade.federation.policy import KINDS, Policy
 from colonnade.federation.settings import Key, ListOf, Section, Settings
 
