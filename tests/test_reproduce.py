@@ -35,7 +35,7 @@ from colonnade.reproduce.fedbcd_setting import Setting
 from colonnade.reproduce.imitations import imitate
 from colonnade.reproduce.physionet import Task
 from colonnade.reproduce.report import Curve, rounds_text, rounds_to, share_text
-from colonnade.reproduce.ssca_sparsity import at_equal_cost
+from colonnade.reproduce.ssca_sparsity import at_equal_cost, shortest, without
 from colonnade.reproduce.ssca_stage import Digits
 from colonnade.reproduce.stage import SLOWER, THIRD, Run, Stage, clock
 from colonnade.site import split_rows
@@ -451,7 +451,7 @@ def test_every_reproduction_has_a_short_form():
 OVER_ROWS = {
     "ssca-accuracy": ("accuracy", "trials", "curves"),
     "ssca-cost": ("cost", "trials", "curves"),
-    "ssca-sparsity": ("limits", "lambdas", "runs"),
+    "ssca-sparsity": ("limits", "trials", "lambdas", "runs"),
 }
 
 
@@ -492,6 +492,28 @@ def test_lengths_at_equal_cost_lie_between_neighbours():
     assert at_equal_cost(costs, norms, 0.5) == 10.0
     assert math.isnan(at_equal_cost(costs, norms, 0.1))
     assert math.isnan(at_equal_cost(costs, norms, 0.6))
+
+
+def test_each_side_shows_its_shortest_model():
+    def ended(cost, norm, slack=0.0):
+        return ssca_stage.Outcome((10,), (cost,), (0.9,), (norm,), slack)
+
+    one, other = (("tau", 0.1),), (("tau", 0.2),)
+    bound = {
+        ssca_stage.Run("SSCA", 10, one, 0, 0.0, 0.5): ended(0.505, 20.0),
+        ssca_stage.Run("SSCA", 10, other, 0, 0.0, 0.5): ended(0.49, 25.0),
+        ssca_stage.Run("SSCA", 10, other, 1, 0.0, 0.5): ended(0.52, 10.0),  # does not keep it
+        ssca_stage.Run("SSCA", 10, one, 1, 0.0, 0.5): ended(0.51, 15.0, slack=0.1),
+    }
+    assert shortest(bound, 0.5, 0)[1].norm == (20.0,)
+    assert shortest(bound, 0.5, 1)[1].cost == (0.51,)
+    free = {
+        ssca_stage.Run("SSCA", 10, options, 0, l2): ended(cost, norm)
+        for options, l2, cost, norm in ((one, 0.1, 0.4, 40.0), (one, 0.2, 0.6, 20.0), (other, 0.1, 0.5, 25.0))
+    }
+    assert without(free, (one, other), 0.5, 0) == (25.0, "tau 0.2")
+    assert without(free, (one,), 0.5, 0)[0] == pytest.approx(30.0)
+    assert math.isnan(without(free, (one, other), 0.3, 0)[0])
 
 
 def test_both_sides_are_tuned_with_as_many_trials():
