@@ -323,7 +323,7 @@ def test_the_server_sees_uniform_numbers(monkeypatch):
     assert len(long) == 60
     counts = np.bincount((np.concatenate(long) >> np.uint64(60)).astype(int), minlength=16)
     expected = counts.sum() / 16
-    assert ((counts - expected) ** 2 / expected).sum() < 60
+    assert ((counts - expected) ** 2 / expected).sum() < 90  # chi-squared with 15 degrees of freedom: p = 1e-12
     seen.clear()
     model(sum="plain").fit(*SITES)
     plain = np.concatenate([value for value in seen if value.size > 500])
