@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from colonnade.federation.signatures import checker
 from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
 from colonnade.runtimes.place import Place
+from ports import free_ports
 
 PEOPLE = 400
 BLOCKS = {
@@ -38,16 +38,6 @@ BLOCKS = {
 }  # fmt: skip
 ALLOWED = mpi._OPEN_MPI | mpi._AS_ROOT
 LIMIT = 90.0  # seconds: never decides unless something hangs
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def write_tables(folder, names):
