@@ -83,7 +83,7 @@ async def work_in_lanes(net, nonzeros):
         ended.append((name, net.elapsed()))
 
     tasks = [
-        net.spawn(work(*each)) for each in (("one", "forward", 3), ("two", "forward", 3), ("three", "backward", 1))
+        net.spawn(work(*each)) for each in (("one", "forward", 10), ("two", "forward", 10), ("three", "backward", 1))
     ]
     for task in tasks:
         await task
