@@ -21,7 +21,7 @@ from colonnade.runtimes import launch, processes
 from colonnade.runtimes.processes import Processes
 from contracts import programs
 
-PATIENCE = 30.0  # seconds: never decides unless something hangs
+PATIENCE = 120.0  # seconds: never decides unless something hangs
 
 
 def lives(pid: int) -> bool:

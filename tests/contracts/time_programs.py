@@ -7,7 +7,7 @@ import time
 
 from contracts.programs import SECRET, pause
 
-PATIENCE = 30.0  # seconds: never decides unless something hangs
+PATIENCE = 120.0  # seconds: never decides unless something hangs
 
 
 async def look_at_the_clock(net, seconds):
