@@ -7,7 +7,8 @@ import socket
 from contextlib import ExitStack
 
 from colonnade.federation.certificates import Authority
-from colonnade.runtimes.network import _reserve, run_party
+from colonnade.runtimes.network import GRACE, _reserve
+from colonnade.runtimes.network_net import NetworkNet
 from colonnade.runtimes.place import Place
 
 AUTHORITY = Authority()
@@ -23,6 +24,7 @@ class Federation:
         self.addresses = {name: None if name in dial_out_only else at for name, at in self.listen.items()}
         self.credentials = {name: AUTHORITY.issue(name) for name in names}
         self.job = {"algorithm": {"step": 0.1}}
+        self.nets = {}  # of every party's last start, for the test to look at
 
     def __enter__(self):
         return self
@@ -47,10 +49,12 @@ class Federation:
         return Place(name, self.addresses, listen)
 
     async def party(self, name, program, *args, **options):
-        usual = {"job": self.job, "credentials": self.credentials[name], "deadline": PATIENCE, "patience": PATIENCE}
-        options = {**usual, "shared_port": True, **options}
+        """What `run_party` does."""
+        usual = {"job": self.job, "credentials": self.credentials[name], "grace": GRACE, "patience": PATIENCE}
+        options = {**usual, "deadline": PATIENCE, "observer": None, "shared_port": True, **options}
         arguments = options.pop("arguments", args)
-        return await run_party(self.place(name), program, arguments, **options)
+        net = self.nets[name] = NetworkNet(self.place(name), **options)
+        return await net.take_part(program, arguments, None)
 
     async def all(self, programs, **options):
         """Each party's value or error, however it ended."""
@@ -61,11 +65,33 @@ class Federation:
             for name, outcome in zip(programs, outcomes, strict=True)
         }
 
+    # -- what a test waits for; `run` ends it if it never comes -------------------------------------------------
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    def joined(self, one, other):
+        """Whether these two have a line that both know of."""
+        pairs = [(one, other), (other, one)]
+        return all(me in self.nets and self.nets[me].lines[peer].up for me, peer in pairs)
+
+    def started(self):
+        """Whether all parties are in their programs."""
+        return len(self.nets) == len(self.names) and all(net.started for net in self.nets.values())
+
+
+async def when(condition):
+    """Wait for something that has no event of its own."""
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def listening(address):
+    """Wait until somebody listens there."""
+    host, _, port = address.partition(":")
+
+    def found():
+        with socket.socket() as caller:
+            return caller.connect_ex((host, int(port))) == 0
+
+    await when(found)
 
 
 def run(scenario):
@@ -105,19 +131,20 @@ async def pong(net, peer, rounds):
 
 
 def until(stop, started=None):
-    """A pair of programs that exchange numbers until `stop` is set; both return how many."""
+    """A pair of programs that exchange numbers until `stop` is set; both return how many, `lead.count` so far."""
 
     async def lead(net, peer):
         if started is not None:
             started.set()
-        count = 0
         while not stop.is_set():
-            await net.send(peer, "number", count)
-            assert await net.recv(peer, "number") == count
-            count += 1
+            await net.send(peer, "number", lead.count)
+            assert await net.recv(peer, "number") == lead.count
+            lead.count += 1
             await asyncio.sleep(0.001)
         await net.send(peer, "number", None)
-        return count
+        return lead.count
+
+    lead.count = 0
 
     async def follow(net, peer):
         count = 0
@@ -128,3 +155,9 @@ def until(stop, started=None):
         return count
 
     return lead, follow
+
+
+async def more(lead, numbers=20):
+    """Wait until so many more numbers were exchanged: the line is up, and the programs go on."""
+    goal = lead.count + numbers
+    await when(lambda: lead.count >= goal)

@@ -20,7 +20,7 @@ async def as_told(net, what):
         time.sleep(3600)
     heard = await all_to_all(net, 2)
     if net.me == "b" and what == "lingers":
-        await asyncio.sleep(3.0)  # longer than the deadline, and the others wait for it
+        await asyncio.sleep(7.0)  # longer than the deadline, and the others wait for it
     return heard
 
 
@@ -36,7 +36,7 @@ def main(what):
             raise DataError(SECRET)
         job = {"step": 2 if me == "b" and what == "has another job" else 1}
         for _ in range(2 if what == "runs twice" else 1):
-            deadline = 2.0 if what in ("sleeps", "lingers") else 60.0
+            deadline = 6.0 if what in ("sleeps", "lingers") else 60.0
             outcome = asyncio.run(run_party_mpi(as_told, arguments, NAMES, deadline=deadline, job=job))
             sys.stdout.write(f"{me}: {outcome.value}, {outcome.traffic.messages} messages\n")
     except ColonnadeError as error:

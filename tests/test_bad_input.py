@@ -190,7 +190,7 @@ def test_prediction_is_checked():
         model.predict(*parts(b=X))
 
 
-@pytest.mark.parametrize("on", [cn.Simulation(), cn.Processes(deadline=10)])
+@pytest.mark.parametrize("on", [cn.Simulation(), cn.Processes()])
 def test_an_overflow_of_the_ring_ends_the_run_everywhere(on):
     algorithm = cn.FedSGD(step=1e12, schedule="constant", batch=16, epochs=3)
     sentence = (

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from colonnade.cli import demo
 from colonnade.cli.demo_data import patients
 from colonnade.cli.main import main
 from colonnade.federation import check, ledger, model_file
+from ports import free_ports
 
 
 def test_help_names_every_command(capsys):
@@ -25,6 +27,7 @@ def test_help_names_every_command(capsys):
 
 def test_the_demo_shows_what_federation_gains(capfd, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(demo, "_free_ports", free_ports)
     folder = tmp_path / "demo"
     assert main(["demo", "--out", str(folder)]) == 0
     text = capfd.readouterr().out

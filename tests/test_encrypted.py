@@ -202,7 +202,8 @@ def attack(features, y):
 
 def test_no_message_about_a_row_tells_its_label():
     """Columns that know nothing of the labels, so that all that an attack finds was in the messages."""
-    rng, n = np.random.default_rng(1), 6000
+    # On 5,000 rows chance alone moves the AUC by 0.0082: the bounds are six times as far.
+    rng, n = np.random.default_rng(1), 10_000
     columns, y = rng.standard_normal((n, 6)), rng.integers(0, 2, n)
     parties = [cn.Party("bank", columns[:, :3], y), cn.Party("shop", columns[:, 3:])]
     algorithm = cn.FedSGD(batch=1000, epochs=2, tol=None, step=0.1, schedule="constant")
@@ -212,7 +213,7 @@ def test_no_message_about_a_row_tells_its_label():
         features = np.zeros((n, 2 * received[0][0].size))
         for k, (rows, value) in enumerate(zip(rows_of(algorithm, n), received, strict=True)):
             width = value[0].size
-            at = slice(width * (k // 6), width * (k // 6 + 1))
+            at = slice(width * (k // 10), width * (k // 10 + 1))
             features[rows, at] = value.reshape(len(rows), -1)
         found = attack(features, y)
         if tag == "signal":
@@ -272,16 +273,12 @@ def test_what_the_label_holder_opens_is_uniform(monkeypatch):
     parties = cn.split(X, Z > 0, into=2)
     seen, _ = transcripts(parties, cn.FedSGD(batch=10, epochs=10, tol=None, step=1e-9, schedule="constant"), "paillier")
     (key,) = keys
-    opened = [
-        number / key.public.n
-        for _, step, value in seen["party1"]
-        if step == BLINDED
-        for number in key.decrypt(value, "a", "b")
-    ]
+    opened = [number for _, step, value in seen["party1"] if step == BLINDED for number in key.decrypt(value, "a", "b")]
     assert len(opened) == 800  # always eight, for four columns too
-    assert stats.kstest(opened, "uniform").pvalue > 1e-6
-    # nothing of them comes twice, though the model stands still and some batches' gradients are nearly the same
-    assert min(b - a for a, b in pairwise(sorted(opened))) > 1e-9
+    assert stats.kstest([number / key.public.n for number in opened], "uniform").pvalue > 1e-9
+    # nothing of them comes twice, though the model stands still and some batches' gradients are nearly the same: these
+    # have some 70 of the 1,024 bits, and any two of 800 uniform numbers agree in their first 64 once in 5e13 runs
+    assert min(b - a for a, b in pairwise(sorted(opened))) > key.public.n >> 64
     # nor is the randomness of what is sent that of the signals, to the powers of the party's values
     ciphertexts = [row.tobytes() for _, step, value in seen["party1"] if step == BLINDED for row in value]
     assert len(set(ciphertexts)) == len(ciphertexts)

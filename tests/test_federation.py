@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from colonnade.federation.signatures import checker
 from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
 from colonnade.runtimes.place import Place
+from ports import free_ports
 
 PEOPLE = 400
 BLOCKS = {
@@ -37,17 +37,7 @@ BLOCKS = {
     "school": ["grade", "years"], "insurer": ["claims", "premium"],
 }  # fmt: skip
 ALLOWED = mpi._OPEN_MPI | mpi._AS_ROOT
-LIMIT = 90.0  # seconds: never decides unless something hangs
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+LIMIT = 600.0  # seconds: never decides unless something hangs
 
 
 def write_tables(folder, names):
@@ -77,7 +67,7 @@ def federation(tmp_path, names, algorithm):
         text = text.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
     a, b = text.index("[algorithm]"), text.index("[sum]")
     text = text[:a] + f"[algorithm]\n{algorithm}\n\n" + text[b:]
-    text = text.replace("grace = 10 ", "grace = 2 ").replace("deadline = 60 ", "deadline = 20 ")
+    text = text.replace("grace = 10 ", "grace = 2 ")
     (folder / "job.toml").write_text(text)
     write_tables(folder, names)
     return folder
@@ -353,14 +343,13 @@ def test_a_party_is_killed_and_the_job_goes_on_to_the_same_bits(tmp_path, victim
     while size_of(file.ledger) < at and time.monotonic() < until and started[victim].poll() is None:
         time.sleep(0.002)
     started[victim].send_signal(signal.SIGKILL)
-    began = time.monotonic()
     said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
-    assert time.monotonic() - began < 15.0
     assert started[victim].returncode == -signal.SIGKILL, said  # not at its end yet
     for name in names:
         if name != victim:
             assert started[name].returncode == 1
-            assert f"party '{victim}'" in said[name].strip().splitlines()[-1], said[name]
+            # found by the line that ended, and not by a silence as long as the deadline
+            assert f"party '{victim}' was out of reach" in said[name].strip().splitlines()[-1], said[name]
     assert max((int(path.stem) for path in kept.glob("*.kept")), default=0) < 40
     assert main(["ledger", "verify", str(folder / "job.toml"), "--as", victim]) == 0  # every line that it wrote
     last = max((int(path.stem) for path in kept.glob("*.kept")), default=0)

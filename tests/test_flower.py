@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 
 import colonnade as cn
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, PartySilent
+from ports import free_ports
 
 flwr = pytest.importorskip("flwr")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -200,16 +201,6 @@ def test_a_foreign_message_is_refused_in_words():
 
 
 # -- deployed ---------------------------------------------------------------------------------------------------------
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def wait_for(port, seconds=120):

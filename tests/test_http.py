@@ -16,7 +16,8 @@ import pytest
 from colonnade.errors import DataError, OptionError, PartySilent
 from colonnade.federation import http, preparation
 from colonnade.federation.table import Numbers, Table, Texts
-from test_federation import LIMIT, federation, free_ports, run_all, start
+from ports import free_ports
+from test_federation import LIMIT, federation, run_all, start
 
 COLUMNS = {
     "age": Numbers(np.array([20.0, 30.0, 40.0])),

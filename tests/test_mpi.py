@@ -21,7 +21,7 @@ from contracts.programs import SECRET
 
 pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'colonnade[mpi]'")
 ALLOWED = mpi._OPEN_MPI | mpi._AS_ROOT
-PATIENCE = 100.0  # seconds: never decides unless something hangs
+PATIENCE = 300.0  # seconds: never decides unless something hangs
 
 
 def ranks(number, what):
@@ -75,7 +75,7 @@ def test_a_silent_rank_is_named_and_the_job_ended():
     code, said, complaints = ranks(3, "sleeps")
     assert (code != 0, said) == (True, "")
     assert "PartySilent: party 'b' was silent" in complaints
-    assert "The MPI job is ended for all parties: party 'b' did not end within 2 s after" in complaints
+    assert "The MPI job is ended for all parties: party 'b' did not end within 6 s after" in complaints
 
 
 def test_another_number_of_ranks_than_parties_is_refused():

@@ -115,8 +115,8 @@ def test_a_module_that_takes_too_long_is_named(tmp_path, monkeypatch):
     note = tmp_path / "pid"
     source = f"import os, pathlib, time\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))\ntime.sleep(3600)\n"
     program = second_import(tmp_path, monkeypatch, "endless", source)
-    monkeypatch.setattr(launch, "START_LIMIT", 2.0)
-    with pytest.raises(PartySilent, match="'b' was silent for 2 s at step 'start': 'endless' was still") as caught:
+    monkeypatch.setattr(launch, "START_LIMIT", 10.0)
+    with pytest.raises(PartySilent, match="'b' was silent for 10 s at step 'start': 'endless' was still") as caught:
         Processes().run({"a": (programs.return_now, ()), "b": (program, ())})
     assert (caught.value.party, caught.value.step) == ("b", "start")
     assert not lives(int(note.read_text()))
@@ -188,7 +188,7 @@ def test_without_fork_a_killed_party_is_named():
 def test_without_fork_a_stopped_party_does_not_survive():
     error = watched_failure(
         {"a": (programs.pid_then_wait, ("b", True)), "b": (programs.pid_then_signal, (int(signal.SIGSTOP), "a"))},
-        deadline=1.0,
+        deadline=3.0,
     )
     assert type(error) is PartySilent
     assert "was killed" in str(error.outcomes["b"].error)

@@ -60,7 +60,7 @@ def test_features_stand_for_their_kernel(name, kernel):
     X, width = RNG.standard_normal((6, 5)), 40_000
     total = np.zeros((6, width), np.uint32)
     for party, columns in (("bank", [0, 1, 2]), ("shop", [3, 4])):
-        mine = Directions(rehearsed_secret(1, party), new_secret(), Kernel(name, 0.1), len(columns))
+        mine = Directions(rehearsed_secret(1, party), rehearsed_secret(2, party), Kernel(name, 0.1), len(columns))
         total += mine.project(DenseColumns(X[:, columns]), np.arange(6), (0, 0), width)
     phi = to_features(total).astype(float)
     expected = [[kernel(a, b) for b in X] for a in X]

@@ -21,7 +21,7 @@ from colonnade.runtimes import launch, processes
 from colonnade.runtimes.processes import Processes
 from contracts import programs
 
-PATIENCE = 30.0  # seconds: never decides unless something hangs
+PATIENCE = 120.0  # seconds: never decides unless something hangs
 
 
 def lives(pid: int) -> bool:
@@ -108,7 +108,7 @@ def test_a_stopped_party_is_silent_and_does_not_survive():
             "b": (programs.pid_then_signal, (int(signal.SIGSTOP), "a")),
             "c": (programs.pid_then_wait, ("a", False)),
         },
-        deadline=1.5,
+        deadline=5.0,  # "a" has a fifth of it to say to "c" that it is alive
     )
     assert type(error) is PartySilent
     assert (error.party, error.step) == ("b", "result")
@@ -142,8 +142,8 @@ def test_slow_starts_are_not_silence(tmp_path, monkeypatch):
     module.write_text("async def program(net, to):\n    await net.send(to, 'result', 'worth it')\n")
     monkeypatch.syspath_prepend(tmp_path)
     program = importlib.import_module("slow_to_import").program
-    module.write_text("import time\ntime.sleep(1.5)\n" + module.read_text())
-    outcomes = Processes(deadline=1.0).run({"a": (program, ("b",)), "b": (programs.wait_for, ("a", "result"))})
+    module.write_text("import time\ntime.sleep(5.5)\n" + module.read_text())
+    outcomes = Processes(deadline=5.0).run({"a": (program, ("b",)), "b": (programs.wait_for, ("a", "result"))})
     assert outcomes["b"].value == "worth it"
 
 
@@ -203,8 +203,14 @@ def test_a_module_that_fails_on_import_is_named(tmp_path, monkeypatch):
 # -- nothing is left behind --------------------------------------------------------------------------------------------
 
 
-def open_files() -> int:
-    return len(os.listdir("/dev/fd"))
+def open_files() -> set[tuple[int, int, int]]:
+    """Each with what it is: what earlier tests have left may close in between, and nothing new may come."""
+    found = set()
+    for fd in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # the listing's own
+            known = os.fstat(fd)
+            found.add((fd, known.st_dev, known.st_ino))
+    return found
 
 
 def test_no_file_descriptor_is_left_open(monkeypatch):
@@ -212,14 +218,14 @@ def test_no_file_descriptor_is_left_open(monkeypatch):
     Processes().run(parties)  # whatever is opened only once
     before = open_files()
     Processes().run(parties)
-    assert open_files() == before
+    assert open_files() <= before
     with pytest.raises(PartyFailed):
         Processes().run({**parties, "c": (programs.killed_at_once, ())})
-    assert open_files() == before
+    assert open_files() <= before
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(FileNotFoundError):
         Processes().run(parties)
-    assert open_files() == before
+    assert open_files() <= before
 
 
 def test_an_observer_that_raises_ends_all_parties():

@@ -108,7 +108,7 @@ def test_shares_alone_are_uniform():
     parties = parties_of(cn.LogisticRegression, into=3)
     model = fitted(cn.LogisticRegression, parties)
     numbers, keys = {"opened": [], "masks": []}, []
-    for _ in range(4):
+    for _ in range(8):
         for frm, step, value in transcripts(model, parties)["party1"]:
             if step == "paillier key" and frm == "party2":
                 keys.append(int.from_bytes(value, "little"))
@@ -116,8 +116,8 @@ def test_shares_alone_are_uniform():
                 kind = "opened" if frm == "party2" else "masks"  # of the pair of these two: the second of its shares
                 numbers[kind] += [int.from_bytes(row.tobytes(), "little") / keys[-1] for row in value[1]]
     for kind, values in numbers.items():
-        assert len(values) == 32, kind
-        assert stats.kstest(values, "uniform").pvalue > 1e-6
+        assert len(values) == 64, kind
+        assert stats.kstest(values, "uniform").pvalue > 1e-9
     both = np.array(numbers["opened"]) - np.array(numbers["masks"])
     assert (np.minimum(np.abs(both), 1 - np.abs(both)) < 1e-3).sum() > 16  # together they are small numbers
 
@@ -126,8 +126,8 @@ def test_rotations_are_uniform():
     for width in (1, 2, 7):
         turned = random_rotation(width)
         np.testing.assert_allclose(turned.T @ turned, np.eye(width), atol=1e-12)
-    first = np.array([random_rotation(3)[0, 0] for _ in range(500)])
-    assert stats.kstest(first, "uniform", args=(-1, 2)).pvalue > 1e-6  # Archimedes: a coordinate on a sphere
+    first = np.array([random_rotation(3)[0, 0] for _ in range(2000)])
+    assert stats.kstest(first, "uniform", args=(-1, 2)).pvalue > 1e-9  # Archimedes: a coordinate on a sphere
     assert random_rotation(0).shape == (0, 0)
 
 

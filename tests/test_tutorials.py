@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from test_federation import LIMIT, free_ports
+from ports import free_ports
+from test_federation import LIMIT
 
 DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"^```(python|sh)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -179,7 +179,7 @@ def test_a_long_pass_over_one_holders_rows_is_no_silence():
         assert model.history_[-1]["time"] > 3 * on.deadline
 
 
-@pytest.mark.parametrize("on", [cn.Simulation(latency=1.0), cn.Processes(deadline=2.0, slowed={"c": 0.002})])
+@pytest.mark.parametrize("on", [cn.Simulation(latency=1.0), cn.Processes(deadline=6.0, slowed={"c": 0.004})])
 def test_a_holder_of_few_rows_is_not_silent_while_others_are_at_work(on):
     y = Y.astype(object)
     first, second = y.copy(), y.copy()

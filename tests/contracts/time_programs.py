@@ -7,7 +7,7 @@ import time
 
 from contracts.programs import SECRET, pause
 
-PATIENCE = 30.0  # seconds: never decides unless something hangs
+PATIENCE = 120.0  # seconds: never decides unless something hangs
 
 
 async def look_at_the_clock(net, seconds):
@@ -83,7 +83,7 @@ async def work_in_lanes(net, nonzeros):
         ended.append((name, net.elapsed()))
 
     tasks = [
-        net.spawn(work(*each)) for each in (("one", "forward", 3), ("two", "forward", 3), ("three", "backward", 1))
+        net.spawn(work(*each)) for each in (("one", "forward", 10), ("two", "forward", 10), ("three", "backward", 1))
     ]
     for task in tasks:
         await task

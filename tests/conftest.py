@@ -1,0 +1,20 @@
+"""What holds for all tests: nothing that is drawn and no clock decides whether one passes.
+
+Hypothesis draws the same examples every time. With COLONNADE_EXPLORE=1 it draws others: for whoever looks for defects,
+and not for whoever asks whether a change is good.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("explore" if os.environ.get("COLONNADE_EXPLORE") == "1" else "steady")
+
+# Whoever starts the tests in the background of a shell has them ignore Ctrl-C, and so would all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
