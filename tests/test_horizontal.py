@@ -229,6 +229,47 @@ def test_a_limit_that_cannot_be_met_is_said_with_the_cost_reached():
     assert one.predict(X).shape == Y.shape  # and the model can be used
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_site_without_rows_of_the_only_limit_has_no_part_in_it(grouped):
+    """One key in the dict, and a site that has no row of it: all its rows would count instead."""
+    here, there = np.arange(0, 900), np.nonzero(Y[900:] != 3)[0] + 900
+    names = {"groups": np.where(Y == 3, "three", "other")} if grouped else {}
+    sites = cn.split_rows(X, Y, into={"a": here, "b": there}, **names)
+    key = "three" if grouped else 3
+    one = model(hidden=0, cost_limit={key: 0.5}, classes=range(10), algorithm=cn.SSCA(batch=100, rounds=40)).fit(*sites)
+    rows = here[Y[here] == 3]
+    cost = -np.log(one.predict_proba(X[rows])[:, 3]).mean()
+    assert one.costs_[key] == pytest.approx(cost, abs=1e-6)
+    assert cost < 0.51
+
+
+@pytest.mark.filterwarnings("ignore:sites 's2' died")
+def test_a_limit_of_rows_that_nobody_left_has_is_not_met():
+    """The only site with rows of a class dies: its cost is unknown, and slack stays with the class it belongs to."""
+    parts = [cn.Site(f"s{k}", X[rows], Y[rows]) for k, rows in enumerate((Y < 6, Y % 2 == 0, Y > 6, Y < 8, Y != 7))]
+    parts[2], rest = cn.Site("s2", X[Y == 9], Y[Y == 9]), [p.take(p.y != 9) for k, p in enumerate(parts) if k != 2]
+    sites = [*rest[:2], parts[2], *rest[2:]]
+    on = cn.Simulation(faults=cn.Faults(crashes={"s2": 0.006}), deadline=6.0)
+    one = model(cost_limit={9: 5.0, 0: 1e-3}, classes=range(10), algorithm=cn.SSCA(batch=20, rounds=5, penalties=1))
+    with pytest.raises(LimitNotMet, match=r"the cost of class 9 is not known, as no site .*; the cost of class 0 is "):
+        one.fit(*sites, on=on)
+    assert np.isnan(one.costs_[9])
+    assert not one.met_
+    assert set(one.slack_) == set(one.multipliers_) == {9, 0}
+    assert one.slack_[9] == 0.0 < one.slack_[0]
+
+
+def test_an_evaluation_that_nobody_answers_does_not_train_a_model_without_limits_again(monkeypatch):
+    real = horizontal._Desk.sum
+
+    async def last_is_lost(self, task):
+        heard = await real(self, task)
+        return Heard(None, 5) if task.kind == "evaluate" and task.content[0] == 6 else heard
+
+    monkeypatch.setattr(horizontal._Desk, "sum", last_is_lost)
+    assert model().fit(*SITES).rounds_ == SHORT.rounds
+
+
 def test_a_batch_has_its_share_of_every_group():
     """And its sum is unbiased: over many rounds, the mean over the groups' rows."""
     rng = np.random.default_rng(0)

@@ -109,13 +109,8 @@ class SSCAClassifier(Estimator):
             _warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
         self.take_result(plan, classes, limits, sites[0].columns, ended)
-        if limits.limits and not ended.costs:
-            raise LimitNotMet(
-                f"nobody knows whether the limits are met: too few sites answered the last evaluation, over all their "
-                f"rows, in time; raise wait, now {method.wait} (the model as it is can be used)"
-            )
         if limits.limits and not ended.met:
-            raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_))
+            raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_, method.wait))
         return self
 
     def plan(

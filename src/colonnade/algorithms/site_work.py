@@ -157,8 +157,6 @@ class SiteWork:
 
     def _functions_of(self, part: Part) -> list[Array]:
         """Rows that each cost is a mean over."""
-        if self.functions == 1 and not (part.groups >= 0).any():
-            return [np.arange(len(part))]
         return [np.nonzero(part.groups == m)[0] for m in range(self.functions)]
 
     def step(self, t: int, w: Array, totals: Array) -> Array:

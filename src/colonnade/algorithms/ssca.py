@@ -138,11 +138,13 @@ def algorithm_2(
     constraints = [
         replace(each, constant=each.constant - limit) for each, limit in zip(approximations, limits, strict=True)
     ]
-    known = [each for each in constraints if each.curvature > 0]
-    solution = problem_19(known, c)
+    known = [m for m, each in enumerate(constraints) if each.curvature > 0]
+    solution = problem_19([constraints[m] for m in known], c)
     # (4)
     moved = (1 - gamma) * w + gamma * solution.parameters if known else w
-    return State(moved, approximations, state.t + 1, solution.slack, solution.multipliers)
+    slack, multipliers = np.zeros((2, len(constraints)))  # of those that no row has yet been seen of: nothing
+    slack[known], multipliers[known] = solution.slack, solution.multipliers
+    return State(moved, approximations, state.t + 1, tuple(slack.tolist()), tuple(multipliers.tolist()))
 
 
 def problem_19(constraints: Sequence[Quadratic], c: float) -> Solution:

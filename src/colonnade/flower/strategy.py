@@ -54,7 +54,7 @@ class SSCA(Strategy):
         self._asked: tuple[str, dict[int, Any]] = ("", {})
         self._answers: dict[int, Any] = {}
         self._job: tuple[Any, ...] = ()
-        self._serial, self._columns = 0, 0
+        self._serial, self._columns, self._last = 0, 0, 0
 
     def summary(self) -> None:
         """Log what is about to run."""
@@ -103,7 +103,7 @@ class SSCA(Strategy):
                 break
         result.arrays = _record(self.ended.parameters)
         if plan.limits and not self.ended.met:
-            log(WARNING, "%s", self._limits.sentence(self.ended.costs, self.ended.slack, self.method.rounds))
+            log(WARNING, "%s", self._limits.sentence(self.ended.costs, self.ended.slack, self._last, self.method.wait))
         if self.ended.skipped:
             log(WARNING, "Rounds %s were skipped: too few sites answered", list(self.ended.skipped))
         return result
@@ -136,7 +136,9 @@ class SSCA(Strategy):
 
     def _note(self, result: Result, said: tuple[Any, ...]) -> None:
         """What the server logic reports, as Flower keeps it."""
-        if said[0] == "record":
+        if said[0] == "progress":
+            self._last = int(said[1])
+        elif said[0] == "record":
             _, _, at, _, cost, accuracy, *_ = said
             result.evaluate_metrics_clientapp[at] = MetricRecord({"cost": float(cost), "accuracy": float(accuracy)})
             log(INFO, "[ROUND %s/%s] cost %.4f, accuracy %.4f", at, self.method.rounds, cost, accuracy)
