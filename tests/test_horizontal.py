@@ -402,6 +402,13 @@ def site(name="a", X=X, y=Y, **options):
             DataError,
             "column 0 is 'b0' at site 'b' and 'a0' at 'a'",
         ),
+        (
+            {},
+            [site(), site("b", columns=[f"b{j}" for j in range(64)]), site("c", columns=[f"c{j}" for j in range(64)])],
+            DataError,
+            "column 0 is 'c0' at site 'c' and 'b0' at 'b'",
+        ),
+        ({"classes": [None, 1]}, [site()], LabelError, "classes must be all text or all numbers, got .None, 1."),
         ({}, [site(), site("b", X[Y < 5], Y[Y < 5])], LabelError, "site 'b' has the classes 0, 1, 2, 3, 4, 'a' has"),
         ({}, [site(), site("b", y=Y.astype(str))], LabelError, "one site's labels are text"),
         ({}, [site(y=np.zeros(len(Y)))], LabelError, "only one class"),
@@ -455,7 +462,22 @@ def test_sites_of_some_classes_are_allowed_where_all_are_named():
         (lambda: cn.split_rows(X, Y, into=0), OptionError, "into must be between 1 and the 1797 rows, got 0"),
         (lambda: cn.split_rows(X, Y, into={"a": [], "b": [1]}), DataError, "site 'a' would have no rows"),
         (lambda: cn.split_rows(X, Y, into=[[1], [5000]]), DataError, "has 1797 rows; take asks for others"),
+        (
+            lambda: cn.split_rows(X, Y, into=[[0.5], [1.5]]),
+            DataError,
+            "'site1': rows are whole numbers, got float",
+        ),
+        (
+            lambda: cn.split_rows(X, Y, into={"a": Y > 3}),
+            DataError,
+            "'a': rows are whole numbers, got bool; np",
+        ),
+        (lambda: cn.split_rows(X, Y, into=3.0), OptionError, "into must be a number of sites, lists of .*, got 3.0"),
+        (lambda: cn.split_rows(X, Y, into="3"), OptionError, "into must be a number of sites, lists of .*, got '3'"),
+        (lambda: cn.split_rows(X, Y, into=[]), OptionError, "into has no site"),
+        (lambda: cn.split_rows(X, Y, into=3, seed="x"), OptionError, "seed must be a whole number"),
         (lambda: SITES[0].take([]), DataError, "take leaves no row"),
+        (lambda: SITES[0].take(5), DataError, "take asks for others .one number is no list"),
     ],
 )
 def test_sites_that_cannot_be_are_one_sentence(make, error, sentence):
@@ -486,6 +508,14 @@ def test_use_before_fit_and_of_other_columns(fitted):
         fitted.score(X)
 
 
+def test_the_model_has_the_names_that_any_site_brought():
+    names = [f"p{j}" for j in range(64)]
+    one = model().fit(site("a", X[:900], Y[:900]), site("b", X[900:], Y[900:], columns=names))
+    assert one.columns_["model"] == tuple(names)
+    with pytest.raises(DataError, match="column 0 is 'p63' at site 'the table' and 'p0' at 'training'"):
+        one.predict(pd.DataFrame(X, columns=names[::-1]))
+
+
 def test_splits():
     sites = cn.split_rows(X, Y, into=3)
     assert [s.rows for s in sites] == [599, 599, 599]
@@ -496,6 +526,7 @@ def test_splits():
     frame = cn.split_rows(pd.DataFrame({"p": X[:, 3], "q": X[:, 4]}), Y, into={"here": [1, 2], "there": range(9)})
     assert [s.name for s in frame] == ["here", "there"]
     assert frame[1].columns == ("p", "q")
+    assert [s.rows for s in cn.split_rows(X, Y, into=np.int64(3))] == [599, 599, 599]
     assert repr(sites[0]) == "Site('site1', 599 x 64 dense float64)"
 
 

@@ -28,7 +28,7 @@ from colonnade.party import Party
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime
 from colonnade.runtimes.simulation import Simulation
-from colonnade.site import Site, check_same_columns, check_sites, common_classes
+from colonnade.site import Site, check_same_columns, check_sites, common_classes, naming
 from colonnade.sums.dropout import default_threshold
 
 Array = npt.NDArray[Any]
@@ -108,7 +108,7 @@ class SSCAClassifier(Estimator):
         if not limits.limits:  # under limits the cost of rows that have none may well rise
             _warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
-        self.take_result(plan, classes, limits, sites[0].columns, ended)
+        self.take_result(plan, classes, limits, naming(sites).columns, ended)
         if limits.limits and not ended.met:
             raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_, method.wait))
         return self
@@ -188,7 +188,8 @@ class SSCAClassifier(Estimator):
         given, names = {site.name: site for site in validation}, [site.name for site in sites]
         if set(given) != set(names):
             raise DataError(f"validation needs each of the sites {names} once, got {list(given)}")
-        check_same_columns(sites[0].name, sites[0].columns, sites[0].named, validation[0])
+        first = naming(sites)
+        check_same_columns(first.name, first.columns, first.named, naming(validation))
         common_classes(validation, classes)
         return [given[name] for name in names]
 
