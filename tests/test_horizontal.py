@@ -24,6 +24,7 @@ from colonnade.errors import (
     NotFittedError,
     OptionError,
     PartySilent,
+    ProtocolError,
     RingOverflow,
 )
 from colonnade.runtimes.network import Network
@@ -184,9 +185,9 @@ def test_fedavg_passes_over_all_rows_and_chooses_sites():
     batches = list(algorithm.batches(100, np.random.default_rng(0)))
     assert [len(batch) for batch in batches] == [30, 30, 30, 10] * 2
     assert sorted(np.concatenate(batches[:4])) == list(range(100))
-    chosen = [[site for site in range(10) if algorithm.takes_part(10, site, t)] for t in range(1, 30)]
+    chosen = [algorithm.chosen(10, t) for t in range(1, 30)]
     assert {len(each) for each in chosen} == {3}
-    assert len({tuple(each) for each in chosen}) > 10
+    assert len(set(chosen)) > 10
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
@@ -558,6 +559,77 @@ def test_a_masked_sum_is_never_that_of_one_site():
     model(algorithm=cn.FedAvg(fraction=0.3, rounds=2), sum="plain").fit(*sites)
     with pytest.raises(OptionError, match="threshold is of masked sums, got sum='plain'"):
         model(algorithm=cn.SSCA(threshold=2), sum="plain").fit(*sites)
+
+
+def test_the_part_of_one_chosen_site_is_not_unmasked_when_the_other_falls_silent(monkeypatch):
+    """Two of five are chosen in a round. Where one of them is dead, the sum of all five is the other one's part."""
+    algorithm, opened = cn.FedAvg(rounds=12, batch=20, fraction=0.4), []
+    real = gathering.Collector.total
+
+    def total(self, answered):
+        opened.append(sorted(answered))
+        return real(self, answered)
+
+    monkeypatch.setattr(gathering.Collector, "total", total)
+    sites = cn.split_rows(X, Y, into=5, seed=0)
+    on = cn.Simulation(faults=cn.Faults(crashes={"site2": 0.0}), deadline=6.0)
+    with pytest.warns(ColonnadeWarning) as said:
+        one = model(algorithm=algorithm).fit(*sites, on=on)
+    alone = [t for t in range(1, 13) if 1 in algorithm.chosen(5, t)]
+    assert one.skipped_ == tuple(alone)
+    assert 3 <= len(alone) <= 9
+    assert len(opened) == 1 + 13 + 12 - len(alone)  # counts, evaluations, rounds
+    assert any("rounds were skipped" in str(each.message) for each in said)
+
+
+def test_a_site_refuses_to_unmask_the_part_of_one_chosen_site():
+    """Whatever the server says: it would have to be another one than ours."""
+    algorithm = cn.FedAvg(fraction=0.4)
+    works = [
+        SiteWork(k, f"s{k}", 5, Linear(3, 2), algorithm, 1, 0.0, 3, Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int)))
+        for k in range(5)
+    ]
+    task = ("step", 1, np.zeros(6), np.array([45.0, 45.0, 0.0]))
+    turns, keys = zip(*(work.begin(1, task) for work in works), strict=True)
+    told = tuple((k, *pair) for k, pair in enumerate(keys))
+    letters = [dict(turn.answer("keys", told)) for turn in turns]
+    for k, turn in enumerate(turns):
+        turn.answer("letters", tuple((j, letters[j][k]) for j in range(5) if j != k))
+    one = algorithm.chosen(5, 1)[0]
+    left = tuple(sorted({one, *(k for k in range(5) if k not in algorithm.chosen(5, 1))}))
+    assert len(left) == 4
+    with pytest.raises(ProtocolError, match="only 1 of the sites that are left have a part"):
+        turns[left[0]].answer("survivors", left)
+    assert len(turns[left[0]].answer("survivors", tuple(range(5)))) == 5
+
+
+def test_a_sum_that_was_asked_for_before_is_refused():
+    """A second sum of the same number could be fed the first one's letters, and open the other share of each."""
+    part = Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int))
+    for threshold in (0, 3):
+        work = SiteWork(0, "s0", 5, Linear(3, 2), SHORT, 1, 0.0, threshold, part)
+        work.begin(4, ("count",))
+        for serial in (4, 3):
+            with pytest.raises(ProtocolError, match=f"asks for sum {serial} after sum 4"):
+                work.begin(serial, ("count",))
+        work.begin(5, ("count",))
+
+
+def test_a_wait_beyond_the_deadline_is_said_at_once():
+    with pytest.raises(
+        OptionError, match="wait must be at most 0.5 of the runtime's deadline, 3 s, got 100: the other"
+    ):
+        model(algorithm=cn.SSCA(rounds=3, wait=100.0)).fit(*SITES, on=cn.Simulation(deadline=6.0))
+
+
+def test_schedules_may_be_lists_and_numbers_are_finite():
+    one = model(algorithm=cn.SSCA(batch=20, rounds=6, rho=[0.5, 0.3], gamma=[0.5, 0.35])).fit(*SITES)
+    assert np.array_equal(one.parameters_, model().fit(*SITES).parameters_)
+    with pytest.raises(OptionError, match="l2 must be a finite number, got inf"):
+        model(l2=np.inf).fit(*SITES)
+    for option in ("tau", "penalty", "tolerance", "wait"):
+        with pytest.raises(OptionError, match=f"{option} must be a finite number, got inf"):
+            cn.SSCA(**{option: np.inf})
 
 
 def test_labels_to_validate_with_are_classes_too():

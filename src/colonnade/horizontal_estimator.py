@@ -12,16 +12,17 @@ import numpy.typing as npt
 
 from colonnade import losses
 from colonnade.algorithms.conduct import Plan, Result
-from colonnade.algorithms.fedavg import FedAvg, LocalSteps
+from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.horizontal import attend, serve
 from colonnade.algorithms.options import whole_number
+from colonnade.algorithms.rounds import finite
 from colonnade.algorithms.site_work import METHODS, model_from_value, rows_to_value
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_module import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
 from colonnade.checks import check_runtime, warn_scales
 from colonnade.cost_limits import CostLimits, limits_of_sites
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, at_least, one_of
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, one_of
 from colonnade.estimator import Estimator
 from colonnade.metrics import METRICS
 from colonnade.party import Party
@@ -155,7 +156,7 @@ class SSCAClassifier(Estimator):
     def check_options(self, sites: int) -> SSCA | LocalSteps:
         """The algorithm, if all options are allowed for so many sites."""
         whole_number("hidden", self.hidden, 0)
-        at_least("l2", self.l2, 0)
+        finite("l2", self.l2, 0)
         one_of("sum", self.sum, SUMS)
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):
@@ -169,7 +170,7 @@ class SSCAClassifier(Estimator):
             )
         if method.threshold is not None and self.sum == "plain":
             raise OptionError("threshold is of masked sums, got sum='plain'; leave one of them out")
-        chosen = method.chosen(sites) if isinstance(method, FedAvg) else sites
+        chosen = len(method.chosen(sites, 1)) if isinstance(method, LocalSteps) else sites
         if sites > 1 and chosen < 2 and self.sum != "plain":
             raise OptionError(
                 f"fraction chooses {chosen} of {sites} sites in a round, and the sum of one site is its own part; "

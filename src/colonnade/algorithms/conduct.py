@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -165,10 +165,15 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
     for index in range(method.rounds):
         run.round += 1
         w = run.state.parameters
-        heard = yield Task("step", (run.state.t, w, run.totals), run.functions * (2 + len(w)))
+        t = run.state.t
+        parts = method.chosen(len(run.plan.sites), t) if isinstance(method, LocalSteps) else ()
+        heard = yield Task("step", (t, w, run.totals), run.functions * (2 + len(w)), parts=parts)
         if heard.total is None:
             run.skipped.append(run.round)
-            streak += 1
+            if parts:
+                run.state = replace(run.state, t=t + 1)  # or the same sites would be chosen again
+            # Enough were there, but not of those that were chosen: the next choice may be luckier.
+            streak = 0 if heard.answered >= max(run.plan.threshold, 1) else streak + 1
             if streak == _MOST_SKIPPED:
                 raise PartySilent(
                     f"rounds {run.skipped[-streak]} to {run.round} were skipped: {heard.answered} of "

@@ -91,11 +91,11 @@ def _introduction(site: Site, context: Context) -> Any:
 
 def _keep(turn: Turn, context: Context) -> None:
     state = {key: tuple(v.items()) if isinstance(v, dict) else v for key, v in turn.member.freeze().items()}
-    context.state[_STATE] = ConfigRecord({"turn": encode((tuple(state.items()), turn.value))})
+    context.state[_STATE] = ConfigRecord({"turn": encode((tuple(state.items()), turn.value, turn.parts))})
 
 
 def _thawed(context: Context) -> Turn | None:
     if _STATE not in context.state.config_records:
         return None
     kept: Any = decode(bytes(context.state.config_records[_STATE]["turn"]))  # type: ignore[arg-type]
-    return Turn(Member.thaw(dict(kept[0])), kept[1])
+    return Turn(Member.thaw(dict(kept[0])), *kept[1:])
