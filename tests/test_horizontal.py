@@ -617,7 +617,7 @@ def test_a_sum_that_was_asked_for_before_is_refused():
 
 def test_a_wait_beyond_the_deadline_is_said_at_once():
     with pytest.raises(
-        OptionError, match="wait must be at most 0.5 of the runtime's deadline, 3 s, got 100: the other"
+        OptionError, match=r"wait must be at most 0\.5 of the runtime's deadline, 3 s, got 100: the other"
     ):
         model(algorithm=cn.SSCA(rounds=3, wait=100.0)).fit(*SITES, on=cn.Simulation(deadline=6.0))
 
