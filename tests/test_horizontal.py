@@ -271,6 +271,20 @@ def test_an_evaluation_that_nobody_answers_does_not_train_a_model_without_limits
     assert model().fit(*SITES).rounds_ == SHORT.rounds
 
 
+def test_limits_that_nobody_could_measure_yet_are_tried_with_the_next_penalty(monkeypatch):
+    """No evaluation has enough answers but the last: the rounds of the second penalty have the limits as they are."""
+    real = horizontal._Desk.sum
+
+    async def only_the_last(self, task):
+        heard = await real(self, task)
+        return Heard(None, 5) if task.kind == "evaluate" and self._serial < 14 else heard
+
+    monkeypatch.setattr(horizontal._Desk, "sum", only_the_last)
+    one = model(cost_limit={0: 9.0, 1: 9.0}, algorithm=cn.SSCA(batch=20, rounds=3, penalties=2)).fit(*SITES)
+    assert one.rounds_ == 6
+    assert one.met_
+
+
 def test_a_batch_has_its_share_of_every_group():
     """And its sum is unbiased: over many rounds, the mean over the groups' rows."""
     rng = np.random.default_rng(0)
@@ -617,7 +631,7 @@ def test_a_sum_that_was_asked_for_before_is_refused():
 
 def test_a_wait_beyond_the_deadline_is_said_at_once():
     with pytest.raises(
-        OptionError, match=r"wait must be at most 0\.5 of the runtime's deadline, 3 s, got 100: the other"
+        OptionError, match=r"wait must be at most 0\.2 of the runtime's deadline, 1\.2 s, got 100: the other"
     ):
         model(algorithm=cn.SSCA(rounds=3, wait=100.0)).fit(*SITES, on=cn.Simulation(deadline=6.0))
 

@@ -145,10 +145,10 @@ def _lower_aims(run: _Run) -> tuple[float, ...]:
     The best w of a noisy approximation is one whose noise is favourable, so the cost over all rows settles above a
     limit that the approximation keeps exactly. What it exceeds it by, all sites together have just measured.
     """
-    if max(run.state.slack, default=0.0) >= VANISHED:
-        return run.aims  # not noise: it is not there yet
-    over = (max(0.0, cost - limit) for cost, limit in zip(run.costs, run.plan.limits, strict=False))
-    return tuple(max(0.5 * aim, aim - each) for aim, each in zip(run.aims, over, strict=False))
+    if max(run.state.slack, default=0.0) >= VANISHED or not run.measured:
+        return run.aims  # not noise: it is not there yet; or nobody knows
+    over = (max(0.0, cost - limit) for cost, limit in zip(run.measured, run.plan.limits, strict=True))
+    return tuple(max(0.5 * aim, aim - each) for aim, each in zip(run.aims, over, strict=True))
 
 
 def _met(run: _Run, method: SSCA) -> bool:

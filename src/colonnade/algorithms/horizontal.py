@@ -16,8 +16,9 @@ from colonnade.errors import OptionError, ProtocolError
 from colonnade.runtimes.net import Net
 
 INSTRUCTION = "instruction"
-# A site may be silent for this part of the deadline: a round has four stages, and others wait meanwhile.
-_WAIT, _LONGEST = 1 / 6, 0.5
+# A site may be silent for this part of the deadline: a round has four stages, and others wait meanwhile. Beyond the
+# second, one that was left out of a sum could take the server for dead before the next one begins.
+_WAIT, _LONGEST = 1 / 6, 0.2
 
 
 async def serve(net: Net, plan: Any) -> Any:
