@@ -158,6 +158,13 @@ def test_nobody_hands_in_both_shares_of_a_member():
         run.members[0].unmask([0, 1, 2])
 
 
+@pytest.mark.parametrize("threshold", [1, 0, -3, None, 2.0])
+def test_a_sum_of_one_member_is_refused(threshold):
+    """A server that says so would read the value: its one survivor hands in the share that is the secret."""
+    with pytest.raises(ProtocolError, match="needs a threshold of at least 2 members, got"):
+        Member(0, 1, threshold, KeyPair())
+
+
 def test_members_refuse_too_few_partners():
     run = Sum(4, 3)
     with pytest.raises(ProtocolError, match="the server names 2 members, a sum needs 3"):

@@ -37,8 +37,8 @@ SHORT = cn.SSCA(rounds=4, batch=20)
 class Grid:
     """Flower's grid in one process: every message goes through the ClientApp, with a context for each node."""
 
-    def __init__(self, load, nodes=4, silent=()):
-        self.app, self.silent, self.sent = client_app(load), silent, []
+    def __init__(self, load, nodes=4, silent=(), **options):
+        self.app, self.silent, self.sent = client_app(load, **options), silent, []
         self.contexts = {
             100 - k: Context(1, 100 - k, {"partition-id": k}, RecordDict(), {}, 0) for k in range(nodes)
         }  # node ids are in no order
@@ -86,7 +86,7 @@ def strategy(**options):
 )
 def test_the_same_seeds_give_the_same_parameters_natively_and_on_flower(options):
     ours = strategy(**options)
-    result = ours.start(Grid(load))
+    result = ours.start(Grid(load, plain=options.get("sum") == "plain"))
     told = {key: value for key, value in options.items() if key != "groups"}
     native = cn.SSCAClassifier(**{"hidden": 8, "algorithm": SHORT, "verbose": 0, **told})
     sites = SITES if options.get("groups") else [cn.Site(site.name, site.X, site.y) for site in SITES]
@@ -111,6 +111,18 @@ def test_the_model_can_be_used_and_kept(tmp_path):
     assert model.sites_ == ("site1", "site2", "site3", "site4")
 
 
+def test_columns_are_compared_where_they_have_names():
+    named = [cn.Site(f"s{k}", X, Y, columns=[f"p{j}" for j in range(64)] if k == 2 else None) for k in range(4)]
+    one = strategy(algorithm=cn.SSCA(rounds=1))
+    one.start(Grid(lambda context: named[context.node_config["partition-id"]]))
+    assert one.ended is not None
+
+
+def test_a_site_refuses_a_server_that_wants_its_part_in_the_clear():
+    with pytest.raises(OptionError, match=r"a site refuses: site 'site1' answers under masks only"):
+        strategy(sum="plain").start(Grid(load))
+
+
 def test_only_flowers_own_kinds_of_messages_are_sent():
     grid = Grid(load)
     strategy().start(grid)
@@ -132,7 +144,16 @@ def test_it_goes_on_from_given_arrays_and_tells_a_function():
     result = again.start(Grid(load), once.arrays, num_rounds=2, evaluate_fn=look)
     assert np.array_equal(seen[0][1], first.ended.parameters)
     assert again.classifier().algorithm.rounds == 2
-    assert result.evaluate_metrics_serverapp
+    assert [at for at, _ in seen] == [0, 1, 2]
+    assert sorted(result.evaluate_metrics_serverapp) == sorted(result.evaluate_metrics_clientapp) == [0, 1, 2]
+    assert np.array_equal(seen[-1][1], again.ended.parameters)
+    for arrays, sentence in (
+        (ArrayRecord([np.zeros(5)]), "initial_arrays hold 5 numbers, 5 of them finite; this model has 610"),
+        (ArrayRecord([np.full(610, np.nan)]), "initial_arrays hold 610 numbers, 0 of them finite"),
+        (ArrayRecord(), "initial_arrays hold 0 numbers"),
+    ):
+        with pytest.raises(DataError, match=sentence):
+            strategy().start(Grid(load), arrays)
     with pytest.raises(OptionError, match="train_config and evaluate_config"):
         strategy().start(Grid(load), train_config=ConfigRecord({"a": 1}))
 
@@ -169,7 +190,12 @@ def test_a_client_that_breaks_is_missing_like_a_silent_one():
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        (lambda k: cn.Site(f"s{k}", X[:, : 60 + k // 3], Y), DataError, r"has other columns than 's0' .61 and 60"),
+        (lambda k: cn.Site(f"s{k}", X[:, : 60 + k // 3], Y), DataError, "site 's3' has 61 columns, 's0' 60; all sites"),
+        (
+            lambda k: cn.Site(f"s{k}", X, Y, columns=[f"{k // 3}{j}" for j in range(64)] if k else None),
+            DataError,
+            "site 's3' has other columns than 's1'; all sites need",
+        ),
         (lambda k: cn.Site("same", X, Y), DataError, "the name 'same' is used by several sites"),
         (lambda k: cn.Site(f"s{k}", X, Y + k), LabelError, "a site refuses: site 's1' has labels 10"),
         (lambda k: X, DataError, "a site refuses: load_site must return a colonnade.Site, got ndarray"),

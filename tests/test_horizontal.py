@@ -24,6 +24,7 @@ from colonnade.errors import (
     NotFittedError,
     OptionError,
     PartySilent,
+    ProtocolError,
     RingOverflow,
 )
 from colonnade.runtimes.network import Network
@@ -185,9 +186,9 @@ def test_fedavg_passes_over_all_rows_and_chooses_sites():
     batches = list(algorithm.batches(100, np.random.default_rng(0)))
     assert [len(batch) for batch in batches] == [30, 30, 30, 10] * 2
     assert sorted(np.concatenate(batches[:4])) == list(range(100))
-    chosen = [[site for site in range(10) if algorithm.takes_part(10, site, t)] for t in range(1, 30)]
+    chosen = [algorithm.chosen(10, t) for t in range(1, 30)]
     assert {len(each) for each in chosen} == {3}
-    assert len({tuple(each) for each in chosen}) > 10
+    assert len(set(chosen)) > 10
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
@@ -228,6 +229,61 @@ def test_a_limit_that_cannot_be_met_is_said_with_the_cost_reached():
     assert f"{one.costs_[None]:.4g}" in str(caught.value)
     assert one.penalty_ == 1e7  # c_1 and c_2 were not enough
     assert one.predict(X).shape == Y.shape  # and the model can be used
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_site_without_rows_of_the_only_limit_has_no_part_in_it(grouped):
+    """One key in the dict, and a site that has no row of it: all its rows would count instead."""
+    here, there = np.arange(0, 900), np.nonzero(Y[900:] != 3)[0] + 900
+    names = {"groups": np.where(Y == 3, "three", "other")} if grouped else {}
+    sites = cn.split_rows(X, Y, into={"a": here, "b": there}, **names)
+    key = "three" if grouped else 3
+    one = model(hidden=0, cost_limit={key: 0.5}, classes=range(10), algorithm=cn.SSCA(batch=100, rounds=40)).fit(*sites)
+    rows = here[Y[here] == 3]
+    cost = -np.log(one.predict_proba(X[rows])[:, 3]).mean()
+    assert one.costs_[key] == pytest.approx(cost, abs=1e-6)
+    assert cost < 0.51
+
+
+@pytest.mark.filterwarnings("ignore:sites 's2' died")
+def test_a_limit_of_rows_that_nobody_left_has_is_not_met():
+    """The only site with rows of a class dies: its cost is unknown, and slack stays with the class it belongs to."""
+    parts = [cn.Site(f"s{k}", X[rows], Y[rows]) for k, rows in enumerate((Y < 6, Y % 2 == 0, Y > 6, Y < 8, Y != 7))]
+    parts[2], rest = cn.Site("s2", X[Y == 9], Y[Y == 9]), [p.take(p.y != 9) for k, p in enumerate(parts) if k != 2]
+    sites = [*rest[:2], parts[2], *rest[2:]]
+    on = cn.Simulation(faults=cn.Faults(crashes={"s2": 0.006}), deadline=6.0)
+    one = model(cost_limit={9: 5.0, 0: 1e-3}, classes=range(10), algorithm=cn.SSCA(batch=20, rounds=5, penalties=1))
+    with pytest.raises(LimitNotMet, match=r"the cost of class 9 is not known, as no site .*; the cost of class 0 is "):
+        one.fit(*sites, on=on)
+    assert np.isnan(one.costs_[9])
+    assert not one.met_
+    assert set(one.slack_) == set(one.multipliers_) == {9, 0}
+    assert one.slack_[9] == 0.0 < one.slack_[0]
+
+
+def test_an_evaluation_that_nobody_answers_does_not_train_a_model_without_limits_again(monkeypatch):
+    real = horizontal._Desk.sum
+
+    async def last_is_lost(self, task):
+        heard = await real(self, task)
+        return Heard(None, 5) if task.kind == "evaluate" and task.content[0] == 6 else heard
+
+    monkeypatch.setattr(horizontal._Desk, "sum", last_is_lost)
+    assert model().fit(*SITES).rounds_ == SHORT.rounds
+
+
+def test_limits_that_nobody_could_measure_yet_are_tried_with_the_next_penalty(monkeypatch):
+    """No evaluation has enough answers but the last: the rounds of the second penalty have the limits as they are."""
+    real = horizontal._Desk.sum
+
+    async def only_the_last(self, task):
+        heard = await real(self, task)
+        return Heard(None, 5) if task.kind == "evaluate" and self._serial < 14 else heard
+
+    monkeypatch.setattr(horizontal._Desk, "sum", only_the_last)
+    one = model(cost_limit={0: 9.0, 1: 9.0}, algorithm=cn.SSCA(batch=20, rounds=3, penalties=2)).fit(*SITES)
+    assert one.rounds_ == 6
+    assert one.met_
 
 
 def test_a_batch_has_its_share_of_every_group():
@@ -362,6 +418,13 @@ def site(name="a", X=X, y=Y, **options):
             DataError,
             "column 0 is 'b0' at site 'b' and 'a0' at 'a'",
         ),
+        (
+            {},
+            [site(), site("b", columns=[f"b{j}" for j in range(64)]), site("c", columns=[f"c{j}" for j in range(64)])],
+            DataError,
+            "column 0 is 'c0' at site 'c' and 'b0' at 'b'",
+        ),
+        ({"classes": [None, 1]}, [site()], LabelError, "classes must be all text or all numbers, got .None, 1."),
         ({}, [site(), site("b", X[Y < 5], Y[Y < 5])], LabelError, "site 'b' has the classes 0, 1, 2, 3, 4, 'a' has"),
         ({}, [site(), site("b", y=Y.astype(str))], LabelError, "one site's labels are text"),
         ({}, [site(y=np.zeros(len(Y)))], LabelError, "only one class"),
@@ -415,7 +478,22 @@ def test_sites_of_some_classes_are_allowed_where_all_are_named():
         (lambda: cn.split_rows(X, Y, into=0), OptionError, "into must be between 1 and the 1797 rows, got 0"),
         (lambda: cn.split_rows(X, Y, into={"a": [], "b": [1]}), DataError, "site 'a' would have no rows"),
         (lambda: cn.split_rows(X, Y, into=[[1], [5000]]), DataError, "has 1797 rows; take asks for others"),
+        (
+            lambda: cn.split_rows(X, Y, into=[[0.5], [1.5]]),
+            DataError,
+            "'site1': rows are whole numbers, got float",
+        ),
+        (
+            lambda: cn.split_rows(X, Y, into={"a": Y > 3}),
+            DataError,
+            "'a': rows are whole numbers, got bool; np",
+        ),
+        (lambda: cn.split_rows(X, Y, into=3.0), OptionError, "into must be a number of sites, lists of .*, got 3.0"),
+        (lambda: cn.split_rows(X, Y, into="3"), OptionError, "into must be a number of sites, lists of .*, got '3'"),
+        (lambda: cn.split_rows(X, Y, into=[]), OptionError, "into has no site"),
+        (lambda: cn.split_rows(X, Y, into=3, seed="x"), OptionError, "seed must be a whole number"),
         (lambda: SITES[0].take([]), DataError, "take leaves no row"),
+        (lambda: SITES[0].take(5), DataError, "take asks for others .one number is no list"),
     ],
 )
 def test_sites_that_cannot_be_are_one_sentence(make, error, sentence):
@@ -446,6 +524,14 @@ def test_use_before_fit_and_of_other_columns(fitted):
         fitted.score(X)
 
 
+def test_the_model_has_the_names_that_any_site_brought():
+    names = [f"p{j}" for j in range(64)]
+    one = model().fit(site("a", X[:900], Y[:900]), site("b", X[900:], Y[900:], columns=names))
+    assert one.columns_["model"] == tuple(names)
+    with pytest.raises(DataError, match="column 0 is 'p63' at site 'the table' and 'p0' at 'training'"):
+        one.predict(pd.DataFrame(X, columns=names[::-1]))
+
+
 def test_splits():
     sites = cn.split_rows(X, Y, into=3)
     assert [s.rows for s in sites] == [599, 599, 599]
@@ -456,6 +542,7 @@ def test_splits():
     frame = cn.split_rows(pd.DataFrame({"p": X[:, 3], "q": X[:, 4]}), Y, into={"here": [1, 2], "there": range(9)})
     assert [s.name for s in frame] == ["here", "there"]
     assert frame[1].columns == ("p", "q")
+    assert [s.rows for s in cn.split_rows(X, Y, into=np.int64(3))] == [599, 599, 599]
     assert repr(sites[0]) == "Site('site1', 599 x 64 dense float64)"
 
 
@@ -487,6 +574,77 @@ def test_a_masked_sum_is_never_that_of_one_site():
     model(algorithm=cn.FedAvg(fraction=0.3, rounds=2), sum="plain").fit(*sites)
     with pytest.raises(OptionError, match="threshold is of masked sums, got sum='plain'"):
         model(algorithm=cn.SSCA(threshold=2), sum="plain").fit(*sites)
+
+
+def test_the_part_of_one_chosen_site_is_not_unmasked_when_the_other_falls_silent(monkeypatch):
+    """Two of five are chosen in a round. Where one of them is dead, the sum of all five is the other one's part."""
+    algorithm, opened = cn.FedAvg(rounds=12, batch=20, fraction=0.4), []
+    real = gathering.Collector.total
+
+    def total(self, answered):
+        opened.append(sorted(answered))
+        return real(self, answered)
+
+    monkeypatch.setattr(gathering.Collector, "total", total)
+    sites = cn.split_rows(X, Y, into=5, seed=0)
+    on = cn.Simulation(faults=cn.Faults(crashes={"site2": 0.0}), deadline=6.0)
+    with pytest.warns(ColonnadeWarning) as said:
+        one = model(algorithm=algorithm).fit(*sites, on=on)
+    alone = [t for t in range(1, 13) if 1 in algorithm.chosen(5, t)]
+    assert one.skipped_ == tuple(alone)
+    assert 3 <= len(alone) <= 9
+    assert len(opened) == 1 + 13 + 12 - len(alone)  # counts, evaluations, rounds
+    assert any("rounds were skipped" in str(each.message) for each in said)
+
+
+def test_a_site_refuses_to_unmask_the_part_of_one_chosen_site():
+    """Whatever the server says: it would have to be another one than ours."""
+    algorithm = cn.FedAvg(fraction=0.4)
+    works = [
+        SiteWork(k, f"s{k}", 5, Linear(3, 2), algorithm, 1, 0.0, 3, Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int)))
+        for k in range(5)
+    ]
+    task = ("step", 1, np.zeros(6), np.array([45.0, 45.0, 0.0]))
+    turns, keys = zip(*(work.begin(1, task) for work in works), strict=True)
+    told = tuple((k, *pair) for k, pair in enumerate(keys))
+    letters = [dict(turn.answer("keys", told)) for turn in turns]
+    for k, turn in enumerate(turns):
+        turn.answer("letters", tuple((j, letters[j][k]) for j in range(5) if j != k))
+    one = algorithm.chosen(5, 1)[0]
+    left = tuple(sorted({one, *(k for k in range(5) if k not in algorithm.chosen(5, 1))}))
+    assert len(left) == 4
+    with pytest.raises(ProtocolError, match="only 1 of the sites that are left have a part"):
+        turns[left[0]].answer("survivors", left)
+    assert len(turns[left[0]].answer("survivors", tuple(range(5)))) == 5
+
+
+def test_a_sum_that_was_asked_for_before_is_refused():
+    """A second sum of the same number could be fed the first one's letters, and open the other share of each."""
+    part = Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int))
+    for threshold in (0, 3):
+        work = SiteWork(0, "s0", 5, Linear(3, 2), SHORT, 1, 0.0, threshold, part)
+        work.begin(4, ("count",))
+        for serial in (4, 3):
+            with pytest.raises(ProtocolError, match=f"asks for sum {serial} after sum 4"):
+                work.begin(serial, ("count",))
+        work.begin(5, ("count",))
+
+
+def test_a_wait_beyond_the_deadline_is_said_at_once():
+    with pytest.raises(
+        OptionError, match=r"wait must be at most 0\.2 of the runtime's deadline, 1\.2 s, got 100: the other"
+    ):
+        model(algorithm=cn.SSCA(rounds=3, wait=100.0)).fit(*SITES, on=cn.Simulation(deadline=6.0))
+
+
+def test_schedules_may_be_lists_and_numbers_are_finite():
+    one = model(algorithm=cn.SSCA(batch=20, rounds=6, rho=[0.5, 0.3], gamma=[0.5, 0.35])).fit(*SITES)
+    assert np.array_equal(one.parameters_, model().fit(*SITES).parameters_)
+    with pytest.raises(OptionError, match="l2 must be a finite number, got inf"):
+        model(l2=np.inf).fit(*SITES)
+    for option in ("tau", "penalty", "tolerance", "wait"):
+        with pytest.raises(OptionError, match=f"{option} must be a finite number, got inf"):
+            cn.SSCA(**{option: np.inf})
 
 
 def test_labels_to_validate_with_are_classes_too():

@@ -105,6 +105,34 @@ def test_several_constraints_satisfy_the_conditions_of_kuhn_and_tucker(seed, m, 
     assert np.abs(gradient).max() <= 1e-9 * (1 + sum(nu)) * (1 + np.abs(w).max())
 
 
+def wild_constraints(rng):
+    """Of very different sizes, some a multiple of another, some without a linear part; often more than parameters."""
+    m, d, scale, constraints = int(rng.integers(1, 7)), int(rng.integers(1, 9)), 10.0 ** rng.uniform(-3, 3), []
+    copies = rng.random() < 0.3
+    for k in range(m):
+        if copies and k and rng.random() < 0.6:
+            one, by = constraints[int(rng.integers(0, k))], 10.0 ** rng.uniform(-2, 2)
+            constraints.append(Quadratic(one.constant * by, one.linear * by, one.curvature * by))
+            continue
+        linear = np.zeros(d) if rng.random() < 0.05 else rng.normal(size=d) * scale * 10.0 ** rng.uniform(-2, 2)
+        constraints.append(Quadratic(rng.normal() * 10.0 ** rng.uniform(-2, 2), linear, 10.0 ** rng.uniform(-3, 1)))
+    return constraints
+
+
+def test_constraints_of_very_different_sizes_end_at_the_optimum_too():
+    """Multipliers at a bound that Newton's step would push out of the box must not stop the others."""
+    rng = np.random.default_rng(1)
+    for _ in range(800):
+        constraints, c = wild_constraints(rng), 10.0 ** rng.uniform(0, 7)
+        nothing = Quadratic(0.0, np.zeros_like(constraints[0].linear), 1.0)
+        found = solve(nothing, constraints, c)
+        w = found.parameters
+        for each, weight in zip(constraints, found.multipliers, strict=True):
+            size = abs(each.constant) + abs(each.linear @ w) + each.curvature * (w @ w)
+            assert weight == c or each(w) <= 1e-6 * size
+            assert weight == 0 or each(w) >= -1e-6 * size
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.5, 10.0, 1e5]))
 def test_the_dual_of_one_constraint_is_lemma_1(seed, c):

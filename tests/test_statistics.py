@@ -254,6 +254,8 @@ def test_columns_that_a_sample_does_not_show():
     seen = model.statistics(*parties, key_bits=SHORT, rows=200)
     _, covariance, *_ = expected(model, table, y)
     assert seen.coefficients["party1"].standard_error[1] == pytest.approx(math.sqrt(covariance[1, 1]), rel=0.1)
+    assert seen.df == 2000 - 5  # it is a coefficient all the same
+    assert seen.aic == model.statistics(*parties, key_bits=SHORT).aic
 
 
 @pytest.mark.parametrize("where", ["within a party", "across parties"])
@@ -357,7 +359,8 @@ def test_what_is_refused(monkeypatch):
     for options, sentence in (
         ({"level": 1.0}, "level must be between 0 and 1, got 1.0"),
         ({"level": "95 %"}, "level must be between 0 and 1, got '95 %'"),
-        ({"rows": 0}, "rows must be a whole number above 0, got 0"),
+        ({"rows": 0}, "rows must be >= 1, got 0"),
+        ({"rows": 2.5}, "rows must be a whole number >= 1, got 2.5"),
         ({"rows": 11}, r"11 columns together \(with the intercept\) and statistics would use 11 rows; give more rows"),
         ({"key_bits": 512}, "key_bits must be between 1024"),
         ({"on": cn.Processes}, "on must be a runtime"),
@@ -432,3 +435,18 @@ def test_classes_that_are_separated_have_no_statistics():
     separated = cn.LogisticRegression(l2=0.0, algorithm=cn.BlockNewton(tol=1e-12), verbose=0).fit(*parties)
     with pytest.raises(DataError, match=r"fits every row to the letter.*; train it with l2 > 0"):
         separated.statistics(*parties, key_bits=SHORT)
+
+
+@pytest.mark.filterwarnings("ignore:training stopped")
+def test_counts_that_are_all_0_have_no_statistics():
+    parties = cn.split(X, np.zeros(N), into=2)
+    with pytest.raises(DataError, match=r"all counts are 0, so that the intercept falls without end .* give rows"):
+        fitted(cn.PoissonRegression, parties).statistics(*parties, key_bits=SHORT)
+
+
+def test_options_may_be_numpys_numbers():
+    parties = parties_of(cn.RidgeRegression, into=2)
+    seen = fitted(cn.RidgeRegression, parties).statistics(
+        *parties, key_bits=SHORT, rows=np.int64(100), level=np.float32(0.9)
+    )
+    assert (seen.rows, seen.level) == (100, pytest.approx(0.9))

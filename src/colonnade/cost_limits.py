@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -50,7 +51,9 @@ class CostLimits:
                 raise OptionError(f"cost_limit names the {what} {key!r}, which no site has; {what} names are {few}")
 
     def numbers(self, site: Site) -> Array:
-        """Of each row of a site the number of its limit; -1 where it has none."""
+        """Of each row of a site the number of its limit; -1 where it has none, and 0 everywhere where no key is."""
+        if not self.keys:
+            return np.zeros(site.rows, dtype=np.int64)
         if self.grouped and site.groups is None:
             raise DataError(f"site {site.name!r} has no groups, and limits are for groups; give groups to every site")
         known = site.groups if self.grouped else site.y
@@ -63,12 +66,20 @@ class CostLimits:
         """{key: value}; the key of all rows is None."""
         return dict(zip(self.keys or (None,), values, strict=False))
 
-    def sentence(self, costs: Sequence[float], slack: Sequence[float], rounds: int) -> str:
-        """Which limits were not kept, and what was reached."""
+    def sentence(self, costs: Sequence[float], slack: Sequence[float], rounds: int, wait: float | None) -> str:
+        """Which limits were not kept, and what was reached; no costs: the last evaluation had too few answers."""
+        if not costs:
+            return (
+                f"nobody knows whether the limits are met: too few sites answered the last evaluation, over all their "
+                f"rows, in time; raise wait, now {wait} (the model as it is can be used)"
+            )
+        slack = slack or (0.0,) * len(costs)  # every round was skipped
         missed = [
-            f"the cost{f' of {name}' if name else ''} is {cost:.4g}, the limit {limit:g}"
-            for name, cost, limit, rest in zip(self.names, costs, self.limits, slack, strict=False)
-            if cost > limit or rest > 0
+            f"the cost{f' of {name}' if name else ''} is "
+            + ("not known, as no site that has such rows answered" if math.isnan(cost) else f"{cost:.4g}")
+            + f", the limit {limit:g}"
+            for name, cost, limit, rest in zip(self.names, costs, self.limits, slack, strict=True)
+            if not cost <= limit or rest > 0
         ]
         return (
             f"the limits could not all be met in {rounds} rounds: {'; '.join(missed)}; raise them, or give more "

@@ -12,23 +12,24 @@ import numpy.typing as npt
 
 from colonnade import losses
 from colonnade.algorithms.conduct import Plan, Result
-from colonnade.algorithms.fedavg import FedAvg, LocalSteps
+from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.horizontal import attend, serve
 from colonnade.algorithms.options import whole_number
+from colonnade.algorithms.rounds import finite
 from colonnade.algorithms.site_work import METHODS, model_from_value, rows_to_value
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_module import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
 from colonnade.checks import check_runtime, warn_scales
 from colonnade.cost_limits import CostLimits, limits_of_sites
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, at_least, one_of
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, one_of
 from colonnade.estimator import Estimator
 from colonnade.metrics import METRICS
 from colonnade.party import Party
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime
 from colonnade.runtimes.simulation import Simulation
-from colonnade.site import Site, check_same_columns, check_sites, common_classes
+from colonnade.site import Site, check_same_columns, check_sites, common_classes, naming
 from colonnade.sums.dropout import default_threshold
 
 Array = npt.NDArray[Any]
@@ -108,14 +109,9 @@ class SSCAClassifier(Estimator):
         if not limits.limits:  # under limits the cost of rows that have none may well rise
             _warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
-        self.take_result(plan, classes, limits, sites[0].columns, ended)
-        if limits.limits and not ended.costs:
-            raise LimitNotMet(
-                f"nobody knows whether the limits are met: too few sites answered the last evaluation, over all their "
-                f"rows, in time; raise wait, now {method.wait} (the model as it is can be used)"
-            )
+        self.take_result(plan, classes, limits, naming(sites).columns, ended)
         if limits.limits and not ended.met:
-            raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_))
+            raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_, method.wait))
         return self
 
     def plan(
@@ -160,7 +156,7 @@ class SSCAClassifier(Estimator):
     def check_options(self, sites: int) -> SSCA | LocalSteps:
         """The algorithm, if all options are allowed for so many sites."""
         whole_number("hidden", self.hidden, 0)
-        at_least("l2", self.l2, 0)
+        finite("l2", self.l2, 0)
         one_of("sum", self.sum, SUMS)
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):
@@ -174,7 +170,7 @@ class SSCAClassifier(Estimator):
             )
         if method.threshold is not None and self.sum == "plain":
             raise OptionError("threshold is of masked sums, got sum='plain'; leave one of them out")
-        chosen = method.chosen(sites) if isinstance(method, FedAvg) else sites
+        chosen = len(method.chosen(sites, 1)) if isinstance(method, LocalSteps) else sites
         if sites > 1 and chosen < 2 and self.sum != "plain":
             raise OptionError(
                 f"fraction chooses {chosen} of {sites} sites in a round, and the sum of one site is its own part; "
@@ -193,7 +189,8 @@ class SSCAClassifier(Estimator):
         given, names = {site.name: site for site in validation}, [site.name for site in sites]
         if set(given) != set(names):
             raise DataError(f"validation needs each of the sites {names} once, got {list(given)}")
-        check_same_columns(sites[0].name, sites[0].columns, sites[0].named, validation[0])
+        first = naming(sites)
+        check_same_columns(first.name, first.columns, first.named, naming(validation))
         common_classes(validation, classes)
         return [given[name] for name in names]
 

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from colonnade.algorithms import AFSGD
+from colonnade.algorithms.options import whole_number
 from colonnade.algorithms.statistics import SEALED, check_sizes, infer_linear
 from colonnade.checks import all_labels, party_part
 from colonnade.deviance import FAMILIES, Fit
@@ -34,8 +35,7 @@ def infer(
     ordered = model._check_rows(parties, on, "statistics")
     check_level(level)
     check_key_bits(key_bits)
-    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-        raise OptionError(f"rows must be a whole number above 0, got {rows!r}; correlations come from so many")
+    whole_number("rows", rows, 1)
     if model.rows_ is not None and model.rows_ != ordered[0].rows:
         raise DataError(
             f"the model was trained on {model.rows_} rows, the parties have {ordered[0].rows} here; give those that it "
@@ -46,7 +46,7 @@ def infer(
         if not party.active:
             raise LabelError(f"party {party.name!r} holds labels in training and none here; give its y")
     all_labels(holders)
-    most = min(rows, ordered[0].rows)
+    most = min(int(rows), ordered[0].rows)
     check_sizes(sum(party.features for party in ordered) + model.fit_intercept, most)
     _warn_of_curvatures(model)
     loss = model._minimised()

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from colonnade.algorithms.options import whole_number
 from colonnade.errors import DataError, LabelError, OptionError
 from colonnade.party import Party
 
@@ -50,6 +51,8 @@ class Site:
         try:
             part.X, part.y = self.X[rows], self.y[rows]
             part.groups = None if self.groups is None else self.groups[rows]
+            if np.ndim(part.y) != 1:
+                raise IndexError("one number is no list of rows")
         except IndexError as error:
             raise DataError(f"site {self.name!r} has {self.rows} rows; take asks for others ({error})") from None
         if not part.X.shape[0]:
@@ -91,8 +94,14 @@ def check_sites(sites: Sequence[Any]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"the name {twice[0]!r} is used by {names.count(twice[0])} sites; every site needs its own")
-    for site in sites[1:]:
-        check_same_columns(sites[0].name, sites[0].columns, sites[0].named, site)
+    first = naming(sites)
+    for site in sites:
+        check_same_columns(first.name, first.columns, first.named, site)
+
+
+def naming(sites: Sequence[Site]) -> Site:
+    """The first site that names its columns: theirs are the model's, though another may stand before it."""
+    return next((site for site in sites if site.named), sites[0])
 
 
 def check_same_columns(first: str, columns: tuple[str, ...], named: bool, site: Any) -> None:
@@ -125,7 +134,10 @@ def common_classes(sites: Sequence[Site], given: Any = None) -> Array:
                 )
         wanted = own[0]
     else:
-        wanted = np.unique(np.asarray(given))
+        try:
+            wanted = np.unique(np.asarray(given))
+        except (TypeError, ValueError):
+            raise LabelError(f"classes must be all text or all numbers, got {given!r}") from None
         for site, classes in zip(sites, own, strict=True):
             text = (wanted.dtype.kind == "U") != (classes.dtype.kind == "U")
             strange = classes if text else classes[~np.isin(classes, wanted)]
@@ -160,20 +172,30 @@ def split_rows(
     numbers}. groups: as for a `Site`, of all rows.
     """
     whole = Site("table", X, y, groups=groups)
+    named: dict[str, Any]
     if isinstance(into, Mapping):
-        named = {name: list(rows) for name, rows in into.items()}
-    elif isinstance(into, int):
+        named = dict(into)
+    elif isinstance(into, (int, np.integer)):
         if isinstance(into, bool) or not 1 <= into <= whole.rows:
             raise OptionError(f"into must be between 1 and the {whole.rows} rows, got {into}")
+        if seed is not None:
+            whole_number("seed", seed, 0)
         order = np.arange(whole.rows) if seed is None else np.random.default_rng(seed).permutation(whole.rows)
-        named = {f"site{k + 1}": part.tolist() for k, part in enumerate(np.array_split(order, into))}
+        named = {f"site{k + 1}": part for k, part in enumerate(np.array_split(order, int(into)))}
+    elif isinstance(into, (Sequence, np.ndarray)) and not isinstance(into, str):
+        named = {f"site{k + 1}": rows for k, rows in enumerate(into)}
     else:
-        named = {f"site{k + 1}": list(rows) for k, rows in enumerate(into)}
+        raise OptionError(f"into must be a number of sites, lists of rows or {{name: rows}}, got {into!r}")
+    if not named:
+        raise OptionError(f"into has no site, got {into!r}; give at least one")
     sites = []
-    for name, rows in named.items():
-        if not rows:
+    for name, given in named.items():
+        rows = np.asarray(given if isinstance(given, np.ndarray) else list(given))
+        if not rows.size:
             raise DataError(f"site {name!r} would have no rows; give every site at least one")
-        part = whole.take(np.asarray(rows, dtype=np.intp))
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":  # a mask would be read as the rows 0 and 1
+            raise DataError(f"site {name!r}: rows are whole numbers, got {rows.dtype}; np.nonzero makes them of a mask")
+        part = whole.take(rows)
         columns = whole.columns if whole.named else None
         sites.append(Site(name, part.X, part.y, groups=part.groups, columns=columns))
     return sites

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ def table_of(
 
 def check_level(level: object) -> None:
     """Refuse a confidence that is none."""
-    if not isinstance(level, (int, float)) or not 0.0 < level < 1.0:
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise OptionError(f"level must be between 0 and 1, got {level!r}; 0.95 is usual")
 
 

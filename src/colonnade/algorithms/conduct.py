@@ -6,8 +6,9 @@ carrier (a `Net` or Flower) drives it. The server holds no data and sees sums on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class Result:
     """How a run ended."""
 
     parameters: Array
-    costs: tuple[float, ...] = ()  # of all rows with each limit, at the last evaluation
+    costs: tuple[float, ...] = ()  # of all rows with each limit, at the last evaluation; NaN where nobody has any
     slack: tuple[float, ...] = ()
     multipliers: tuple[float, ...] = ()
     penalty: float = 0.0
@@ -105,13 +106,15 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
     heard = yield Task("count", (), len(plan.groups) + 2, 0)
     if heard.total is None:
         raise PartySilent(
-            f"only {heard.answered} of {len(plan.sites)} sites answered at the start, {plan.threshold} are needed",
+            f"only {heard.answered} of {len(plan.sites)} sites answered at the start, {_needed(plan)}",
             "",
             "mask keys",
         )
     for name, count in zip(plan.groups, heard.total, strict=False):
         if not count:
-            raise LabelError(f"no site has a row of {name}, which has a cost limit; leave its limit out")
+            everybody = heard.answered == len(plan.sites)
+            who = "no site" if everybody else f"none of the {heard.answered} sites that answered"
+            raise LabelError(f"{who} has a row of {name}, which has a cost limit; leave its limit out")
     options = method if isinstance(method, SSCA) else SSCA()
     state = start(model.start(method.seed) if first is None else first, len(plan.groups), options)
     run = _Run(plan, method, say, state, heard.total, aims=plan.limits)
@@ -132,20 +135,26 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
     return Result(state.parameters, run.measured, state.slack, state.multipliers, c, met, tuple(run.skipped))
 
 
+def _needed(plan: Plan) -> str:
+    return f"{plan.threshold} are needed" if plan.threshold else "1 is needed"
+
+
 def _lower_aims(run: _Run) -> tuple[float, ...]:
     """The limits that the next rounds work with.
 
     The best w of a noisy approximation is one whose noise is favourable, so the cost over all rows settles above a
     limit that the approximation keeps exactly. What it exceeds it by, all sites together have just measured.
     """
-    if max(run.state.slack, default=0.0) >= VANISHED:
-        return run.aims  # not noise: it is not there yet
-    over = (max(0.0, cost - limit) for cost, limit in zip(run.costs, run.plan.limits, strict=False))
-    return tuple(max(0.5 * aim, aim - each) for aim, each in zip(run.aims, over, strict=False))
+    if max(run.state.slack, default=0.0) >= VANISHED or not run.measured:
+        return run.aims  # not noise: it is not there yet; or nobody knows
+    over = (max(0.0, cost - limit) for cost, limit in zip(run.measured, run.plan.limits, strict=True))
+    return tuple(max(0.5 * aim, aim - each) for aim, each in zip(run.aims, over, strict=True))
 
 
 def _met(run: _Run, method: SSCA) -> bool:
     """Whether slack has vanished, and with it what the cost over all rows exceeds its limit by."""
+    if not run.plan.limits:
+        return True
     if max(run.state.slack, default=0.0) >= VANISHED or not run.measured:
         return False
     return all(cost <= limit + method.tolerance for cost, limit in zip(run.costs, run.plan.limits, strict=False))
@@ -156,14 +165,19 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
     for index in range(method.rounds):
         run.round += 1
         w = run.state.parameters
-        heard = yield Task("step", (run.state.t, w, run.totals), run.functions * (2 + len(w)))
+        t = run.state.t
+        parts = method.chosen(len(run.plan.sites), t) if isinstance(method, LocalSteps) else ()
+        heard = yield Task("step", (t, w, run.totals), run.functions * (2 + len(w)), parts=parts)
         if heard.total is None:
             run.skipped.append(run.round)
-            streak += 1
+            if parts:
+                run.state = replace(run.state, t=t + 1)  # or the same sites would be chosen again
+            # Enough were there, but not of those that were chosen: the next choice may be luckier.
+            streak = 0 if heard.answered >= max(run.plan.threshold, 1) else streak + 1
             if streak == _MOST_SKIPPED:
                 raise PartySilent(
                     f"rounds {run.skipped[-streak]} to {run.round} were skipped: {heard.answered} of "
-                    f"{len(run.plan.sites)} sites answered in the last, {run.plan.threshold} are needed",
+                    f"{len(run.plan.sites)} sites answered in the last, {_needed(run.plan)}",
                     "",
                     "mask keys",
                 )
@@ -197,7 +211,8 @@ def _evaluate(run: _Run) -> Generator[Task, Heard, None]:
         return
     run.last = run.round
     of_groups, of_all = np.split(heard.total, [2 * run.functions])
-    run.costs = tuple(float(cost / weight) if weight else 0.0 for weight, cost in of_groups.reshape(-1, 2))
+    # Of a group whose sites were all silent nothing is known, least of all that its limit is kept.
+    run.costs = tuple(float(cost / weight) if weight else math.nan for weight, cost in of_groups.reshape(-1, 2))
     weight, cost, right = (float(v) for v in of_all[:3])
     record = [run.records, run.round, run.round, cost / weight, right / weight]
     if of_all[3]:

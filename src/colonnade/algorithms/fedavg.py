@@ -37,9 +37,9 @@ class LocalSteps(Rounds):
         super().__post_init__()
         check_schedule("step", self.step)
 
-    def takes_part(self, sites: int, site: int, t: int) -> bool:
-        """Whether a site is chosen for round t; every site can tell by itself, from the public seed."""
-        return True
+    def chosen(self, sites: int, t: int) -> tuple[int, ...]:
+        """The sites that have a part in round t; every site can tell by itself, from the public seed."""
+        return tuple(range(sites))
 
     def batches(self, rows: int, rng: np.random.Generator) -> Iterator[Array]:
         """The rows of each step."""
@@ -73,14 +73,10 @@ class FedAvg(LocalSteps):
         if not isinstance(self.fraction, (int, float)) or not 0 < self.fraction <= 1:
             raise OptionError(f"fraction must be a number > 0 and <= 1, got {self.fraction!r}")
 
-    def takes_part(self, sites: int, site: int, t: int) -> bool:
+    def chosen(self, sites: int, t: int) -> tuple[int, ...]:
         """max(C K, 1) sites, drawn anew in every round."""
         order = np.random.default_rng([self.seed, 0xC405E, t]).permutation(sites)
-        return site in order[: self.chosen(sites)]
-
-    def chosen(self, sites: int) -> int:
-        """How many sites have a part in a round's sum."""
-        return max(round(self.fraction * sites), 1)
+        return tuple(sorted(order[: max(round(self.fraction * sites), 1)].tolist()))
 
     def batches(self, rows: int, rng: np.random.Generator) -> Iterator[Array]:
         """ClientUpdate: all rows once per epoch, in batches of B."""

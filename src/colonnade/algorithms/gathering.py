@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.dropout import Collector
+from colonnade.sums.dropout import FEWEST, Collector
 from colonnade.sums.ring import Ring
 
 Array = npt.NDArray[Any]
@@ -30,12 +30,16 @@ def step_of(stage: str, threshold: int) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """A sum that the server asks for: what every site is told, and how many numbers come back."""
+    """A sum that the server asks for: what every site is told, and how many numbers come back.
+
+    parts: the sites whose part is not 0 by their choice of sites; none given: all.
+    """
 
     kind: str
     content: tuple[Any, ...]
     length: int
     fraction_bits: int = 36
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ def _masked(
     if not collector.enough(found):
         return None, len(found)
     survivors = tuple(collector.values({n: _value(each, task, sites[n]) for n, each in found.items()}))
+    if task.parts and len({*task.parts} & {*survivors}) < FEWEST:
+        return None, len(survivors)  # their total would be one site's part: nobody unmasks it
     opened = yield "survivors", dict.fromkeys(survivors, survivors)
     if not collector.enough(opened):
         return None, len(opened)

@@ -12,12 +12,13 @@ from typing import Any
 from colonnade.algorithms.conduct import Plan, conduct
 from colonnade.algorithms.gathering import Heard, Task, gather, step_of
 from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on, method_from_value
-from colonnade.errors import ProtocolError
+from colonnade.errors import OptionError, ProtocolError
 from colonnade.runtimes.net import Net
 
 INSTRUCTION = "instruction"
-# A site may be silent for this part of the deadline: a round has four stages, and others wait meanwhile.
-_WAIT = 1 / 6
+# A site may be silent for this part of the deadline: a round has four stages, and others wait meanwhile. Beyond the
+# second, one that was left out of a sum could take the server for dead before the next one begins.
+_WAIT, _LONGEST = 1 / 6, 0.2
 
 
 async def serve(net: Net, plan: Any) -> Any:
@@ -47,6 +48,11 @@ class _Desk:
     def __init__(self, net: Net, plan: Plan) -> None:
         self._net, self._plan, self._serial = net, plan, 0
         self._wait = method_from_value(plan.method).wait or _WAIT * net.deadline
+        if self._wait > _LONGEST * net.deadline:
+            raise OptionError(
+                f"wait must be at most {_LONGEST:g} of the runtime's deadline, {_LONGEST * net.deadline:g} s, got "
+                f"{self._wait:g}: the other sites would take the server for dead; raise the deadline"
+            )
 
     async def sum(self, task: Task) -> Heard:
         """One sum over all sites that stay to its end."""

@@ -18,8 +18,9 @@ from colonnade.errors import OptionError
 Array = npt.NDArray[np.float64]
 
 _ITERATIONS, _HALVINGS = 500, 60
-# A constraint counts as kept, and a bound as reached, to this part of the numbers it is made of.
-_EXACT = 1e-13
+# A constraint counts as kept, and a bound as reached, to this part of the numbers it is made of; or nearly so.
+_EXACT, _NEAR = 1e-13, 1e-10
+_RIDGE = 1e-14  # for constraints that say the same twice, of a matrix with 1 on its diagonal
 # Gains below this part of the dual's value drown in its rounding.
 _BLIND = 1e-12
 
@@ -103,15 +104,35 @@ def _newton(dual: _Dual, constraints: int, c: float) -> Array:
         free = ~pressed & (np.abs(first) > _EXACT * size)
         if not free.any():
             return nu
-        step = np.zeros(constraints)
-        open_ = ~pressed
-        block = second[np.ix_(open_, open_)]
-        ridge = 1e-14 * max(float(np.trace(block)), 1e-300)  # constraints that say the same twice
-        step[open_] = -np.linalg.solve(block + ridge * np.eye(len(block)), first[open_])
-        nu, moved = _search(dual, nu, step, first, c)
+        nu, moved = _search(dual, nu, _step(nu, first, second, ~pressed, c), first, c)
+        if not moved and (np.abs(first) > _NEAR * size)[free].any():
+            # Rounding has spoilt Newton's step (constraints that say nearly the same): each for itself still goes down.
+            nu, moved = _search(dual, nu, np.where(pressed, 0.0, -first / _bends(second)), first, c)
         if not moved:
             return nu
     return nu
+
+
+def _step(nu: Array, first: Array, second: Array, moving: npt.NDArray[np.bool_], c: float) -> Array:
+    """Newton's step for those that move; who stands at a bound and would leave by it stays, and the rest think again.
+
+    Cut off at the bound instead, what is left of the step need not go down at all, and the search would end there.
+    """
+    moving, scale = moving.copy(), 1.0 / np.sqrt(_bends(second))
+    while True:
+        step, of = np.zeros(len(nu)), scale[moving]
+        block = second[np.ix_(moving, moving)] * np.outer(of, of) + _RIDGE * np.eye(len(of))
+        step[moving] = -of * np.linalg.solve(block, of * first[moving])
+        leaving = moving & (((nu <= 0) & (step < 0)) | ((nu >= c) & (step > 0)))
+        if not leaving.any() or leaving[moving].all():
+            return step
+        moving &= ~leaving
+
+
+def _bends(second: Array) -> Array:
+    """Second derivatives in each multiplier alone, none of them 0."""
+    bends = np.diag(second)
+    return np.maximum(bends, max(float(bends.max(initial=0.0)) * 1e-24, 1e-200))
 
 
 def _search(dual: _Dual, nu: Array, step: Array, first: Array, c: float) -> tuple[Array, bool]:
@@ -125,7 +146,8 @@ def _search(dual: _Dual, nu: Array, step: Array, first: Array, c: float) -> tupl
         if abs(gain) <= _BLIND * (1.0 + abs(value)):
             # Too close for the values to tell: the slopes still can.
             after = dual.slope(trial)[0]
-            return trial, bool(np.abs(after[step != 0]).max() < np.abs(first[step != 0]).max())
+            closer = bool(np.abs(after[step != 0]).max() < np.abs(first[step != 0]).max())
+            return (trial, True) if closer else (nu, False)
         if dual.value(trial) <= value + 1e-4 * gain:
             return trial, True
         length /= 2

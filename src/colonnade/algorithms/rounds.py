@@ -18,8 +18,8 @@ class Rounds:
     rounds: how many. batch: rows of a site's mini-batch, B; None is 100, or all where there are fewer. seed: of the
     batches and of the first parameters. evaluate_every: rounds between evaluations over all rows; None is a tenth of
     them. threshold: sites without which a masked sum is skipped; None is more than two thirds. wait: seconds that a
-    site may be silent in a round before it is left out of it; None is a sixth of the runtime's deadline, and less than
-    a twentieth of it is rounded up to that.
+    site may be silent in a round before it is left out of it; None is a sixth of the runtime's deadline, at most a
+    fifth of it is allowed, and less than a twentieth of it is rounded up to that.
     """
 
     rounds: int = 100
@@ -38,7 +38,7 @@ class Rounds:
             if getattr(self, option) is not None:
                 whole_number(option, getattr(self, option), 1)
         if self.wait is not None:
-            at_least("wait", self.wait, 0, strict=True)
+            finite("wait", self.wait, 0, strict=True)
 
     def batch_for(self, rows: int) -> int:
         """Rows of a site's mini-batch; it can't have more than there are."""
@@ -46,7 +46,15 @@ class Rounds:
 
     def as_value(self) -> Any:
         """A form that the wire can carry."""
-        return (self.name, tuple(asdict(self).items()))
+        options = ((key, tuple(v) if isinstance(v, list) else v) for key, v in asdict(self).items())
+        return (self.name, tuple(options))
+
+
+def finite(name: str, value: float, low: float, *, strict: bool = False) -> None:
+    """As `at_least`, and not infinite."""
+    at_least(name, value, low, strict=strict)
+    if math.isinf(value):
+        raise OptionError(f"{name} must be a finite number, got {value!r}")
 
 
 def check_schedule(name: str, given: Any, most: float = math.inf) -> None:

@@ -17,7 +17,7 @@ from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.whole import Linear, ThreeLayers, WholeModel, costs
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.dropout import Member
+from colonnade.sums.dropout import FEWEST, Member
 from colonnade.sums.masks import KeyPair
 from colonnade.sums.ring import Ring
 
@@ -81,10 +81,11 @@ class Part:
 
 @dataclass
 class Turn:
-    """A site's part in one masked sum that is under way."""
+    """A site's part in one masked sum that is under way. parts: the sites whose part is not 0; none given: all."""
 
     member: Member
     value: Array
+    parts: tuple[int, ...] = ()
 
     def answer(self, stage: str, content: Any) -> Any:
         """What this site answers to a stage after the first: all of it may be seen by the server."""
@@ -93,6 +94,11 @@ class Turn:
         if stage == "letters":
             return self.member.mask(dict(content), self.value)
         if stage == "survivors":
+            if self.parts and len({*self.parts} & {*content}) < FEWEST:
+                raise ProtocolError(
+                    f"the server asks to unmask a sum in which only {len({*self.parts} & {*content})} of the sites "
+                    f"that are left have a part; that would be its own"
+                )
             return tuple(self.member.unmask(list(content)).items())
         raise ProtocolError(f"the server asks for stage {stage!r}, which no server of ours does")
 
@@ -119,6 +125,7 @@ class SiteWork:
     train: Part
     validation: Part | None = None
     channel: KeyPair = field(default_factory=KeyPair)
+    _latest: int = -1
 
     @classmethod
     def of(cls, job: Any, train: Part, validation: Part | None) -> SiteWork:
@@ -129,11 +136,20 @@ class SiteWork:
 
     def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
         """The first stage of a sum: this site's part of it is computed, and its answer is the part or its keys."""
+        if serial <= self._latest:
+            # Letters of a sum name its number: those of an earlier one would be read as this one's.
+            raise ProtocolError(f"the server asks for sum {serial} after sum {self._latest}; each has its own number")
+        self._latest = serial
         value = self._encoded(*content)
         if not self.threshold:
             return None, value
         member = Member(self.number, serial, self.threshold, self.channel)
-        return Turn(member, value), member.public
+        return Turn(member, value, self._parts(*content)), member.public
+
+    def _parts(self, kind: str, *content: Any) -> tuple[int, ...]:
+        if kind != "step" or not isinstance(self.method, LocalSteps):
+            return ()
+        return self.method.chosen(self.sites, int(content[0]))
 
     def _encoded(self, kind: str, *content: Any) -> Any:
         name = self.name
@@ -157,8 +173,6 @@ class SiteWork:
 
     def _functions_of(self, part: Part) -> list[Array]:
         """Rows that each cost is a mean over."""
-        if self.functions == 1 and not (part.groups >= 0).any():
-            return [np.arange(len(part))]
         return [np.nonzero(part.groups == m)[0] for m in range(self.functions)]
 
     def step(self, t: int, w: Array, totals: Array) -> Array:
@@ -183,7 +197,7 @@ class SiteWork:
         return np.concatenate(parts)
 
     def _own_steps(self, method: LocalSteps, t: int, w: Array, totals: Array, rng: Any) -> Array:
-        if not method.takes_part(self.sites, self.number, t):
+        if self.number not in method.chosen(self.sites, t):
             return np.zeros(2 + len(w))
         cost, moved = method.local(self.model, w, (self.train.X, self.train.y), t, self.l2, rng)
         weight = len(self.train) / totals[-2] if method.weighted else 1 / self.sites

@@ -21,8 +21,8 @@ import numpy as np
 
 from colonnade.algorithms.options import whole_number
 from colonnade.algorithms.quadratics import Array, Quadratic, Solution, solve
-from colonnade.algorithms.rounds import Rounds, check_schedule
-from colonnade.errors import OptionError, at_least
+from colonnade.algorithms.rounds import Rounds, check_schedule, finite
+from colonnade.errors import OptionError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,10 @@ class SSCA(Rounds):
                 f"gamma / rho must not grow (the paper's (5)): the exponent of gamma must be at least that of rho, "
                 f"{self.rho[1]:g}, got {self.gamma[1]:g}"
             )
-        at_least("tau", self.tau, 0, strict=True)
-        at_least("penalty", self.penalty, 0, strict=True)
+        finite("tau", self.tau, 0, strict=True)
+        finite("penalty", self.penalty, 0, strict=True)
         whole_number("penalties", self.penalties, 1)
-        at_least("tolerance", self.tolerance, 0)
+        finite("tolerance", self.tolerance, 0)
 
     def steps(self, t: int) -> tuple[float, float]:
         """rho and gamma of round t, counted from 1."""
@@ -138,11 +138,13 @@ def algorithm_2(
     constraints = [
         replace(each, constant=each.constant - limit) for each, limit in zip(approximations, limits, strict=True)
     ]
-    known = [each for each in constraints if each.curvature > 0]
-    solution = problem_19(known, c)
+    known = [m for m, each in enumerate(constraints) if each.curvature > 0]
+    solution = problem_19([constraints[m] for m in known], c)
     # (4)
     moved = (1 - gamma) * w + gamma * solution.parameters if known else w
-    return State(moved, approximations, state.t + 1, solution.slack, solution.multipliers)
+    slack, multipliers = np.zeros((2, len(constraints)))  # of those that no row has yet been seen of: nothing
+    slack[known], multipliers[known] = solution.slack, solution.multipliers
+    return State(moved, approximations, state.t + 1, tuple(slack.tolist()), tuple(multipliers.tolist()))
 
 
 def problem_19(constraints: Sequence[Quadratic], c: float) -> Solution:

@@ -99,10 +99,14 @@ class _Party:
         """What the program returns, from the scores as they are."""
         session, net = self.session, self.net
         if not self.curvature.max() > _FLAT:
-            raise DataError(
-                "the model fits every row to the letter, as coefficients grow without end where classes are separated, "
-                "so that nothing says how sure they are; train it with l2 > 0"
+            why = (
+                "all counts are 0, so that the intercept falls without end and nothing says how sure coefficients are; "
+                "give rows with other counts"
+                if self.loss.name == "poisson"
+                else "the model fits every row to the letter, as coefficients grow without end where classes are "
+                "separated, so that nothing says how sure they are; train it with l2 > 0"
             )
+            raise DataError(why)
         own = NewtonBlock(self.block)
         sizes = await self._sizes(own.width, most)
         order = (session.leader, *(name for name in net.names if name != session.leader))
@@ -110,7 +114,9 @@ class _Party:
         information = await net.in_thread(OwnInformation, own, self.curvature, sample)
         # Dependent columns of a party's own are fewer directions: the rest is told anew.
         sizes = await self._sizes(information.size, most)
-        parameters = sum(sizes.values())
+        # What a sample does not show is a coefficient all the same.
+        ranks = sizes if len(sample) == self.part.rows else await self._sizes(information.rank, most)
+        parameters = sum(ranks.values())
         sizes = {name: max(1, size) for name, size in sizes.items()}  # a party without any sends a column of zeros
         found = await Correlations(session, order, sizes, len(sample), key_bits).matrix(information.columns())
         joint = None

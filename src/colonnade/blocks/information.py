@@ -46,12 +46,12 @@ class OwnInformation:
         self._own, self._sample, self._weight = own, sample, np.sqrt(curvature[sample])
         every = np.arange(len(curvature))
         self._root, kept, self._missing = _inverse_root(self._matrix(every, curvature))
-        part = self._root
+        part, self.rank = self._root, kept.shape[1]  # independent columns
         if len(sample) < len(every):
             part, kept, _ = _inverse_root(self._matrix(sample, curvature[sample]))
         self._turn = kept @ random_rotation(kept.shape[1])
         self._weights = part @ self._turn
-        self.size = kept.shape[1]  # independent columns
+        self.size = kept.shape[1]  # those of them that the sample shows
 
     def _matrix(self, rows: Rows, curvature: FloatArray) -> FloatArray:
         own = self._own

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on
 from colonnade.cost_limits import CostLimits
-from colonnade.errors import ColonnadeError, DataError
+from colonnade.errors import ColonnadeError, DataError, OptionError
 from colonnade.flower.letters import packed, unpacked
 from colonnade.horizontal_estimator import part_of
 from colonnade.runtimes.wire import decode, encode
@@ -27,9 +27,12 @@ _STATE = "colonnade"
 Load = Callable[[Context], Site]
 
 
-def client_app(load: Load) -> ClientApp:
-    """A ClientApp for the site that `load(context)` gives; it is loaded once in a process."""
-    app, held = ClientApp(), _Held(load)
+def client_app(load: Load, *, plain: bool = False) -> ClientApp:
+    """A ClientApp for the site that `load(context)` gives; it is loaded once in a process.
+
+    plain: whether this site also answers a server that asks for its part in the clear (`sum="plain"`, or one site).
+    """
+    app, held = ClientApp(), _Held(load, plain)
 
     def answer(message: Message, context: Context) -> Message:
         try:
@@ -46,8 +49,8 @@ def client_app(load: Load) -> ClientApp:
 class _Held:
     """The sites of this process, by node: a simulation runs many nodes in one."""
 
-    def __init__(self, load: Load) -> None:
-        self._load, self._sites = load, dict[tuple[int, int], Site]()
+    def __init__(self, load: Load, plain: bool) -> None:
+        self._load, self.plain, self._sites = load, plain, dict[tuple[int, int], Site]()
 
     def site(self, context: Context) -> Site:
         key = (context.run_id, context.node_id)
@@ -75,6 +78,11 @@ def _answer(held: _Held, instruction: Any, context: Context) -> Any:
     given = dict(zip(keys, limits, strict=True)) if keys else None
     part = part_of(site, np.asarray(classes), CostLimits.of(given, grouped))
     work = SiteWork.of(told, Part.from_value(part), None)
+    if not work.threshold and not held.plain:
+        raise OptionError(
+            f"site {site.name!r} answers under masks only, and the server asks for its part in the clear; leave "
+            f"sum='plain' out, or start the site with client_app(load, plain=True)"
+        )
     turn, answer = work.begin(serial, content)
     if turn is not None:
         _keep(turn, context)
@@ -91,11 +99,11 @@ def _introduction(site: Site, context: Context) -> Any:
 
 def _keep(turn: Turn, context: Context) -> None:
     state = {key: tuple(v.items()) if isinstance(v, dict) else v for key, v in turn.member.freeze().items()}
-    context.state[_STATE] = ConfigRecord({"turn": encode((tuple(state.items()), turn.value))})
+    context.state[_STATE] = ConfigRecord({"turn": encode((tuple(state.items()), turn.value, turn.parts))})
 
 
 def _thawed(context: Context) -> Turn | None:
     if _STATE not in context.state.config_records:
         return None
     kept: Any = decode(bytes(context.state.config_records[_STATE]["turn"]))  # type: ignore[arg-type]
-    return Turn(Member.thaw(dict(kept[0])), kept[1])
+    return Turn(Member.thaw(dict(kept[0])), *kept[1:])

@@ -23,6 +23,7 @@ from colonnade.algorithms.conduct import Plan, conduct
 from colonnade.algorithms.conduct import Result as Ended
 from colonnade.algorithms.gathering import Heard, Task, gather
 from colonnade.algorithms.options import whole_number
+from colonnade.algorithms.site_work import model_from_value
 from colonnade.cost_limits import CostLimits
 from colonnade.errors import ColonnadeError, DataError, PartySilent
 from colonnade.flower.letters import packed, unpacked
@@ -54,7 +55,7 @@ class SSCA(Strategy):
         self._asked: tuple[str, dict[int, Any]] = ("", {})
         self._answers: dict[int, Any] = {}
         self._job: tuple[Any, ...] = ()
-        self._serial, self._columns = 0, 0
+        self._serial, self._columns, self._last = 0, 0, 0
 
     def summary(self) -> None:
         """Log what is about to run."""
@@ -84,18 +85,18 @@ class SSCA(Strategy):
         self.summary()
         if num_rounds is not None:
             self.method = self._model.algorithm = replace(self.method, rounds=num_rounds)
-        plan = self._plan = self._meet(grid, timeout)
-        first = None if initial_arrays is None else _flat(initial_arrays)
+        plan, self._last = self._meet(grid, timeout), 0
+        self._plan = plan
+        first = None if initial_arrays is None else _flat(initial_arrays, model_from_value(plan.model).size)
         result, wait = Result(), self.method.wait or timeout
         run = conduct(plan, lambda said: self._note(result, said), first)
         task = next(run)
         while True:
             heard = self._sum(grid, task, wait)
             if task.kind == "evaluate" and evaluate_fn is not None:
-                seen = max(result.evaluate_metrics_clientapp, default=0)
-                found = evaluate_fn(seen, _record(task.content[1]))
+                found = evaluate_fn(self._last, _record(task.content[1]))
                 if found is not None:
-                    result.evaluate_metrics_serverapp[seen] = found
+                    result.evaluate_metrics_serverapp[self._last] = found
             try:
                 task = run.send(heard)
             except StopIteration as end:
@@ -103,7 +104,7 @@ class SSCA(Strategy):
                 break
         result.arrays = _record(self.ended.parameters)
         if plan.limits and not self.ended.met:
-            log(WARNING, "%s", self._limits.sentence(self.ended.costs, self.ended.slack, self.method.rounds))
+            log(WARNING, "%s", self._limits.sentence(self.ended.costs, self.ended.slack, self._last, self.method.wait))
         if self.ended.skipped:
             log(WARNING, "Rounds %s were skipped: too few sites answered", list(self.ended.skipped))
         return result
@@ -136,7 +137,9 @@ class SSCA(Strategy):
 
     def _note(self, result: Result, said: tuple[Any, ...]) -> None:
         """What the server logic reports, as Flower keeps it."""
-        if said[0] == "record":
+        if said[0] == "progress":
+            self._last = int(said[1])
+        elif said[0] == "record":
             _, _, at, _, cost, accuracy, *_ = said
             result.evaluate_metrics_clientapp[at] = MetricRecord({"cost": float(cost), "accuracy": float(accuracy)})
             log(INFO, "[ROUND %s/%s] cost %.4f, accuracy %.4f", at, self.method.rounds, cost, accuracy)
@@ -164,12 +167,12 @@ class SSCA(Strategy):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise DataError(f"the name {twice[0]!r} is used by several sites; every site needs its own")
-        for node in order[1:]:
-            if heard[node][2] != heard[order[0]][2] or (heard[node][3] and heard[node][3] != heard[order[0]][3]):
-                raise DataError(
-                    f"site {heard[node][1]!r} has other columns than {names[0]!r} ({heard[node][2]} and "
-                    f"{heard[order[0]][2]}); all sites need the same columns in the same order"
-                )
+        first = next((node for node in order if heard[node][3]), order[0])  # who names its columns, if anybody does
+        for node in order:
+            (_, name, count, digest), (_, other, wanted, known) = heard[node], heard[first]
+            if count != wanted or (digest and digest != known):
+                what = f"other columns than {other!r}" if count == wanted else f"{count} columns, {other!r} {wanted}"
+                raise DataError(f"site {name!r} has {what}; all sites need the same columns in the same order")
         self._nodes, self._columns = dict(enumerate(order)), int(heard[order[0]][2])
         told = (self._limits.keys, self._limits.limits, self._limits.grouped)
         self._job = (tuple(self._classes.tolist()), *told)
@@ -236,7 +239,8 @@ def _heard(reply: Message) -> Any:
         return None
     kind, *rest = unpacked(reply)
     if kind == "error":
-        found = getattr(errors, rest[0], ColonnadeError)
+        known = getattr(errors, str(rest[0]), None)
+        found = known if isinstance(known, type) and issubclass(known, ColonnadeError) else ColonnadeError
         raise found(f"a site refuses: {rest[1]}")
     return rest[0]
 
@@ -245,6 +249,12 @@ def _record(parameters: Any) -> ArrayRecord:
     return ArrayRecord({PARAMETERS: Array(np.asarray(parameters))})
 
 
-def _flat(arrays: ArrayRecord) -> Any:
-    """The parameters of a record that `start` returned, or one array of the same length."""
-    return np.concatenate([np.ravel(array.numpy()) for array in arrays.values()]).astype(np.float64)
+def _flat(arrays: ArrayRecord, size: int) -> Any:
+    """The parameters of a record that `start` returned, or arrays with as many numbers."""
+    found = np.concatenate([np.zeros(0), *(np.ravel(array.numpy()) for array in arrays.values())]).astype(np.float64)
+    if len(found) != size or not np.isfinite(found).all():
+        raise DataError(
+            f"initial_arrays hold {len(found)} numbers, {np.isfinite(found).sum()} of them finite; this model has "
+            f"{size} parameters"
+        )
+    return found

@@ -25,6 +25,7 @@ from colonnade.sums.masks import KeyPair, MaskStream
 from colonnade.sums.ring import AnyRing, RingArray
 from colonnade.sums.shamir import SHARE_BYTES, join_shares, split_secret
 
+FEWEST = 2  # the sum of one member is its own value
 _NONCE = 12
 Letters = dict[int, bytes]  # to or from each member, by its number
 
@@ -38,6 +39,8 @@ class Member:
     """One site in one sum. `channel` is its key for letters to other members, which may serve for many sums."""
 
     def __init__(self, number: int, serial: int, threshold: int, channel: KeyPair) -> None:
+        if not isinstance(threshold, int) or threshold < FEWEST:
+            raise ProtocolError(f"a masked sum needs a threshold of at least {FEWEST} members, got {threshold!r}")
         self.number, self.serial, self.threshold = number, serial, threshold
         self._channel = channel
         self._keys, self._own = KeyPair(), os.urandom(32)
