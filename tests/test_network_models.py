@@ -320,6 +320,19 @@ def test_a_saved_model_is_the_same(tmp_path, y):
         cn.NetworkRegressor.load(tmp_path / "model")
 
 
+def test_what_batch_norm_counts_is_saved_as_it_is(tmp_path):
+    """The number of batches is an array without dimensions, which many a function makes one of one number."""
+
+    def batch_norm(seed):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 1))
+
+    given = {name: batch_norm(seed) for seed, name in enumerate(NAMES)}
+    model = cn.NetworkClassifier(given, algorithm=cn.FedSGD(**SHORT), verbose=0).fit(*parties())
+    model.save(tmp_path)
+    assert same_bits(cn.load(tmp_path), model)
+
+
 def test_a_file_holds_nothing_of_another_party(tmp_path):
     named = [cn.Party(p.name, p.X, p.y, columns=[f"{p.name}-secret-{j}" for j in range(p.features)]) for p in parties()]
     cn.NetworkClassifier(networks(), algorithm=cn.FedSGD(**SHORT), verbose=0).fit(*named).save(tmp_path)

@@ -33,7 +33,9 @@ def _safetensors() -> Any:
 def write_party(folder: Path, party: str, public: dict[str, Any], own: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write one party's file, whole or not at all."""
     header = {"format": FORMAT, "party": party, "public": json.dumps(public, sort_keys=True), "own": json.dumps(own)}
-    data = _safetensors().save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata=header)
+    # Not `ascontiguousarray`, which gives a lone number (the batches that batch norm has counted) a dimension.
+    tensors = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    data = _safetensors().save(tensors, metadata=header)
     partial = folder / f".{party}.partial"
     with partial.open("wb") as file:
         file.write(data)
