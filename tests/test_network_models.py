@@ -488,6 +488,7 @@ def test_bad_options():
     bad(OptionError, "shape has an entry for 'broker'", shape={"broker": (2, 2)})
     bad(DataError, r"'bank' has 4 columns, which do not make a row of shape \(1, 3\)", shape={"bank": (1, 3)})
     bad(OptionError, "l2 must be >= 0, got -1", l2=-1.0)
+    bad(OptionError, "l2 must be finite, got inf", l2=float("inf"))
     bad(OptionError, "evaluate_rows must be a whole number >= 1, got 0.5", evaluate_rows=0.5)
     bad(OptionError, "algorithm must be FedSGD", algorithm=cn.VFB2("saga"))
     bad(OptionError, "sum must be one of", sum="magic")

@@ -160,7 +160,7 @@ class SSCAClassifier(Estimator):
     def check_options(self, sites: int) -> SSCA | LocalSteps:
         """The algorithm, if all options are allowed for so many sites."""
         whole_number("hidden", self.hidden, 0)
-        at_least("l2", self.l2, 0)
+        at_least("l2", self.l2, 0, finite=True)
         one_of("sum", self.sum, SUMS)
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):

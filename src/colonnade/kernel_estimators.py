@@ -118,7 +118,7 @@ class KernelModel(Estimator):
                 raise OptionError(f"gamma must be a number > 0 or 'scale', got {self.gamma!r}")
             at_least("gamma", self.gamma, 0, strict=True)
         whole_number("features", self.features, 1)
-        at_least("alpha", self.alpha, 0)
+        at_least("alpha", self.alpha, 0, finite=True)
         self._check_sums()
         algorithm = FDSKL() if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, FDSKL):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import DataError, OptionError
+from colonnade.store import as_text
 
 FORMAT = "1"
 SUFFIX = ".colonnade.safetensors"
@@ -32,7 +33,7 @@ def _safetensors() -> Any:
 
 def write_party(folder: Path, party: str, public: dict[str, Any], own: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write one party's file, whole or not at all."""
-    header = {"format": FORMAT, "party": party, "public": json.dumps(public, sort_keys=True), "own": json.dumps(own)}
+    header = {"format": FORMAT, "party": party, "public": as_text(public), "own": json.dumps(own)}
     # Not `ascontiguousarray`, which gives a lone number (the batches that batch norm has counted) a dimension.
     tensors = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     data = _safetensors().save(tensors, metadata=header)

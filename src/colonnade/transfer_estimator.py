@@ -76,7 +76,7 @@ class TransferClassifier(NetworkModel):
         ordered = tuple(common[party.name] for party in parties)
         algorithm = self._check_options(ordered)
         check_step(algorithm.step, self.optimizer, parties, "for transfer learning")
-        at_least("gamma", self.gamma, 0)
+        at_least("gamma", self.gamma, 0, finite=True)
         one_of("alignment", self.alignment, ALIGNMENTS)
         if self.anchors is not None:
             whole_number("anchors", self.anchors, 1)
