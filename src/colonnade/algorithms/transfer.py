@@ -31,7 +31,7 @@ from colonnade.algorithms.session import CHUNK
 from colonnade.algorithms.split import side_by_side
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, need_torch
-from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite
+from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite, check_trainable
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
@@ -48,6 +48,12 @@ class SourceBlock(NetworkBlock):
     per_step: int | None  # labelled rows behind Phi in a step, None is all
     _through_phi: list[Any]
     _turn = 0
+
+    def check_trainable(self, count: int) -> None:
+        """A step also passes over the labelled rows behind Phi."""
+        super().check_trainable(count)
+        anchors = len(self.anchor_y) if self.per_step is None else min(self.per_step, len(self.anchor_y))
+        check_trainable(self.module, self.anchors.take(np.arange(anchors)), self.party)
 
     def open(self, rows: Rows) -> SourceSteps:
         """Start on a batch, with the labelled rows behind its Phi."""
