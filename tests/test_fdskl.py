@@ -340,6 +340,8 @@ def test_what_the_receiver_of_phases_can_solve_for(directions):
         ({"kernel": "poly"}, "kernel must be one of 'rbf', 'laplace', got 'poly'"),
         ({"loss": "softmax"}, "loss must be one of"),
         ({"alpha": -1.0}, "alpha must be >= 0, got -1.0"),
+        ({"gamma": np.ones(2)}, "gamma must be a number > 0 or 'scale', got array([1., 1.])"),
+        ({"kernel": np.array(["rbf", "laplace"])}, "kernel must be one of 'rbf', 'laplace', got array("),
         ({"alpha": float("inf")}, "alpha must be finite, got inf"),
         ({"algorithm": cn.VFB2()}, "algorithm must be FDSKL"),
         ({"sum": "none"}, "sum must be one of"),

@@ -145,7 +145,7 @@ class SingleFeatureWarning(ColonnadeWarning):
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Refuse an option that is not one of `allowed`."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 

@@ -113,7 +113,7 @@ class KernelModel(Estimator):
     def _check_options(self, rows: int) -> FDSKL:
         one_of("kernel", self.kernel, Kernel.NAMES)
         one_of("loss", self.loss, tuple(self._LOSSES))
-        if self.gamma != "scale":
+        if not (isinstance(self.gamma, str) and self.gamma == "scale"):
             if isinstance(self.gamma, (str, bool)) or not isinstance(self.gamma, Real) or not math.isfinite(self.gamma):
                 raise OptionError(f"gamma must be a number > 0 or 'scale', got {self.gamma!r}")
             at_least("gamma", self.gamma, 0, strict=True)

@@ -16,6 +16,7 @@ local steps and orders are FedBCD's. Without encryption, see docs/security.md fo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -179,11 +180,13 @@ class TransferSession(NetworkSession):
             z = found[:, width:] @ phi
         if not np.isfinite(z).all():
             raise NotFinite
-        loss, metric = losses.loss("logistic"), metrics.auc(y[known], z[known]) if len(np.unique(y[known])) > 1 else 0.5
+        loss = losses.loss("logistic")
+        _, metric = metrics.evaluate(loss, z[known], y[known])
+        seen = (0.0, 0.0) if math.isnan(metric) else (metric, 1.0)
         if not own:
-            return loss.value(z, y), metric, 1.0
+            return loss.value(z, y), *seen
         parts = (torch.from_numpy(piece) for piece in (found[:, :width], found[:, width:], phi, y, known))
-        return float(self.objective(*parts)), metric, 1.0
+        return float(self.objective(*parts)), *seen
 
 
 async def train_transfer(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
