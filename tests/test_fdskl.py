@@ -258,6 +258,22 @@ def test_saved_and_loaded(tmp_path):
         assert set(archive.files) == {"public", "columns", "secret", "phase_secret", "gamma"}
 
 
+def test_numbers_may_be_numpys(tmp_path):
+    """As they come out of an array or a grid of parameters: they train, are saved, and are the same numbers again."""
+    parties, options = cn.split(X, Y, into=2), {"gamma": 0.5, "features": 8, "alpha": 0.25}
+    kinds = {"gamma": np.float32, "features": np.int64, "alpha": np.float32}
+    algorithm = cn.FDSKL(block=np.int32(4), momentum=np.float32(0.5), epochs=np.int64(2), step=np.float32(0.125))
+    plain = cn.FDSKL(block=4, momentum=0.5, epochs=2, step=0.125)
+    given = {key: kind(options[key]) for key, kind in kinds.items()}
+    model = cn.KernelClassifier(**given, algorithm=algorithm, verbose=0).fit(*parties)
+    model.save(tmp_path)
+    again = cn.load(tmp_path)
+    assert {key: again.get_params()[key] for key in options} == options
+    same = cn.KernelClassifier(**options, algorithm=plain, verbose=0).fit(*parties)
+    wanted = same.decision_function(*parties)
+    assert np.array_equal(again.decision_function(*parties), wanted)
+
+
 def test_scikit_learns_conventions():
     model = cn.KernelClassifier(gamma=0.5, features=128)
     assert clone(model).get_params() == model.get_params()
@@ -324,6 +340,9 @@ def test_what_the_receiver_of_phases_can_solve_for(directions):
         ({"kernel": "poly"}, "kernel must be one of 'rbf', 'laplace', got 'poly'"),
         ({"loss": "softmax"}, "loss must be one of"),
         ({"alpha": -1.0}, "alpha must be >= 0, got -1.0"),
+        ({"gamma": np.ones(2)}, "gamma must be a number > 0 or 'scale', got array([1., 1.])"),
+        ({"kernel": np.array(["rbf", "laplace"])}, "kernel must be one of 'rbf', 'laplace', got array("),
+        ({"alpha": float("inf")}, "alpha must be a finite number, got inf"),
         ({"algorithm": cn.VFB2()}, "algorithm must be FDSKL"),
         ({"sum": "none"}, "sum must be one of"),
     ],
@@ -338,6 +357,7 @@ def test_options_that_make_no_sense(options, sentence):
     ("options", "sentence"),
     [
         ({"block": 0}, "block must be >= 1, got 0"),
+        ({"step": float("inf")}, "step must be a finite number, got inf"),
         ({"momentum": 1.0}, "momentum must be below 1, got 1.0"),
         ({"momentum": -0.1}, "momentum must be >= 0, got -0.1"),
         ({"directions": "public"}, "directions must be one of 'private', 'shared', got 'public'"),

@@ -191,6 +191,7 @@ def test_validation_keeps_the_best_version():
         (lambda: cn.FedBCD(local_steps=0), "local_steps must be >= 1, got 0"),
         (lambda: cn.FedBCD(local_steps=2.5), "local_steps must be a whole number >= 1, got 2.5"),
         (lambda: cn.FedBCD(proximal=-1.0), "proximal must be >= 0, got -1.0"),
+        (lambda: cn.FedBCD(proximal=float("inf")), "proximal must be a finite number, got inf"),
         (lambda: cn.FedSGD(step=0.0), "step must be > 0, got 0.0"),
         (lambda: cn.FedSGD(step="big"), "step must be a number > 0 or 'auto', got 'big'"),
         (lambda: cn.FedSGD(schedule="linear"), "schedule must be one of .*got 'linear'"),

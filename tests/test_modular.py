@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from colonnade import _modular_kernels as kernels
 from colonnade.modular import Modulus, PowersOf, Threads, inverses, product_tree, whole_numbers
 
-SIZES = (64, 521, 1024)  # bits
+SIZES = (8, 64, 521, 1024)  # bits
 
 
 @st.composite

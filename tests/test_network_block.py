@@ -85,7 +85,13 @@ def _tied():
     return nn.Sequential(layer, nn.ReLU(), layer, nn.Linear(6, 1))
 
 
-@pytest.mark.parametrize("make", [network_makers.gated, _hooked, _tied])
+def _with_a_tensor_more():
+    module = nn.Linear(6, 1)
+    module.register_buffer("seen", torch.zeros(3))
+    return module
+
+
+@pytest.mark.parametrize("make", [network_makers.gated, _hooked, _tied, _with_a_tensor_more])
 def test_what_a_description_would_lose_stays_in_this_process(make):
     module = make()
     how, state = modules.reference(module, "bank", 0)
@@ -96,6 +102,24 @@ def test_what_a_description_would_lose_stays_in_this_process(make):
     modules.forget(how)
     with pytest.raises(OptionError, match="can't travel to another process"):
         modules.module_of(how, state, "bank", 0)
+
+
+def test_no_module_takes_the_place_of_another_that_waits():
+    """One of two is forgotten, in another thread perhaps: the next must not come under the other's name."""
+    module = network_makers.gated()
+    first, second = (modules.reference(module, "bank", 0)[0] for _ in range(2))
+    modules.forget(first)
+    third = modules.reference(module, "bank", 0)[0]
+    assert third != second
+    for how in (second, third):
+        modules.forget(how)
+
+
+def test_building_layers_leaves_torchs_own_stream_alone():
+    how, state = modules.reference(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)), "bank", 0)
+    before = torch.get_rng_state()
+    modules.module_of(how, state, "bank", 0)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_maker_is_named_where_it_can_be_imported_and_called_where_not():

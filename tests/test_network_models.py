@@ -320,6 +320,19 @@ def test_a_saved_model_is_the_same(tmp_path, y):
         cn.NetworkRegressor.load(tmp_path / "model")
 
 
+def test_what_batch_norm_counts_is_saved_as_it_is(tmp_path):
+    """The number of batches is an array without dimensions, which many a function makes one of one number."""
+
+    def batch_norm(seed):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 1))
+
+    given = {name: batch_norm(seed) for seed, name in enumerate(NAMES)}
+    model = cn.NetworkClassifier(given, algorithm=cn.FedSGD(**SHORT), verbose=0).fit(*parties())
+    model.save(tmp_path)
+    assert same_bits(cn.load(tmp_path), model)
+
+
 def test_a_file_holds_nothing_of_another_party(tmp_path):
     named = [cn.Party(p.name, p.X, p.y, columns=[f"{p.name}-secret-{j}" for j in range(p.features)]) for p in parties()]
     cn.NetworkClassifier(networks(), algorithm=cn.FedSGD(**SHORT), verbose=0).fit(*named).save(tmp_path)
@@ -472,13 +485,85 @@ def test_bad_networks():
 def test_bad_options():
     bad(OptionError, "optimizer must be one of 'sgd', 'momentum', 'adam', got 'lion'", optimizer="lion")
     bad(OptionError, "optimizer has an entry for 'broker'", optimizer={"broker": "adam"})
+    bad(OptionError, "optimizer must be one of 'sgd', 'momentum', 'adam', or {party: one of them}, got 5", optimizer=5)
     bad(OptionError, "shape has an entry for 'broker'", shape={"broker": (2, 2)})
+    bad(OptionError, r"shape must be {party: shape of a row}, got \(2, 2\)", shape=(2, 2))
+    for given in (4, "22", (2, "2"), (2.0, 2), (2, -2), ()):
+        bad(
+            OptionError,
+            r"shape of party 'bank' must be whole numbers >= 1 such as \(1, 28, 14\)",
+            shape={"bank": given},
+        )
     bad(DataError, r"'bank' has 4 columns, which do not make a row of shape \(1, 3\)", shape={"bank": (1, 3)})
     bad(OptionError, "l2 must be >= 0, got -1", l2=-1.0)
+    bad(OptionError, "l2 must be a finite number, got inf", l2=float("inf"))
     bad(OptionError, "evaluate_rows must be a whole number >= 1, got 0.5", evaluate_rows=0.5)
     bad(OptionError, "algorithm must be FedSGD", algorithm=cn.VFB2("saga"))
     bad(OptionError, "sum must be one of", sum="magic")
     bad(TrainingDiverged, "the network of party 'bank' gave NaN", algorithm=cn.FedSGD(step=1e300, epochs=2))
+
+
+class Apart(nn.Module):
+    """Has parameters, and gives what autograd can't follow back to them."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.inner(x).detach()
+
+
+def batch_norm(inputs, width=1):
+    return nn.Sequential(nn.Linear(inputs, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, width))
+
+
+@pytest.mark.filterwarnings("ignore:with a top network")
+def test_networks_that_cannot_train_on_the_batches_there_will_be():
+    """Both give scores for rows that are looked at, as every network has to, but no gradient."""
+    shop = networks() | {"shop": batch_norm(4)}
+    bad(
+        OptionError,
+        "the network of party 'shop' can't be trained on a batch of 1 row .*; give larger batches, or a network",
+        given=shop,
+        algorithm=cn.FedSGD(**SHORT | {"batch": 1}),
+    )
+    bad(
+        OptionError,
+        "the network of party 'bank .top.' can't be trained on a batch of 1 row",
+        top=batch_norm(3),
+        algorithm=cn.FedSGD(**SHORT | {"batch": 1}),
+    )
+    for step in ("auto", 0.1):
+        algorithm = cn.FedSGD(**SHORT | {"step": step})
+        bad(
+            OptionError,
+            "'shop' has parameters .* do not reach",
+            given=networks() | {"shop": Apart()},
+            algorithm=algorithm,
+        )
+    # One label holder has a single row: its batch is smaller than the others'.
+    one = np.full(N, np.nan)
+    one[7] = TWO[7] == "yes"
+    rest = np.where(np.arange(N) == 7, np.nan, TWO == "yes")
+    given = [cn.Party(p.name, p.X, {"bank": rest, "shop": one}.get(p.name)) for p in parties()]
+    with pytest.raises(OptionError, match="'insurer' can't be trained on a batch of 1 row"):
+        cn.NetworkClassifier(networks() | {"insurer": batch_norm(4)}, verbose=0).fit(*given)
+
+
+def test_trying_a_network_leaves_it_as_it_is():
+    """What it has counted, and what dropout will draw."""
+    given = networks() | {"shop": batch_norm(4)}
+    model = cn.NetworkClassifier(given, algorithm=cn.FedSGD(**SHORT), verbose=0).fit(*parties())
+    assert int(model.modules_["shop"].state_dict()["1.num_batches_tracked"]) == 2 * -(-N // 16)
+
+
+def test_a_top_network_that_stays_as_it_is_may_be_in_double_precision():
+    top = network(5, inputs=3).requires_grad_(False)
+    model = cn.NetworkClassifier(networks(), top=top, algorithm=cn.FedSGD(**SHORT), verbose=0)
+    with pytest.warns(ColonnadeWarning, match="embeddings in the clear"):
+        model.fit(*parties())
+    assert all(torch.equal(a, b) for a, b in zip(model.modules_["top"].parameters(), top.parameters(), strict=True))
 
 
 def test_a_module_of_its_own_layers_does_not_go_to_another_process():

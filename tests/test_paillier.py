@@ -188,7 +188,11 @@ def test_how_few_products_it_takes(monkeypatch):
 
 
 @settings(max_examples=50, deadline=None)
-@given(arrays(np.float64, (7, 3), elements=st.floats(-1e6, 1e6)), st.sampled_from([1e-30, 1.0, 1e30]), st.booleans())
+@given(
+    arrays(np.float64, (7, 3), elements=st.floats(-1e6, 1e6)),
+    st.sampled_from([1e-317, 1e-310, 1e-30, 1.0, 1e30]),
+    st.booleans(),
+)
 def test_columns_as_whole_numbers(X, unit, ones):
     X = X * unit
     rows = np.array([5, 0, 3])

@@ -114,5 +114,5 @@ def test_refused_strength(name, strength):
 
 @every_penalty
 def test_infinite_strength(name):
-    with pytest.raises(OptionError, match=r"^l2 must be finite, got inf$"):
+    with pytest.raises(OptionError, match=r"^l2 must be a finite number, got inf$"):
         penalty(name, math.inf)

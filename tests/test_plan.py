@@ -308,6 +308,15 @@ def test_rounds_and_evaluations_are_told_apart():
     assert taken.trained == now - 1.0
 
 
+def test_one_round_costs_what_came_after_the_start():
+    """Where there is time for one round with its evaluation, and a save of 4 s behind it."""
+    taken = Taken(evaluations=[Mark(30.0, 500, 0), Mark(35.0, 517, 1)], rounds=[Mark(32.0, 510, 1)], saves=[(1, 4.0)])
+    taken.end = Mark(39.0, 517, 1)
+    seconds, size = seconds_of(taken), bytes_of(taken)
+    assert (seconds.start, seconds.round, seconds.evaluation) == (30.0, 5.0, 0.0)
+    assert (size.start, size.round, size.evaluation) == (500, 17, 0)
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 6))
 def test_some_rows_of_sparse_columns(seed, rows, width):
     rng = np.random.default_rng(seed)
@@ -462,4 +471,18 @@ def test_a_run_that_its_own_clock_ends():
     rounds, seconds = Span(100, 200, 400), Span(11.0, 21.0, 41.0)
     assert _by_the_clock(rounds, seconds, 1.0, None, 30) == (rounds, seconds, False)
     assert _by_the_clock(rounds, seconds, 1.0, 100.0, 30) == (rounds, seconds, False)
-    assert _by_the_clock(rounds, seconds, 1.0, 10.0, 30) == (Span(100, 120, 120), Span(11.0, 11.0, 11.0), True)
+    assert _by_the_clock(rounds, seconds, 1.0, 10.0, 30) == (Span(90, 90, 90), Span(10.0, 10.0, 10.0), True)
+    assert _by_the_clock(rounds, seconds, 1.0, 10.5, 30) == (Span(100, 120, 120), Span(11.0, 13.0, 13.0), True)
+    assert _by_the_clock(rounds, seconds, 1.0, 0.5, 30) == (Span(0, 0, 0), Span(1.0, 1.0, 1.0), True)
+
+
+@pytest.mark.parametrize("algorithm", [cn.BlockNewton(seconds=0.3), cn.FedSGD(seconds=0.9), cn.FedSGD(seconds=1e6)])
+def test_a_job_with_a_clock_of_its_own_is_planned(algorithm):
+    """All parties hear of the rounds that the clock leaves, and a run then has as many."""
+    job_, on = replace(job(NEWTON), algorithm=algorithm), cn.Simulation(latency=0.02)
+    sources = breast_cancer(job_.parties)
+    plans, _ = plan_of(job_, sources, on)
+    outcome = real(job_, sources, on)["bank"]
+    for plan in plans.values():
+        assert plan.forecasts[0].rounds.likely == pytest.approx(outcome.traffic.rounds, rel=0.3, abs=2)
+        assert plan.forecasts[0].seconds.likely == pytest.approx(outcome.seconds, rel=0.5)

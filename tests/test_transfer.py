@@ -135,6 +135,16 @@ def test_rows_without_a_label_help_to_align():
     assert model.history_[-1]["loss"] < model.history_[0]["loss"]
 
 
+def test_rows_of_one_class_have_no_area_under_a_curve():
+    """As everywhere: a metric that has no value is not made up."""
+    good = np.nonzero(Y == "good")[0][:9]
+    held_out = [cn.Party("bank", X_A[good], Y[good]), cn.Party("shop", X_B[good])]
+    model = cn.TransferClassifier(networks(), algorithm=cn.FedSGD(**WHOLE), verbose=0)
+    model.fit(source(), target(), validation=held_out)
+    assert all(np.isnan(record["validation_metric"]) for record in model.history_)
+    assert all(0.0 <= record["metric"] <= 1.0 for record in model.history_)
+
+
 def test_phi_from_some_of_the_labelled_rows():
     algorithm = cn.FedSGD(**(WHOLE | {"batch": 10, "epochs": 30, "step": 0.5}))
     model = cn.TransferClassifier(networks(), anchors=20, algorithm=algorithm, verbose=0).fit(source(), target())
@@ -179,6 +189,9 @@ def test_bad_input():
     bad(OptionError, "alignment must be one of 'distance', 'product', got 'cosine'", alignment="cosine")
     bad(OptionError, "anchors must be a whole number >= 1", anchors=0.5)
     bad(OptionError, "step must be a number for transfer learning", algorithm=cn.FedSGD())
+    apart = Y.astype(object)
+    apart[COMMON] = None
+    bad(LabelError, "none of the 30 rows that 'bank' and 'shop' have in common has a label", source(apart), target())
     bad(LabelError, "needs exactly two", cn.Party("bank", X_A, np.arange(N) % 3, ids=IDS), target())
     far = cn.FedSGD(**(WHOLE | {"step": 1e200}))
     bad(TrainingDiverged, "gave NaN, infinite or huge numbers in round", algorithm=far)

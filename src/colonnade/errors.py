@@ -30,6 +30,9 @@ One sentence shape for all of them: what was given, what is allowed, what to do.
 
 from __future__ import annotations
 
+from math import inf
+from numbers import Real
+
 
 class ColonnadeError(Exception):
     """Root of the tree: `except ColonnadeError` catches everything of ours."""
@@ -142,11 +145,13 @@ class SingleFeatureWarning(ColonnadeWarning):
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Refuse an option that is not one of `allowed`."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
-def at_least(name: str, value: float, low: float, *, strict: bool = False) -> None:
-    """Refuse a number below `low` (or equal to it, with `strict`), and NaN."""
-    if not isinstance(value, (int, float)) or not (value > low if strict else value >= low):
+def at_least(name: str, value: float, low: float, *, strict: bool = False, finite: bool = False) -> None:
+    """Refuse a number below `low` (or equal to it, with `strict`), and NaN; with `finite` infinity as well."""
+    if not isinstance(value, Real) or not (value > low if strict else value >= low):
         raise OptionError(f"{name} must be {'>' if strict else '>='} {low:g}, got {value!r}")
+    if finite and value == inf:
+        raise OptionError(f"{name} must be a finite number, got {value!r}")

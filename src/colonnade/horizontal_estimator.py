@@ -15,14 +15,13 @@ from colonnade.algorithms.conduct import Plan, Result
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.horizontal import attend, serve
 from colonnade.algorithms.options import whole_number
-from colonnade.algorithms.rounds import finite
 from colonnade.algorithms.site_work import METHODS, model_from_value, rows_to_value
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_module import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
 from colonnade.checks import check_runtime, warn_scales
 from colonnade.cost_limits import CostLimits, limits_of_sites
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, one_of
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, at_least, one_of
 from colonnade.estimator import Estimator
 from colonnade.metrics import METRICS
 from colonnade.party import Party
@@ -156,7 +155,7 @@ class SSCAClassifier(Estimator):
     def check_options(self, sites: int) -> SSCA | LocalSteps:
         """The algorithm, if all options are allowed for so many sites."""
         whole_number("hidden", self.hidden, 0)
-        finite("l2", self.l2, 0)
+        at_least("l2", self.l2, 0, finite=True)
         one_of("sum", self.sum, SUMS)
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):

@@ -113,12 +113,12 @@ class KernelModel(Estimator):
     def _check_options(self, rows: int) -> FDSKL:
         one_of("kernel", self.kernel, Kernel.NAMES)
         one_of("loss", self.loss, tuple(self._LOSSES))
-        if self.gamma != "scale":
+        if not (isinstance(self.gamma, str) and self.gamma == "scale"):
             if isinstance(self.gamma, (str, bool)) or not isinstance(self.gamma, Real) or not math.isfinite(self.gamma):
                 raise OptionError(f"gamma must be a number > 0 or 'scale', got {self.gamma!r}")
             at_least("gamma", self.gamma, 0, strict=True)
         whole_number("features", self.features, 1)
-        at_least("alpha", self.alpha, 0)
+        at_least("alpha", self.alpha, 0, finite=True)
         self._check_sums()
         algorithm = FDSKL() if self.algorithm is None else self.algorithm
         if not isinstance(algorithm, FDSKL):

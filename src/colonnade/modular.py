@@ -51,8 +51,9 @@ class Modulus:
 
     def __init__(self, modulus: int, threads: Threads | None = None) -> None:
         self.modulus, self.threads = modulus, threads
-        # Six spare bits: products of numbers below four times the modulus are below twice the modulus again.
-        self.digits = -(-(modulus.bit_length() + 6) // kernels.BITS)
+        # Six spare bits: products of numbers below four times the modulus are below twice the modulus again. The
+        # kernels walk from the first digit to a second one, whatever there is.
+        self.digits = max(2, -(-(modulus.bit_length() + 6) // kernels.BITS))
         self.width = -(-modulus.bit_length() // 8)  # bytes of a number
         self._inverse = -pow(modulus, -1, 1 << kernels.BITS) % (1 << kernels.BITS)
         self._R = (1 << (kernels.BITS * self.digits)) % modulus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ def check_networks(networks: Any, shapes: Shapes, optimisers: Optimisers, partie
     if not isinstance(networks, Mapping):
         raise OptionError(f"networks must be {{party: network}}, got {type(networks).__name__}")
     names = [party.name for party in parties]
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise OptionError(f"shape must be {{party: shape of a row}}, got {shapes!r}")
+    if not isinstance(optimisers, (str, Mapping)):
+        known = ", ".join(map(repr, OPTIMISERS))
+        raise OptionError(f"optimizer must be one of {known}, or {{party: one of them}}, got {optimisers!r}")
     chosen = {} if isinstance(optimisers, str) else optimisers
     for what, given in (("networks", networks), ("shape", shapes or {}), ("optimizer", chosen)):
         strangers = [name for name in given if name not in names]
@@ -45,12 +51,19 @@ def check_networks(networks: Any, shapes: Shapes, optimisers: Optimisers, partie
         raise OptionError(f"party {missing[0]!r} has no network; give one as networks={{{missing[0]!r}: ...}}")
     for party in parties:
         one_of("optimizer", optimiser_of(optimisers, party.name), tuple(OPTIMISERS))
+        _check_shape(None if shapes is None else shapes.get(party.name), party.name)
         shape = shape_of(shapes, party.name)
         if shape is not None and int(np.prod(shape)) != party.features:
             raise DataError(
                 f"party {party.name!r} has {party.features} columns, which do not make a row of shape {shape}; give a "
                 f"shape of as many numbers"
             )
+
+
+def _check_shape(given: Any, party: str) -> None:
+    sizes = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    if given is not None and not (sizes and all(isinstance(size, Integral) and int(size) >= 1 for size in sizes)):
+        raise OptionError(f"the shape of party {party!r} must be whole numbers >= 1 such as (1, 28, 14), got {given!r}")
 
 
 def check_step(step: float | str, optimisers: Optimisers, parties: Sequence[Party], where: str) -> None:

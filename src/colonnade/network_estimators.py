@@ -234,7 +234,7 @@ class NetworkModel(Estimator):
 
     def _check_options(self, parties: tuple[Party, ...]) -> FedSGD | FedBCD:
         check_networks(self.networks, self.shape, self.optimizer, parties)
-        at_least("l2", self.l2, 0)
+        at_least("l2", self.l2, 0, finite=True)
         if self.evaluate_rows is not None:
             whole_number("evaluate_rows", self.evaluate_rows, 1)
         self._check_sums()

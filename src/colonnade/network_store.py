@@ -1,7 +1,8 @@
 """A network model on disk: one safetensors file per party, with nothing of another party in it.
 
 Parameters are tensors; what all parties know (who takes part, options) and what only this one does (its columns, how
-its network is made, at label holders the classes) stand in the file's header as text. Nothing in it can run.
+its network is made, at label holders the classes) stand in the file's header as text. Nothing in it can run; but where
+a network is made by a function, the file has its name, and who uses the model calls that function.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import DataError, OptionError
+from colonnade.store import as_text
 
 FORMAT = "1"
 SUFFIX = ".colonnade.safetensors"
@@ -32,8 +34,10 @@ def _safetensors() -> Any:
 
 def write_party(folder: Path, party: str, public: dict[str, Any], own: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write one party's file, whole or not at all."""
-    header = {"format": FORMAT, "party": party, "public": json.dumps(public, sort_keys=True), "own": json.dumps(own)}
-    data = _safetensors().save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata=header)
+    header = {"format": FORMAT, "party": party, "public": as_text(public), "own": json.dumps(own)}
+    # Not `ascontiguousarray`, which gives a lone number (the batches that batch norm has counted) a dimension.
+    tensors = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    data = _safetensors().save(tensors, metadata=header)
     partial = folder / f".{party}.partial"
     with partial.open("wb") as file:
         file.write(data)

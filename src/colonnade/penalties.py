@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -10,7 +9,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import OptionError, at_least, one_of
+from colonnade.errors import at_least, one_of
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -23,9 +22,7 @@ class Penalty(ABC):
     strength: float
 
     def __post_init__(self) -> None:
-        at_least("l2", self.strength, 0.0)
-        if math.isinf(self.strength):
-            raise OptionError(f"l2 must be finite, got {self.strength!r}")
+        at_least("l2", self.strength, 0.0, finite=True)
 
     @property
     def curvature_bound(self) -> float:

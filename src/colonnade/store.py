@@ -27,9 +27,14 @@ DAMAGED = (
 )  # fmt: skip
 
 
+def as_text(public: dict[str, Any]) -> str:
+    """What all parties know, as it stands in a file; an option may be one of numpy's numbers."""
+    return json.dumps(public, sort_keys=True, default=lambda number: number.item())
+
+
 def write_party(folder: Path, party: str, public: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write one party's file, whole or not at all."""
-    text = json.dumps({"format": FORMAT, "party": party, **public}, sort_keys=True)
+    text = as_text({"format": FORMAT, "party": party, **public})
     final = folder / f"{party}{SUFFIX}"
     partial = folder / f".{party}.partial"
     with partial.open("wb") as file:

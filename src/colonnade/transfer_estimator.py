@@ -73,10 +73,15 @@ class TransferClassifier(NetworkModel):
         source, target = self._sides(parties)
         here, there = common_rows(source, target)
         common = {source.name: source.take(here), target.name: target.take(there)}
+        if not np.asarray(common[source.name].labelled).any():
+            raise LabelError(
+                f"none of the {len(here)} rows that {source.name!r} and {target.name!r} have in common has a label, "
+                f"transfer learning needs some; label rows that both have"
+            )
         ordered = tuple(common[party.name] for party in parties)
         algorithm = self._check_options(ordered)
         check_step(algorithm.step, self.optimizer, parties, "for transfer learning")
-        at_least("gamma", self.gamma, 0)
+        at_least("gamma", self.gamma, 0, finite=True)
         one_of("alignment", self.alignment, ALIGNMENTS)
         if self.anchors is not None:
             whole_number("anchors", self.anchors, 1)

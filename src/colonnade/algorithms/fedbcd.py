@@ -54,7 +54,7 @@ class FedBCD(Training):
         super().__post_init__()
         whole_number("local_steps", self.local_steps, 1)
         one_of("order", self.order, ("parallel", "sequential"))
-        at_least("proximal", self.proximal, 0)
+        at_least("proximal", self.proximal, 0, finite=True)
         if not isinstance(self.curvature, bool):
             raise OptionError(f"curvature must be True or False, got {self.curvature!r}")
 

@@ -58,6 +58,12 @@ class NetworkSession(Session):
         if self.options.step == "auto" and self.network.optimiser.name == "adam":
             self.network.pace = AUTO_ADAM / self.eta0
 
+    async def _agree_on_step(self) -> float:
+        """As ever; first a network is tried on as few rows as a batch will have."""
+        held = [len(rows) for rows in self.train.owned.values() if len(rows)]
+        self.network.check_trainable(min(count // -(-count // self.batch) for count in held))
+        return await super()._agree_on_step()
+
     async def evaluate(self, epoch: int) -> bool:
         """As ever; two states are remembered, as another party may be one evaluation behind when a run breaks off."""
         go_on = await super().evaluate(epoch)

@@ -54,7 +54,7 @@ class Training:
             if self.step != "auto":
                 raise OptionError(f"step must be a number > 0 or 'auto', got {self.step!r}")
         else:
-            at_least("step", self.step, 0, strict=True)
+            at_least("step", self.step, 0, strict=True, finite=True)
         one_of("schedule", self.schedule, SCHEDULES)
         for option, low in (("epochs", 1), ("patience", 1), ("seed", 0)):
             whole_number(option, getattr(self, option), low)

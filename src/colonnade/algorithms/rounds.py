@@ -38,7 +38,7 @@ class Rounds:
             if getattr(self, option) is not None:
                 whole_number(option, getattr(self, option), 1)
         if self.wait is not None:
-            finite("wait", self.wait, 0, strict=True)
+            at_least("wait", self.wait, 0, strict=True, finite=True)
 
     def batch_for(self, rows: int) -> int:
         """Rows of a site's mini-batch; it can't have more than there are."""
@@ -48,13 +48,6 @@ class Rounds:
         """A form that the wire can carry."""
         options = ((key, tuple(v) if isinstance(v, list) else v) for key, v in asdict(self).items())
         return (self.name, tuple(options))
-
-
-def finite(name: str, value: float, low: float, *, strict: bool = False) -> None:
-    """As `at_least`, and not infinite."""
-    at_least(name, value, low, strict=strict)
-    if math.isinf(value):
-        raise OptionError(f"{name} must be a finite number, got {value!r}")
 
 
 def check_schedule(name: str, given: Any, most: float = math.inf) -> None:

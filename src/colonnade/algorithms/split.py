@@ -22,7 +22,7 @@ from colonnade.algorithms.network_program import NetworkSession, check_width, ma
 from colonnade.algorithms.parts import Job, Part
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
-from colonnade.blocks.network import NetworkBlock, NetworkSteps, NotFinite, squares
+from colonnade.blocks.network import NetworkBlock, NetworkSteps, NotFinite, check_trainable, kind_of, squares
 from colonnade.blocks.optimisers import OPTIMISERS
 from colonnade.losses import Labels, Loss
 from colonnade.runtimes.net import Net
@@ -37,14 +37,13 @@ class Top:
     """The label holder's top network."""
 
     def __init__(self, module: Any, widths: dict[str, int], optimiser: str, l2: float, stream: Any) -> None:
-        torch = need_torch()
         self.module, self.l2, self._stream = module, l2, stream
         self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.optimiser = OPTIMISERS[optimiser](self.parameters)
         ends = np.cumsum(list(widths.values())).tolist()
         starts = [0, *ends[:-1]]
         self.spans = {name: slice(a, b) for name, a, b in zip(widths, starts, ends, strict=True)}
-        self.kind = next((p.dtype for p in self.parameters), torch.float32)
+        self.kind = kind_of(module)
         self._gradients: list[Any] = []
         self._before: list[Any] | None = None
 
@@ -104,6 +103,12 @@ class HolderBlock(NetworkBlock):
         """Start on a batch."""
         self.top.open()
         return HolderSteps(self, rows)
+
+    def check_trainable(self, count: int) -> None:
+        """Both of them."""
+        super().check_trainable(count)
+        width = max(span.stop for span in self.top.spans.values())
+        check_trainable(self.top.module, need_torch().zeros(count, width, dtype=self.top.kind), f"{self.party} (top)")
 
     def penalty_value(self) -> float:
         """Of both networks."""

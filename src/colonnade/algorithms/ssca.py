@@ -21,8 +21,8 @@ import numpy as np
 
 from colonnade.algorithms.options import whole_number
 from colonnade.algorithms.quadratics import Array, Quadratic, Solution, solve
-from colonnade.algorithms.rounds import Rounds, check_schedule, finite
-from colonnade.errors import OptionError
+from colonnade.algorithms.rounds import Rounds, check_schedule
+from colonnade.errors import OptionError, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,10 @@ class SSCA(Rounds):
                 f"gamma / rho must not grow (the paper's (5)): the exponent of gamma must be at least that of rho, "
                 f"{self.rho[1]:g}, got {self.gamma[1]:g}"
             )
-        finite("tau", self.tau, 0, strict=True)
-        finite("penalty", self.penalty, 0, strict=True)
+        at_least("tau", self.tau, 0, strict=True, finite=True)
+        at_least("penalty", self.penalty, 0, strict=True, finite=True)
         whole_number("penalties", self.penalties, 1)
-        finite("tolerance", self.tolerance, 0)
+        at_least("tolerance", self.tolerance, 0, finite=True)
 
     def steps(self, t: int) -> tuple[float, float]:
         """rho and gamma of round t, counted from 1."""

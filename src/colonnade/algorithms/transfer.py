@@ -16,6 +16,7 @@ local steps and orders are FedBCD's. Without encryption, see docs/security.md fo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -31,7 +32,7 @@ from colonnade.algorithms.session import CHUNK
 from colonnade.algorithms.split import side_by_side
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, need_torch
-from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite
+from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite, check_trainable
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
@@ -48,6 +49,12 @@ class SourceBlock(NetworkBlock):
     per_step: int | None  # labelled rows behind Phi in a step, None is all
     _through_phi: list[Any]
     _turn = 0
+
+    def check_trainable(self, count: int) -> None:
+        """A step also passes over the labelled rows behind Phi."""
+        super().check_trainable(count)
+        anchors = len(self.anchor_y) if self.per_step is None else min(self.per_step, len(self.anchor_y))
+        check_trainable(self.module, self.anchors.take(np.arange(anchors)), self.party)
 
     def open(self, rows: Rows) -> SourceSteps:
         """Start on a batch, with the labelled rows behind its Phi."""
@@ -173,11 +180,13 @@ class TransferSession(NetworkSession):
             z = found[:, width:] @ phi
         if not np.isfinite(z).all():
             raise NotFinite
-        loss, metric = losses.loss("logistic"), metrics.auc(y[known], z[known]) if len(np.unique(y[known])) > 1 else 0.5
+        loss = losses.loss("logistic")
+        _, metric = metrics.evaluate(loss, z[known], y[known])
+        seen = (0.0, 0.0) if math.isnan(metric) else (metric, 1.0)
         if not own:
-            return loss.value(z, y), metric, 1.0
+            return loss.value(z, y), *seen
         parts = (torch.from_numpy(piece) for piece in (found[:, :width], found[:, width:], phi, y, known))
-        return float(self.objective(*parts)), metric, 1.0
+        return float(self.objective(*parts)), *seen
 
 
 async def train_transfer(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:

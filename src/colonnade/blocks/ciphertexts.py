@@ -25,6 +25,7 @@ from colonnade.modular import Digits, Modulus, Places
 VALUE_BITS = 23
 # Values of columns that are worked on together: bounds the memory, which is some 600 bytes for each.
 _TOGETHER = 1 << 16
+_SMALLEST = float(np.finfo(np.float64).tiny)
 
 Whole = npt.NDArray[np.int64]
 Entries = tuple[Places, Places, Whole]  # place in the batch, column, value
@@ -34,8 +35,9 @@ class WholeColumns:
     """A party's columns as whole numbers of 23 bits and a sign, each column times a factor that only the party knows.
 
     A value is off by at most 2^-24 of the largest in its column. So the mean of x s over a batch is off by at most
-    2^-24 max|x| mean|s|. Nothing can overflow, whatever the columns' units, and no factor leaves the party. (With other
-    `bits` likewise. Where a common bound on all values is known, `within` takes it for every column's largest.)
+    2^-24 max|x| mean|s|. Nothing can overflow, whatever the columns' units, and no factor leaves the party. (Columns
+    that stay below 1e-301 lose their last bits. With other `bits` likewise. Where a common bound on all values is
+    known, `within` takes it for every column's largest.)
     """
 
     def __init__(self, columns: Columns, ones: bool, bits: int = VALUE_BITS, within: float | None = None) -> None:
@@ -43,7 +45,8 @@ class WholeColumns:
         largest = columns.largest() if within is None else np.full(columns.shape[1], within)
         if ones:
             largest = np.append(largest, 1.0)  # the column behind the intercept
-        self.scale: FloatArray = np.where(largest > 0.0, largest, 1.0) / (2**bits - 1)
+        # No factor below what a float64 holds in full: rounded, it would make more bits than there are of a value.
+        self.scale: FloatArray = np.maximum(np.where(largest > 0.0, largest, 1.0) / (2**bits - 1), _SMALLEST)
         self.width = len(self.scale)
 
     def entries(self, rows: Rows) -> Entries:

@@ -16,6 +16,7 @@ import copy
 import importlib
 import importlib.util
 import inspect
+import itertools
 import sys
 import zlib
 from collections.abc import Iterator
@@ -60,6 +61,7 @@ _SEQUENTIAL = "Sequential"
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "parametrizations")
 
 _waiting: dict[str, Any] = {}
+_tokens = itertools.count()
 
 
 def need_torch() -> Any:
@@ -117,7 +119,7 @@ def reference(given: Any, party: str, seed: int) -> tuple[Any, Any]:
     if isinstance(given, torch.nn.Module):
         described = describe(given)
         if described is None:
-            token = f"{id(given)}-{len(_waiting)}"
+            token = str(next(_tokens))
             _waiting[token] = copy.deepcopy(given)
             return ("here", token), to_value(given)
         return ("layers", described), to_value(given)
@@ -142,7 +144,8 @@ def module_of(how: Any, state: Any, party: str, seed: int) -> Any:
     """The module of a party, new, with these parameters; without any its own first ones come from the seed."""
     kind, what = how
     if kind == "layers":
-        module = build(what)
+        with alone():  # torch's first parameters, of which none stays, are drawn from its own stream
+            module = build(what)
     elif kind == "named":
         module = _made(_imported(what, party), what, party, seed)
     elif what in _waiting:
@@ -241,7 +244,15 @@ def describe(module: Any) -> Any:
         known = set(inspect.signature(type(layer)).parameters)
         return name, tuple((key, _option(layer, key)) for key in LAYERS[name] if key in known), ()
 
-    return described(module)
+    found = described(module)
+    if found is not None:
+        with alone():
+            again = build(found).state_dict()
+        if {key: one.shape for key, one in again.items()} != {
+            key: one.shape for key, one in module.state_dict().items()
+        }:
+            return None  # a tensor of its own was added to a layer
+    return found
 
 
 def _option(layer: Any, key: str) -> Any:

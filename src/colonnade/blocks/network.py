@@ -8,6 +8,7 @@ the signal s = dL/dz is the one of the last exchange (fresh at the label holder)
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from colonnade.errors import DataError, OptionError
 _CHUNK = 512  # rows that are scored at a time: bounds the memory of a convolution's images
 _SAMPLE, _POWER_STEPS = 256, 12  # rows and steps of the power iteration behind "auto" step sizes
 _TRIED = 2  # rows that a network is tried with before anything is sent
+_RAISED = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)  # by torch, where something does not fit
 
 
 class NotFinite(ArithmeticError):
@@ -71,7 +73,7 @@ class NetworkBlock:
         self.module, self.party, self.l2 = module, party, l2
         self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.optimiser = OPTIMISERS[optimiser](self.parameters)
-        self.shape, self._kind = shape, _kind_of(module)
+        self.shape, self._kind = shape, kind_of(module)
         self.columns = self.inputs(value)
         self.rows = self.columns.shape[0]
         self.outputs = width_of(module, self.columns, party)
@@ -87,6 +89,10 @@ class NetworkBlock:
     def touched(self, rows: Rows) -> int:
         """Parameters that one pass over these rows multiplies with, about: the virtual clock needs no more."""
         return len(rows) * max(self._size, int(self.columns.shape[1]))
+
+    def check_trainable(self, count: int) -> None:
+        """Refuse batches of so many rows where the network can't learn from them."""
+        check_trainable(self.module, self.columns.take(np.arange(count)), self.party)
 
     def open(self, rows: Rows) -> NetworkSteps:
         """Start on a batch."""
@@ -250,7 +256,8 @@ def squares(parameters: list[Any]) -> float:
     return found
 
 
-def _kind_of(module: Any) -> Any:
+def kind_of(module: Any) -> Any:
+    """The type of the numbers that a module takes: that of its parameters, whether they learn or not."""
     torch = need_torch()
     return next((p.dtype for p in module.parameters() if p.dtype in (torch.float32, torch.float64)), torch.float32)
 
@@ -263,11 +270,10 @@ def width_of(module: Any, columns: NetworkInputs, party: str) -> int:
     try:
         with alone(), torch.no_grad():
             z = module(columns.take(rows))
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except _RAISED as error:
         raise DataError(
-            f"the network of party {party!r} can't take its {columns.shape[1]} columns ({said}); give a network that "
-            f"takes rows of that many numbers, or their shape as shape={{{party!r}: ...}}"
+            f"the network of party {party!r} can't take its {columns.shape[1]} columns ({_said(error)}); give a "
+            f"network that takes rows of that many numbers, or their shape as shape={{{party!r}: ...}}"
         ) from None
     if not isinstance(z, torch.Tensor) or z.dim() not in (1, 2) or z.shape[0] != len(rows):
         shape = tuple(z.shape) if isinstance(z, torch.Tensor) else type(z).__name__
@@ -275,3 +281,26 @@ def width_of(module: Any, columns: NetworkInputs, party: str) -> int:
             f"the network of party {party!r} gives {shape} for {len(rows)} rows, it must give a row of scores for each"
         )
     return 1 if z.dim() == 1 else int(z.shape[1])
+
+
+def check_trainable(module: Any, x: Any, party: str) -> None:
+    """Refuse a network that scores rows but can't learn from so many: batch norm needs more than one, for example."""
+    torch, tried = need_torch(), copy.deepcopy(module).train()  # a copy: batch norm counts what it sees
+    try:
+        with alone(), torch.enable_grad():
+            z = tried(x)
+    except _RAISED as error:
+        rows = "1 row" if len(x) == 1 else f"{len(x)} rows"
+        raise OptionError(
+            f"the network of party {party!r} can't be trained on a batch of {rows} ({_said(error)}); give larger "
+            f"batches, or a network that takes such ones"
+        ) from None
+    if any(parameter.requires_grad for parameter in tried.parameters()) and not z.requires_grad:
+        raise OptionError(
+            f"the network of party {party!r} has parameters that derivatives of its scores do not reach; leave out "
+            f"what cuts them off (detach, no_grad), or set requires_grad_(False) on all of them"
+        )
+
+
+def _said(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -47,7 +47,9 @@ def _costs(taken: Taken, of: Callable[[Mark], float], saved: dict[int, float], *
         cost = of(two) - of(one) - saved.get(one.rounds, 0.0)
         (looking if one.rounds in looked else alone).append((one.rounds, cost))
     if not alone:  # every round has its evaluation, or there is one round
-        return Costs(of(taken.evaluations[0]), _usual(looking) if looking else of(taken.end), 0.0)
+        start = of(taken.evaluations[0])
+        once = of(taken.end) - start - sum(saved.values())
+        return Costs(start, _usual(looking) if looking else once, 0.0)
     usual = _usual(alone)
     first = sum(cost - usual for at, cost in alone if at < _COLD) if cold else 0.0
     if not looking:  # the only one came after the last round, of which something was left to do

@@ -112,7 +112,7 @@ class Figures:
         known, rounds = self.known[one], self._rounds(one)
         if one.second_order and not known.cut:
             whole = before + known.alone.end.seconds
-            seconds = Span(whole, whole, whole)
+            seconds, begun = Span(whole, whole, whole), before + known.alone.evaluations[0].seconds
         else:
             costs, save = seconds_of(known.alone), save_of(known.alone)
             start = max(costs.start, self._cold)
@@ -121,9 +121,9 @@ class Figures:
                 before + costs.of_run(count, self._evaluations(one, count)) + save * self._saves(one, count)
                 for count in (rounds.low, rounds.likely, rounds.high)
             ]
-            seconds = Span(*ends)
+            seconds, begun = Span(*ends), before + start
         looks = 1 if one.second_order else one.algorithm.evaluate_every or self.batches(one, self.rows)
-        rounds, seconds, cut = _by_the_clock(rounds, seconds, before, one.algorithm.seconds, looks)
+        rounds, seconds, cut = _by_the_clock(rounds, seconds, begun, one.algorithm.seconds, looks)
         trial, taken = (known.together or [(Trial(one.algorithm, self.rows), known.alone)])[0]
         lowest = self._lowest[trial.rows, trial.draw]
         gap = (min(record.objective for record in taken.records) - lowest) / max(abs(lowest), 1e-300)
@@ -184,14 +184,19 @@ class Figures:
         return 0.0 if self._saves_every is None else 1.0 + epochs / self._saves_every
 
 
-def _by_the_clock(
-    rounds: Span, seconds: Span, before: float, most: float | None, looks: int
-) -> tuple[Span, Span, bool]:
-    """Rounds and seconds of a run that may take so long at most, and whether it is likely to; rounds between looks."""
+def _by_the_clock(rounds: Span, seconds: Span, begun: float, most: float | None, looks: int) -> tuple[Span, Span, bool]:
+    """Rounds and seconds of a run that may take so long at most, and whether it is likely to.
+
+    begun: when its first round begins; looks: rounds from one look at the clock to the next.
+    """
     if most is None:
         return rounds, seconds, False
-    ends = (seconds.low, seconds.likely, seconds.high)
-    parts = [min(1.0, most / max(end - before, 1e-9)) for end in ends]
-    counts = (rounds.low, rounds.likely, rounds.high)
-    done = (min(count, looks * math.ceil(count * part / looks)) for count, part in zip(counts, parts, strict=True))
-    return Span(*done), Span(*(min(end, before + most) for end in ends)), parts[1] < 1.0
+    counts, ends, cut = [], [], []
+    for of in ("low", "likely", "high"):
+        count, end = getattr(rounds, of), getattr(seconds, of)
+        part = min(1.0, max(0.0, most - begun) / max(end - begun, 1e-9))
+        done = min(count, float(looks * math.ceil(count * part / looks)))
+        counts.append(done)
+        ends.append(begun + (end - begun) * done / max(count, 1e-9))
+        cut.append(part < 1.0)
+    return Span(*counts), Span(*ends), cut[1]
