@@ -22,7 +22,7 @@ from colonnade.algorithms.parts import Part
 from colonnade.algorithms.session import Session
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.coefficients import Coefficients, Known, Table
-from colonnade.blocks.phases import Ahead, Directions, Layout, merged, to_features
+from colonnade.blocks.phases import Ahead, Directions, Layout, Piece, merged, messages, to_features
 from colonnade.errors import OptionError, at_least, one_of
 from colonnade.losses import Loss
 from colonnade.runtimes.net import Net
@@ -174,27 +174,31 @@ class Exchange:
     async def learn(self, part: PartRows, rows: Rows) -> Table:
         """Get all features of these rows to their owners that are not there; returns those that are not kept."""
         beside = part.known.beside(rows) if self.net.me in self.layout.owners else np.zeros((0, 0), dtype=np.float32)
-        for index, owner in enumerate(self.layout.owners):
+        for owner in self.layout.owners:
             pieces = part.ahead[owner].missing(rows, self.drawn[owner])
-            if not pieces:
-                continue
-            spans = [self.layout.span(owner, piece.number) for piece in pieces]
-            mine, cost = [], 0
-            for piece, span in zip(pieces, spans, strict=True):
-                width = span.stop - span.start
-                cost += part.columns.nonzeros(rows[piece.rows]) * width
-                mine.append(self._directions.project(part.columns, rows[piece.rows], (index, piece.number), width))
-            await self.net.work(cost, "forward")
-            total = await self._sum.total_phases("phases", merged(mine), owner)
+            for some in messages(pieces, self.layout.width):
+                await self._get(part, rows, owner, some, beside)
             part.ahead[owner].learn(rows, self.drawn[owner])
-            if total is not None:
-                at = 0
-                for piece, span in zip(pieces, spans, strict=True):
-                    shape = len(piece.rows), span.stop - span.start
-                    features = to_features(total[at : at + shape[0] * shape[1]].reshape(shape))
-                    part.known.take(rows, piece.rows, span, features, beside)
-                    at += features.size
         return beside
+
+    async def _get(self, part: PartRows, rows: Rows, owner: str, pieces: list[Piece], beside: Table) -> None:
+        """One message from each party: its contributions to some pieces, summed at their owner."""
+        index = self.layout.owners.index(owner)
+        spans = [self.layout.span(owner, piece.number) for piece in pieces]
+        mine, cost = [], 0
+        for piece, span in zip(pieces, spans, strict=True):
+            width = span.stop - span.start
+            cost += part.columns.nonzeros(rows[piece.rows]) * width
+            mine.append(self._directions.project(part.columns, rows[piece.rows], (index, piece.number), width))
+        await self.net.work(cost, "forward")
+        total = await self._sum.total_phases("phases", merged(mine), owner)
+        if total is not None:
+            at = 0
+            for piece, span in zip(pieces, spans, strict=True):
+                shape = len(piece.rows), span.stop - span.start
+                features = to_features(total[at : at + shape[0] * shape[1]].reshape(shape))
+                part.known.take(rows, piece.rows, span, features, beside)
+                at += features.size
 
     async def sample(self, owner: str, rows: Rows) -> Any:
         """Features of the first block at their owner, apart from training: nothing is drawn and nothing kept."""
