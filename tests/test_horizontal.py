@@ -12,9 +12,10 @@ import colonnade as cn
 from colonnade.algorithms import gathering, horizontal
 from colonnade.algorithms.gathering import Heard
 from colonnade.algorithms.horizontal import attend
-from colonnade.algorithms.site_work import Part, SiteWork
+from colonnade.algorithms.site_work import Part, SiteWork, instruction
 from colonnade.algorithms.ssca import PAPER
 from colonnade.blocks.whole import Linear
+from colonnade.cost_limits import CostLimits
 from colonnade.errors import (
     ColonnadeError,
     ColonnadeWarning,
@@ -27,6 +28,7 @@ from colonnade.errors import (
     ProtocolError,
     RingOverflow,
 )
+from colonnade.horizontal_estimator import part_of
 from colonnade.runtimes.network import Network
 from horizontal_programs import die_after, two_layers
 
@@ -628,6 +630,60 @@ def test_a_sum_that_was_asked_for_before_is_refused():
             with pytest.raises(ProtocolError, match=f"asks for sum {serial} after sum 4"):
                 work.begin(serial, ("count",))
         work.begin(5, ("count",))
+
+
+ARRAY = np.zeros(3)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None, 7, "end", (), ("end", 0), ("end", 0, None), ("end", "0", ARRAY), ("end", True, ARRAY), (3, 0, ARRAY),
+        ("unheard", 1, ()), ("task", 1, ()), ("task", 1, None), ("task", 1, ("count", 1)), ("task", 1, (["x"],)),
+        ("task", 1, ("step", 0, ARRAY, ARRAY)), ("task", 1, ("step", "1", ARRAY, ARRAY)),
+        ("task", 1, ("step", 1, ARRAY)), ("keys", 1, ((0, b""),)),
+        ("task", 1, ("evaluate", 1, ARRAY, None)), ("keys", 1, 5), ("keys", 1, ((0, b"", ""),)),
+        ("letters", 1, ((0, 1),)), ("letters", 1, {0: b""}), ("survivors", 1, (0, "1")), ("survivors", 1, 4),
+    ],
+)  # fmt: skip
+def test_a_site_obeys_no_malformed_instruction(message):
+    with pytest.raises(ProtocolError, match="the server's instruction is none that a server of ours gives"):
+        instruction(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ("end", 9, ARRAY), ("task", 1, ("count",)), ("task", 1, ("step", 1, ARRAY, ARRAY)),
+        ("task", 1, ("evaluate", 0, ARRAY, ARRAY)), ("keys", 2, ((0, b"", b""), (1, b"", b""))),
+        ("letters", 2, ((0, b""),)), ("survivors", 2, (0, 1, 2)),
+    ],
+)  # fmt: skip
+def test_the_forms_that_a_server_gives_its_instructions(message):
+    stage, serial, content = instruction(message)
+    assert (stage, serial) == message[:2]
+    assert content is message[2]
+
+
+def test_a_site_tells_that_it_can_not_obey():
+    async def strange(net, sites):
+        for site in sites:
+            await net.send(site, "instruction", ("task", 1, ("guess",)))
+        await net.recv(sites[0], "mask keys")
+
+    plan = model().plan(SHORT, ("site1", "site2"), X.shape[1], 10, CostLimits.of(None, grouped=False)).as_value()
+    parts = {site.name: (part_of(site, np.arange(10), CostLimits.of(None, grouped=False)), None) for site in SITES[:2]}
+    programs = {name: (attend, ("server", plan, part)) for name, part in parts.items()}
+    with pytest.raises(ProtocolError, match="the server's instruction is none"):
+        cn.Simulation().run({"server": (strange, (("site1", "site2"),)), **programs})
+
+
+@pytest.mark.parametrize(
+    "job", [None, (1, 2), (0, "s", 2, ("network", 3), ("SSCA", ()), 1, 0.0, 2), (0, "s", 2, 5, 6, 1, 0.0, 2)]
+)
+def test_a_job_that_can_not_be_read_is_one_sentence(job):
+    with pytest.raises(ProtocolError, match="this site can't read the server's job"):
+        SiteWork.of(job, Part(X, Y, np.zeros(len(Y), int)), None)
 
 
 def test_a_wait_beyond_the_deadline_is_said_at_once():

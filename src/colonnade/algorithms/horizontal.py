@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.algorithms.conduct import Plan, conduct
 from colonnade.algorithms.gathering import Heard, Task, gather, step_of
-from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on, method_from_value
+from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on, instruction, method_from_value
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.runtimes.net import Net
 
@@ -104,7 +104,7 @@ async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
         # A site that was late for one sum goes on with the newest: nobody waits for the answers in between.
         while newer := await net.recv_within(server, INSTRUCTION, 0):
             message = newer[0]
-        stage, serial, content = message
+        stage, serial, content = instruction(message)
         if stage == "end":
             return content
         if stage == "task":

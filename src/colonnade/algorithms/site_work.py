@@ -6,6 +6,7 @@ back the same answers, so a run is the same on either.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +104,40 @@ class Turn:
         raise ProtocolError(f"the server asks for stage {stage!r}, which no server of ours does")
 
 
+def instruction(message: Any) -> tuple[str, int, Any]:
+    """(stage, number of the sum, content), if that is what a server's message is: a site believes no form of it."""
+    if isinstance(message, tuple) and len(message) == 3:
+        stage, serial, content = message
+        form = _FORMS.get(stage) if isinstance(stage, str) else None
+        if form is not None and type(serial) is int and form(content):
+            return stage, serial, content
+    raise ProtocolError("the server's instruction is none that a server of ours gives; have all use one version")
+
+
+def _each(*kinds: type) -> Callable[[Any], bool]:
+    return lambda content: (
+        isinstance(content, tuple) and all(isinstance(one, tuple) and tuple(map(type, one)) == kinds for one in content)
+    )
+
+
+def _is_task(content: Any) -> bool:
+    if not isinstance(content, tuple) or not content:
+        return False
+    kind, *rest = content
+    arrays = len(rest) == 3 and type(rest[0]) is int and all(isinstance(one, np.ndarray) for one in rest[1:])
+    return not rest if kind == "count" else kind in ("step", "evaluate") and arrays and rest[0] >= (kind == "step")
+
+
+# What the content of each stage must be; arrays are looked at more closely where their length is known.
+_FORMS: dict[str, Callable[[Any], bool]] = {
+    "task": _is_task,
+    "keys": _each(int, bytes, bytes),
+    "letters": _each(int, bytes),
+    "survivors": lambda content: isinstance(content, tuple) and all(type(one) is int for one in content),
+    "end": lambda content: isinstance(content, np.ndarray),
+}
+
+
 def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
     """The answer to a later stage of the sum that this site has begun."""
     if turn is None or turn.member.serial != serial:
@@ -130,8 +165,11 @@ class SiteWork:
     @classmethod
     def of(cls, job: Any, train: Part, validation: Part | None) -> SiteWork:
         """From what the server says of it (`Plan.as_site_job`)."""
-        number, name, sites, model, method, functions, l2, threshold = job
-        made = model_from_value(model), method_from_value(method)
+        try:
+            number, name, sites, model, method, functions, l2, threshold = job
+            made = model_from_value(model), method_from_value(method)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ProtocolError(f"this site can't read the server's job ({error}); have all use one version") from error
         return cls(number, name, sites, *made, functions, l2, threshold, train, validation)
 
     def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:

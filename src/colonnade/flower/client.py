@@ -14,9 +14,9 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on
+from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on, instruction
 from colonnade.cost_limits import CostLimits
-from colonnade.errors import ColonnadeError, DataError, OptionError
+from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
 from colonnade.flower.letters import packed, unpacked
 from colonnade.horizontal_estimator import part_of
 from colonnade.runtimes.wire import decode, encode
@@ -62,16 +62,21 @@ class _Held:
         return self._sites[key]
 
 
-def _answer(held: _Held, instruction: Any, context: Context) -> Any:
-    stage, serial, content, job = instruction
-    if stage == "hello":
+def _answer(held: _Held, message: Any, context: Context) -> Any:
+    if not isinstance(message, tuple) or len(message) != 4:
+        raise ProtocolError("the server's message is none of Colonnade's; have all use one version")
+    *asked, job = message
+    if asked[0] == "hello":
         return _introduction(held.site(context), context)
+    stage, serial, content = instruction(tuple(asked))
     if stage != "task":
         turn = _thawed(context)
         answer = going_on(turn, stage, serial, content)
         if turn is not None:
             _keep(turn, context)
         return answer
+    if not isinstance(job, tuple) or len(job) != 5:
+        raise ProtocolError("the server tells no job with its task; have all use one version")
     told, classes, keys, limits, grouped = job
     site = held.site(context)
     common_classes([site], classes)  # its labels are among them
