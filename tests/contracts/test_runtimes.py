@@ -408,6 +408,11 @@ def test_a_deadline_is_a_positive_number(runtime, deadline):
         runtime(deadline=deadline)
 
 
+def test_every_wait_ends(runtime):
+    with pytest.raises(OptionError, match="deadline must be a finite number, got inf"):
+        runtime(deadline=float("inf"))
+
+
 # -- waits that may be in vain ---------------------------------------------------------------------------------------
 
 

@@ -38,7 +38,7 @@ def plan_job(
     """
     from colonnade.align import align
 
-    at_least("seconds", seconds, 0, strict=True)
+    at_least("seconds", seconds, 0, strict=True, finite=True)
     check_plannable(job)
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 

@@ -73,7 +73,7 @@ class Network(Processes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("grace", self.grace, 0, strict=True)
+        at_least("grace", self.grace, 0, strict=True, finite=True)
 
     @contextmanager
     def _lines(self, names: tuple[str, ...]) -> Iterator[Lines]:

@@ -51,7 +51,7 @@ class NetworkNet(StagedNet):
         slowed: PerLane = 0.0,
         shared_port: bool = False,
     ) -> None:
-        at_least("grace", grace, 0, strict=True)
+        at_least("grace", grace, 0, strict=True, finite=True)
         check_security(credentials)
         super().__init__(place.me, place.names, deadline, observer, slowed, patience=patience)
         self._place, self.grace, self._shared_port = place, grace, shared_port

@@ -44,7 +44,7 @@ class Processes:
     slowed: Mapping[str, PerLane] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        at_least("deadline", self.deadline, 0, strict=True)
+        at_least("deadline", self.deadline, 0, strict=True, finite=True)
         check_lanes("slowed", self.slowed, strict=False)
 
     def run(

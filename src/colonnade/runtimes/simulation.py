@@ -58,7 +58,7 @@ class Simulation:
             at_least("gateway", self.gateway, 0, strict=True)
         check_lanes("speeds", self.speeds, strict=True)
         at_least("seed", self.seed, 0)
-        at_least("deadline", self.deadline, 0, strict=True)
+        at_least("deadline", self.deadline, 0, strict=True, finite=True)
         at_least("seconds_per_nonzero", self.seconds_per_nonzero, 0)
 
     def run(

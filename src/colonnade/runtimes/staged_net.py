@@ -34,7 +34,7 @@ class StagedNet(LoopNet):
         patience: float,
     ) -> None:
         for name, seconds in (("deadline", deadline), ("patience", patience)):
-            at_least(name, seconds, 0, strict=True)
+            at_least(name, seconds, 0, strict=True, finite=True)
         super().__init__(me, names, deadline, observer, slowed)
         self._patience = patience
         self.stage, self.started = 0, False
