@@ -35,7 +35,7 @@ from colonnade.reproduce.fedbcd_setting import Setting
 from colonnade.reproduce.imitations import imitate
 from colonnade.reproduce.physionet import Task
 from colonnade.reproduce.report import Curve, rounds_text, rounds_to, share_text
-from colonnade.reproduce.ssca_sparsity import at_equal_cost, shortest, without
+from colonnade.reproduce.ssca_sparsity import GRID, at_equal_cost, shortest, without
 from colonnade.reproduce.ssca_stage import Digits
 from colonnade.reproduce.stage import SLOWER, THIRD, Run, Stage, clock
 from colonnade.site import split_rows
@@ -498,7 +498,7 @@ def test_each_side_shows_its_shortest_model():
     def ended(cost, norm, slack=0.0):
         return ssca_stage.Outcome((10,), (cost,), (0.9,), (norm,), slack)
 
-    one, other = (("tau", 0.1),), (("tau", 0.2),)
+    one, other = GRID[:2]
     bound = {
         ssca_stage.Run("SSCA", 10, one, 0, 0.0, 0.5): ended(0.505, 20.0),
         ssca_stage.Run("SSCA", 10, other, 0, 0.0, 0.5): ended(0.49, 25.0),
@@ -511,7 +511,7 @@ def test_each_side_shows_its_shortest_model():
         ssca_stage.Run("SSCA", 10, options, 0, l2): ended(cost, norm)
         for options, l2, cost, norm in ((one, 0.1, 0.4, 40.0), (one, 0.2, 0.6, 20.0), (other, 0.1, 0.5, 25.0))
     }
-    assert without(free, (one, other), 0.5, 0) == (25.0, "tau 0.2")
+    assert without(free, (one, other), 0.5, 0) == (25.0, "b")
     assert without(free, (one,), 0.5, 0)[0] == pytest.approx(30.0)
     assert math.isnan(without(free, (one, other), 0.3, 0)[0])
 

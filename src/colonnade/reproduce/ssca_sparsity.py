@@ -28,6 +28,7 @@ GRID: tuple[Options, ...] = tuple(
     for a, tau in product((0.5, 0.9), (0.03, 0.005))
 )
 PAPERS: Options = tuple((key, getattr(PAPER[BATCH], key)) for key in ("rho", "gamma", "tau", "correct"))
+NAMES = {**{options: letter for letter, options in zip("abcd", GRID, strict=True)}, PAPERS: "paper's"}
 LIMITS = (0.2, 0.3, 0.5)
 LAMBDAS = (1e-5, 1e-3, 2e-3, 4e-3, 7e-3, 1.2e-2, 2e-2)
 KEPT, VANISHED = 0.01, 1e-3  # how far above its limit a cost may end, and how large a slack
@@ -63,7 +64,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     bound = do([_bound(o, limit, s, size) for o, limit, s in product(size.grid, size.limits, seeds)])
     rounds = max(outcome.rounds[-1] for outcome in bound.values())
     free = do([_free(o, l2, s, rounds) for o, l2, s in product((*size.grid, PAPERS), size.lambdas, seeds)])
-    tables = [_limits(bound, free, size, seeds), _trials(bound, size, seeds), _lambdas(free, size, seeds)]
+    tables = [_limits(bound, free, size, seeds), _trials(bound, size, seeds), _lambdas(free, size)]
     picture = plot([_panel(bound, free, size, seeds)], out / f"{NAME}.png")
     seconds = time.monotonic() - began
     show(
@@ -115,30 +116,51 @@ def without(free: Runs, options: Sequence[Options], cost: float, seed: int) -> t
     """|w|^2 of the shortest model without a limit at this cost, and its options; NaN where none reaches it."""
     found = []
     for one in options:
-        ends = [o for r, o in free.items() if (r.options, r.seed) == (one, seed)]
+        ends = [o for r, o in free.items() if (r.options, r.seed) == (one, seed) and np.isfinite(o.cost[-1])]
+        if not ends:
+            continue
         norm = at_equal_cost([o.cost[-1] for o in ends], [o.norm[-1] for o in ends], cost)
         if not np.isnan(norm):
-            found.append((norm, options_text(one)))
+            found.append((norm, NAMES[one]))
     return min(found, default=(float("nan"), ""))
 
 
+def least(free: Runs, seed: int) -> Outcome:
+    """Of all models without a limit the one of least cost."""
+    return min((o for r, o in free.items() if r.seed == seed), key=lambda o: o.cost[-1])
+
+
 def _limits(bound: Runs, free: Runs, size: Size, seeds: Sequence[int]) -> Table:
-    lines, kept, shorter = [], 0, 0
+    lines, kept, shorter, judged = [], 0, 0, 0
     for limit, s in product(size.limits, seeds):
         one, o = shortest(bound, limit, s)
         norm, options = without(free, (*size.grid, PAPERS), o.cost[-1], s)
         papers, _ = without(free, (PAPERS,), o.cost[-1], s)
         kept += keeps(o, limit)
+        judged += not np.isnan(norm)
         shorter += bool(o.norm[-1] < norm)
         measured = (f"{o.cost[-1]:.4f}", f"{o.slack:.1e}", f"{100 * o.accuracy[-1]:.2f}", f"{o.norm[-1]:.1f}")
         beside = ("-" if np.isnan(value) else f"{value:.1f}" for value in (norm, papers))
-        lines.append((f"{limit:g}", str(s), *measured, options_text(one.options), *beside, options))
-    header = ("U", "seed", "cost", "slack", "accuracy, %", "|w|^2", "options", "without", "paper's options", "options")
+        lines.append((f"{limit:g}", str(s), *measured, NAMES[one.options], *beside, options))
+    header = (
+        "U",
+        "seed",
+        "cost",
+        "slack",
+        "accuracy, %",
+        "|w|^2",
+        "options",
+        "without",
+        "with paper's",
+        "best options",
+    )
     words = [
         f"{kept} of {len(lines)} limits are kept within {KEPT:g}, with a slack below {VANISHED:g}.",
         '"without": |w|^2 of the shortest model without a limit at equal cost, between two neighbouring lambda, of all '
-        'options; and with the paper\'s. "-" where no lambda led to that cost.',
-        f"The model with a limit is the shorter one in {shorter} of {len(lines)} cases.",
+        'options; and with the paper\'s. "-" where no lambda led to that cost: the least were '
+        + ", ".join(f"{o.cost[-1]:.4f} with {o.norm[-1]:.1f}" for o in (least(free, s) for s in seeds))
+        + ".",
+        f"The model with a limit is the shorter one in {shorter} of {judged} comparisons.",
     ]
     return Table("limits", "1. With a limit on the cost: Figure 3(b), the best of the trials", header, lines, words)
 
@@ -149,18 +171,18 @@ def _trials(bound: Runs, size: Size, seeds: Sequence[int]) -> Table:
         o = bound[_bound(options, limit, s, size)]
         said = "" if keeps(o, limit) else "not kept"
         measured = (str(o.rounds[-1]), f"{o.cost[-1]:.4f}", f"{o.norm[-1]:.1f}", said)
-        lines.append((f"{limit:g}", options_text(options), str(s), *measured))
+        lines.append((f"{limit:g}", NAMES[options], str(s), *measured))
     return Table("trials", "2. All of them", ("U", "options", "seed", "rounds", "cost", "|w|^2", ""), lines)
 
 
-def _lambdas(free: Runs, size: Size, seeds: Sequence[int]) -> Table:
+def _lambdas(free: Runs, size: Size) -> Table:
     lines = []
     for options, l2 in product((*size.grid, PAPERS), size.lambdas):
         found = [o for r, o in free.items() if (r.options, r.l2) == (options, l2)]
         cost, accuracy, norm = (np.mean([_ends(o)[k] for o in found]) for k in (1, 2, 3))
-        lines.append((options_text(options), f"{l2:g}", f"{cost:.4f}", f"{100 * accuracy:.2f}", f"{norm:.1f}"))
+        lines.append((NAMES[options], f"{l2:g}", f"{cost:.4f}", f"{100 * accuracy:.2f}", f"{norm:.1f}"))
     header = ("options", "lambda", "cost", "accuracy, %", "|w|^2")
-    return Table("lambdas", f"3. Without a limit: Figure 3(a), means over {len(seeds)} seeds", header, lines)
+    return Table("lambdas", "3. Without a limit: Figure 3(a), means over the seeds", header, lines)
 
 
 def _head(digits: Digits, size: Size, seeds: Sequence[int], rounds: int, quick: bool) -> list[str]:
@@ -169,7 +191,7 @@ def _head(digits: Digits, size: Size, seeds: Sequence[int], rounds: int, quick: 
         f"Seeds {', '.join(map(str, seeds))}.",
         f"{digits.rows} rows, {CLIENTS} clients, B = {BATCH}, {size.hidden} hidden cells. With a limit {size.rounds} "
         f"rounds for each penalty c_j; without, {rounds} rounds, as many as the longest run with one.",
-        f"Options to choose from: {'; '.join(map(options_text, size.grid))}. The paper's: {options_text(PAPERS)}.",
+        f"Options to choose from: {'; '.join(f'{NAMES[one]}: {options_text(one)}' for one in (*size.grid, PAPERS))}.",
     ]
 
 
@@ -182,5 +204,5 @@ def _panel(bound: Runs, free: Runs, size: Size, seeds: Sequence[int]) -> Panel:
     lines: list[Line] = [("cost <= U", *line([[shortest(bound, u, s)[1] for s in seeds] for u in size.limits]))]
     for options in (*size.grid, PAPERS):
         some = [[o for r, o in free.items() if (r.options, r.l2) == (options, l2)] for l2 in size.lambdas]
-        lines.append((f"cost + lambda |w|^2, {options_text(options)}", *line(some)))
+        lines.append((f"cost + lambda |w|^2, {NAMES[options]}", *line(some)))
     return Panel("sparsity against cost", "|w|^2", lines, limits=(0.0, 250.0), across="training cost")
