@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules fuzz flower kills reproduce clean
+.PHONY: help demo test lint bench schedules quality fuzz flower kills reproduce clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -54,6 +54,9 @@ bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchma
 
 schedules: $(VENV)/.dev  ## a thousand random schedules of faults under the virtual clock
 	COLONNADE_SCHEDULES=1000 $(BIN)/python -m pytest -n 2 tests/test_schedules.py
+
+quality: $(VENV)/.dev  ## models against their references on the real data sets, the long cases too (DATA=<folder of data sets>)
+	COLONNADE_QUALITY=1 COLONNADE_DATA=$(DATA) $(BIN)/python -m pytest -n 2 tests/test_quality.py
 
 # Apart from .[dev]: it has no wheels for every Python that colonnade runs on.
 fuzz: $(VENV)/.dev  ## bytes led by coverage against the codec and the TOML reader, a minute each

@@ -19,6 +19,12 @@ pytestmark = pytest.mark.skipif(not (DATA / "recipes.py").exists(), reason=f"no 
 L2 = 1e-4
 
 
+def at_length(*values):
+    """A case that takes most of a minute, and another of its kind does not."""
+    short = os.environ.get("COLONNADE_QUALITY") != "1"
+    return pytest.param(*values, marks=pytest.mark.skipif(short, reason="`make quality` runs it"))
+
+
 @pytest.fixture(scope="module")
 def recipes():
     sys.path.insert(0, str(DATA))
@@ -76,7 +82,7 @@ def test_ridge_regression_on_casp(recipes, into):
     assert abs(ours - central) <= 0.002
 
 
-@pytest.mark.parametrize("into", [2, 8])
+@pytest.mark.parametrize("into", [2, at_length(8)])
 def test_softmax_regression_on_mnist(recipes, into):
     """Accuracy within 0.3 points of the centralised 92.59 % (scikit-learn 1.9.1, C = 0.1, lbfgs to tol 1e-4)."""
     d = recipes.load("mnist")
@@ -93,7 +99,9 @@ def optimum(X, y):
     return minimise(X, y, "logistic", l2=L2, intercept=True)
 
 
-@pytest.mark.parametrize(("name", "estimator", "epochs"), [("a9a", "saga", 30), ("ucicreditcard_90", "svrg", 20)])
+@pytest.mark.parametrize(
+    ("name", "estimator", "epochs"), [("a9a", "saga", 30), at_length("ucicreditcard_90", "svrg", 20)]
+)
 def test_asynchronous_training_reaches_the_optimum_and_its_accuracy(recipes, name, estimator, epochs):
     """Eight parties, three of them with labels, no option that depends on the data: 1e-4 in 30 passes, lossless.
 
@@ -153,7 +161,7 @@ def test_frozen_blocks_lose_and_backward_updating_does_not(recipes):
 
 @pytest.mark.parametrize(
     ("name", "gamma", "known"),
-    [("a9a", 0.0325, 0.8501), ("phishing", 0.1, 0.9665), ("ucicreditcard_90", 1 / 90, 0.8185)],
+    [at_length("a9a", 0.0325, 0.8501), ("phishing", 0.1, 0.9665), at_length("ucicreditcard_90", 1 / 90, 0.8185)],
 )
 def test_kernels_are_as_good_as_a_support_vector_machine(recipes, name, gamma, known):
     """Four parties, masked, default options: within a point of SVC's accuracy as the data's README has it."""
@@ -191,7 +199,7 @@ def test_three_groups_of_adult_keep_their_limits(recipes):
         assert model.slack_[group] < 1e-3
 
 
-@pytest.mark.parametrize("limit", [0.3, 0.5])
+@pytest.mark.parametrize("limit", [at_length(0.3), 0.5])
 def test_a_limit_on_mnist_is_kept_by_all_rows(recipes, limit):
     d = recipes.load("mnist")
     X = np.reshape(d["X"], (60_000, -1)).astype(np.float32) / 255
