@@ -46,7 +46,7 @@ class Size:
     batches: int = 200
 
 
-QUICK = Size((2, 4, 8), (2, 4), 100, 10, 5)
+QUICK = Size((2, 4, 8), (3,), 100, 10, 5)
 
 
 @dataclass(frozen=True)
