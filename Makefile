@@ -34,7 +34,7 @@ demo: $(VENV)/.demo  ## three organisations align, train, score: every command s
 	@$(BIN)/colonnade demo
 
 test: lint       ## everything that CI checks
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict
 	$(BIN)/ruff check .
