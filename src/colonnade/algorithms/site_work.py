@@ -195,11 +195,8 @@ class SiteWork:
             return Ring(self.sites, 0).encode(self.counts(), name)
         w = expect_array(content[1], (self.model.size,), np.float64, "server", kind)
         totals = expect_array(content[2], (self.functions + 2,), np.float64, "server", kind)
-        if kind == "step":
-            return Ring(self.sites).encode(self.step(int(content[0]), w, totals), name)
-        if kind == "evaluate":
-            return Ring(self.sites).encode(self.evaluate(w, totals), name)
-        raise ProtocolError(f"the server asks for {kind!r}, which no server of ours does")
+        found = self.step(int(content[0]), w, totals) if kind == "step" else self.evaluate(w, totals)
+        return Ring(self.sites).encode(found, name)
 
     # -- tasks --------------------------------------------------------------------------------------------------
 
