@@ -339,9 +339,15 @@ def no_point(points):
 
 NONSENSE = {
     "size is text": ("p1", "align size", lambda value: "many", ProtocolError, "'p1' sent no number of ids"),
-    "size is 0": ("p1", "align size", lambda value: (0, 1, "p0"), ProtocolError, "'p1' sent no number of ids"),
-    "size is huge": ("p0", "align size", lambda value: (2**40, 1, "p0"), ProtocolError, "'p0' sent no number of ids"),
-    "size is true": ("p1", "align size", lambda value: (True, 1, "p0"), ProtocolError, "'p1' sent no number of ids"),
+    "size is 0": ("p1", "align size", lambda value: (0, 1, "p0", 9), ProtocolError, "'p1' sent no number of ids"),
+    "size is huge": (
+        "p0",
+        "align size",
+        lambda value: (2**40, 1, "p0", 9),
+        ProtocolError,
+        "'p0' sent no number of ids",
+    ),
+    "size is true": ("p1", "align size", lambda value: (True, 1, "p0", 9), ProtocolError, "'p1' sent no number of ids"),
     "blinded too short": ("p0", "align blinded", lambda value: value[:-1], WrongShape, "p0 sent .*'align blinded'"),
     "blinded no point": ("p0", "align blinded", no_point, ProtocolError, "'p0' sent at step 'align blinded'.*no point"),
     "answer of bytes": ("p2", "align answer", lambda value: value.tobytes(), WrongShape, "p2 sent .*'align answer'"),

@@ -24,7 +24,7 @@ from colonnade.federation import data, preparation, toml
 from colonnade.federation.certificates import CertificatePaths
 from colonnade.federation.job import Job
 from colonnade.federation.job_file import address, party_name
-from colonnade.federation.policy import KINDS, Policy
+from colonnade.federation.policy import KINDS, SERVED, Policy
 from colonnade.federation.settings import Key, ListOf, Section, Settings
 
 PARTY = Section(
@@ -59,6 +59,11 @@ PARTY = Section(
             Key("min_batch", int, default=Policy.min_batch, least=1),
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
+            Key("max_partner_ids", int, least=1),
+            Key("serve_people", str, default=Policy.serve_people, allowed=SERVED),
+            Key("serve_list", str),
+            Key("min_prediction", int, default=Policy.min_prediction, least=1),
+            Key("max_people_per_day", int, least=1),
         ),
         default={},
     ),
@@ -110,6 +115,10 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
         raise settings.error("network", f"the job {trains if job.network else 'trains no networks; remove this table'}")
     files, rules = settings["certificates"], settings["policy"]
+    if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
+        missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
+        told = missing if rules["serve_list"] is None else 'has a meaning only with serve_people = "listed"; remove it'
+        raise rules.error("serve_list", told)
     return PartyFile(
         name,
         settings["listen"],
@@ -124,6 +133,11 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             rules["min_batch"],
             rules["max_rounds"],
             tuple(rules["peers"] or ()),
+            max_partner_ids=rules["max_partner_ids"],
+            serve_people=rules["serve_people"],
+            serve_list=None if rules["serve_list"] is None else base / rules["serve_list"],
+            min_prediction=rules["min_prediction"],
+            max_people_per_day=rules["max_people_per_day"],
         ),
         _network(settings["network"]),
     )

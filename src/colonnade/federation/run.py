@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from colonnade import metrics
 from colonnade.checks import warn_diverged, warn_unfinished
-from colonnade.federation import data, model_file, preparation, statistics_file
+from colonnade.federation import data, model_file, people, preparation, statistics_file
 from colonnade.federation.attend import attend
 from colonnade.federation.checkpoints import Checkpoints
 from colonnade.federation.handshake import Terms
@@ -108,7 +108,8 @@ def run_job(
 
     async def program(net: Net, source: Any) -> Any:
         check = partial(party.policy.check_part, party.name)
-        return source, await take_part(net, job, source, align, check, kept_by(job, party, source), party.network)
+        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
+        return source, await take_part(net, job, source, find, check, kept_by(job, party, source), party.network)
 
     def observe(name: str, seconds: float, value: Any) -> None:
         if value[0] == "resumed":
@@ -121,6 +122,7 @@ def run_job(
         history.close()
     source, trained = outcome.value
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
+    people.remember(party, source.ids, trained.people)
     model_file.save_history(party.folder, history.records)
     statistics_file.save(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:
