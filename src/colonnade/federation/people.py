@@ -59,7 +59,7 @@ def _trained(party: PartyFile) -> frozenset[str]:
             f"{party.name!r} serves the people of the training, and {path.name!r}, which names them, is not in "
             f"{party.folder.name!r}: the model was trained without ids, or by an older version; train again, {instead}"
         )
-    kept = _read(path, f"restore it from a backup together with the model, {instead}")
+    kept = _read(path, _of_people, f"restore it from a backup together with the model, {instead}")
     if kept.get("model") != _digest(party):
         raise DataError(
             f"{path.name!r} in {party.folder.name!r} names the people of another model than {party.name!r} has there; "
@@ -116,7 +116,7 @@ class Gate:
     def _asked(self) -> dict[str, Any]:
         if not self.path.exists():
             return {}
-        return _read(self.path, "remove it, and the count of today begins anew")
+        return _read(self.path, _of_a_day, "remove it, and the count of today begins anew")
 
 
 def _digest(party: PartyFile) -> str:
@@ -125,10 +125,10 @@ def _digest(party: PartyFile) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(path: Path, advice: str) -> dict[str, Any]:
+def _read(path: Path, fits: Callable[[Any], bool], advice: str) -> dict[str, Any]:
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        whole = kept["format"] == FORMAT and _FITS[path.name](kept)
+        whole = kept["format"] == FORMAT and fits(kept)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
@@ -136,10 +136,12 @@ def _read(path: Path, advice: str) -> dict[str, Any]:
     return dict(kept)
 
 
-_FITS: dict[str, Callable[[Any], bool]] = {
-    "people.json": lambda kept: isinstance(kept["model"], str) and isinstance(kept["people"], list),
-    "asked.json": lambda kept: isinstance(kept["day"], str) and {*map(type, kept["asked"].values())} <= {int},
-}
+def _of_people(kept: Any) -> bool:
+    return isinstance(kept["model"], str) and isinstance(kept["people"], list)
+
+
+def _of_a_day(kept: Any) -> bool:
+    return isinstance(kept["day"], str) and {*map(type, kept["asked"].values())} <= {int}
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
