@@ -26,7 +26,7 @@ from rich.table import Table
 
 import colonnade as cn
 from colonnade import metrics
-from colonnade.cli.demo_data import COLUMNS, Patients, patients, write_tables
+from colonnade.cli.demo_data import COLUMNS, NEW_PATIENTS, Patients, patients, write_tables
 from colonnade.errors import OptionError
 from colonnade.progress import human_bytes
 
@@ -85,7 +85,7 @@ def _clear(folder: Path) -> None:
 
 
 def _init(folder: Path) -> None:
-    """As the command does; then what a user would edit: ports that are free here, and a stronger penalty."""
+    """As the command does; then what a user would edit: free ports, a stronger penalty, and whom they will score."""
     from colonnade.federation.init import init
 
     init(folder, _NAMES)
@@ -95,6 +95,10 @@ def _init(folder: Path) -> None:
     for number, port in enumerate(_free_ports(len(_NAMES))):
         text = text.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
     job.write_text(text.replace("l2 = 1e-4 ", f"l2 = {_L2:g} ").replace("patience = 600", "patience = 60"))
+    for name in _NAMES:  # the new patients, whom they agreed on, and not those of the training
+        file = folder / f"{name}.toml"
+        text = file.read_text(encoding="utf-8").replace('serve_people = "trained"', 'serve_people = "listed" ')
+        file.write_text(text.replace('# serve_list = "people.txt" ', f'serve_list = "{NEW_PATIENTS}" '))
 
 
 def _free_ports(count: int) -> list[int]:

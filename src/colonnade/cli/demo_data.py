@@ -19,6 +19,7 @@ from colonnade.errors import OptionError
 
 Array = npt.NDArray[Any]
 COLUMNS = {"hospital": range(10), "laboratory": range(10, 20), "imaging": range(20, 30)}
+NEW_PATIENTS = "new-patients.txt"  # a list of the people about whom the organisations will ask and answer
 _NEW = 140  # patients without an outcome yet
 _MISSED = 0.06  # of the others that an organisation has never seen
 
@@ -66,6 +67,7 @@ def write_tables(folder: Path, found: Patients) -> dict[str, int]:
         outcome = ["malignant" if one else "benign" for one in found.y[rows]] if name == "hospital" else None
         _write(folder / f"{name}.csv", found, name, rows, outcome)
     _write(folder / "new.csv", found, "hospital", found.new, None)
+    (folder / NEW_PATIENTS).write_text("".join(f"{one}\n" for one in found.ids[found.new]), encoding="utf-8")
     return {name: len(rows) for name, rows in found.known.items()}
 
 

@@ -122,6 +122,7 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = OPEN  # callers that knock at once
 
     def __init__(
         self,
