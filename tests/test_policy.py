@@ -49,12 +49,6 @@ def test_before_a_run(policy, changed, sentence):
         (Policy(max_rounds=10), ("shop", "scores", np.zeros(64), 11), "ends a run after 10 rounds; raise max_rounds"),
         (Policy(), ("shop", "scores for 2", np.zeros((3, 2)), 1), "is about 3 rows, the policy of 'bank' asks for 8"),
         (Policy(), ("shop", "snapshot for 1", np.zeros(3), 1), "is about 3 rows, the policy of 'bank' asks for 8"),
-        (
-            Policy(min_prediction=5),
-            ("shop", "prediction", np.zeros(4), 1),
-            "a prediction is about 4 people, the policy",
-        ),
-        (Policy(), ("shop", "prediction", np.zeros((0, 3)), 1), "a prediction is about 0 people, the policy of 'bank'"),
     ],
 )
 def test_at_the_door(policy, message, sentence):

@@ -132,11 +132,6 @@ class Policy:
                     f"a message of the kind {kind!r} is about {rows} rows, the policy of {me!r} asks for "
                     f"{self.min_batch} at least; raise the job's batch, or lower min_batch"
                 )
-        if kind == "prediction" and (_rows(value) or 0) < self.min_prediction:
-            raise PolicyRefused(
-                f"a prediction is about {_rows(value)} people, the policy of {me!r} asks for {self.min_prediction} at "
-                f"least; ask about more at once, or lower min_prediction"
-            )
 
 
 def _rows(value: Any) -> int | None:
