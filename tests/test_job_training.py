@@ -29,7 +29,7 @@ class Plain:
     """Columns as they are."""
 
     def __init__(self, X):
-        self.X, self.columns = X, tuple(f"c{j}" for j in range(X.shape[1]))
+        self.X, self.columns, self.sources = X, tuple(f"c{j}" for j in range(X.shape[1])), X.shape[1]
 
     def matrix(self, rows):
         return self.X[rows]

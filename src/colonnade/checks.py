@@ -215,6 +215,17 @@ def warn_small_batches(parties: tuple[Party, ...], holders: tuple[str, ...], bat
             )
 
 
+def warn_budget(used: float, most: float) -> None:
+    """A run that ended since a party's policy lets no more numbers out is said, with the remedy."""
+    warnings.warn(
+        f"training ended after {used:.3g} of {most:.0f} numbers about each person, since a party's policy lets no more "
+        f"out; the model is the best one by then. For a better one raise max_directions in [policy] of the party with "
+        f"the least, if its partners may work out more combinations of its columns",
+        ColonnadeWarning,
+        stacklevel=3,
+    )
+
+
 def warn_unfinished(history: list[dict[str, Any]], epochs: int, worthwhile: float | None = None) -> None:
     """Training that ran out of epochs while the objective still fell is said.
 

@@ -14,7 +14,7 @@ from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.kernel_program import score_kernel, train_kernel
 from colonnade.algorithms.options import whole_number
 from colonnade.blocks.columns import columns_to_value
-from colonnade.blocks.phases import Kernel, rehearsed_secret
+from colonnade.blocks.phases import Kernel
 from colonnade.checks import (
     all_labels,
     check_runtime,
@@ -93,8 +93,7 @@ class KernelModel(Estimator):
         programs = {}
         for party, other in zip(parties, held_out or parties, strict=True):
             apart = held_out and party_part(other, classes, loss)
-            secret = rehearsed_secret(algorithm.seed, party.name)
-            programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart, secret)))
+            programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart)))
         outcomes = self._run(programs, on, algorithm.epochs)
         self._combines, self._block = "features", min(algorithm.block, self.features)
         self._fitted(parties, classes, outcomes)

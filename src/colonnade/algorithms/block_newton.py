@@ -7,7 +7,8 @@ all directions so far (`subspace`) and tells everybody the weights that lead the
 
 Near copies of a column at two parties make a direction slow: each party moves as if the other stood still. Where the
 search sees progress slow down, parties send their direction in several pieces, each with random signs of its columns.
-Each piece is one more dimension for the search, and for the messages.
+Each piece is one more dimension for the search, and for the messages. The signs are every party's own secret: with them
+and the products of directions, who receives the sums could undo them and solve for single columns.
 
 A label holder of all rows lets all its own columns take part in the search, and sends no direction. Several label
 holders search together: the few numbers of each trial are summed like everything else. docs/adr/0014-block-newton.md
@@ -76,6 +77,14 @@ class BlockNewton(Training):
         """Rows of the smallest message."""
         share = max(1, rows // holders)
         return share if self.grow_from is None else max(1, min(share, self.grow_from // holders))
+
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """Directions in one piece; as many times more as there are pieces, which the label holder says (`pieces`)."""
+        return outputs
+
+    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """A round; several label holders, and those who begin with a sample of rows, look at all rows once besides."""
+        return outputs * (1 + (holders > 1 or self.grow_from is not None))
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""

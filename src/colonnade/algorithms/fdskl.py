@@ -230,6 +230,19 @@ class KernelSession(Session):
         """This party's block."""
         return cast("Coefficients", self.block)
 
+    def least_numbers(self) -> float:
+        """See `Session.least_numbers`: every feature of every row, and some of them before for the step size."""
+        layout = self.exchange.layout
+        sample = layout.span(self.leader, 0).stop if self.options.step == "auto" else 0
+        return float(layout.features + sample) + 2 * (len(self.job.holders) > 1)
+
+    def numbers_ahead(self) -> float:
+        """See `Session.numbers_ahead`: features that no owner keeps are told again in every epoch."""
+        layout, train = self.exchange.layout, self.exchange.train
+        all_drawn = all(train.ahead[owner].kept >= train.rows for owner in layout.owners)
+        again = 0.0 if all_drawn else 2.0 * layout.features
+        return again + 2 * (len(self.job.holders) > 1)
+
     async def sum_parts(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
         """The sum of all owners' parts of f at one of them."""
         if len(self.job.holders) == 1:  # nobody else has a part

@@ -58,6 +58,11 @@ class FedBCD(Training):
         if not isinstance(self.curvature, bool):
             raise OptionError(f"curvature must be True or False, got {self.curvature!r}")
 
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """See `Training.numbers_between`; in turn, the same rows are summed again after each party's steps."""
+        again = max(0, parties - 2) if self.order == "sequential" else 0
+        return super().numbers_between(outputs, parties, holders, batches) + outputs * again
+
     async def train(self, session: Session) -> None:
         """Run this party's side."""
         await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential", self.curvature)

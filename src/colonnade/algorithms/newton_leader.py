@@ -28,6 +28,11 @@ _LEARNT, _GROWTH = 0.003, 4.0
 _LONGEST = 10
 
 
+def next_part(part: float) -> float:
+    """The part of the rows in the sample after one of this part."""
+    return min(1.0, _GROWTH * part)
+
+
 class Leader:
     """Decides about weights, pieces and samples; every party hears what it decides."""
 
@@ -111,7 +116,7 @@ class Leader:
         if part >= 1.0 or not self._falls:
             return part
         learnt = self._falls[-1] < _LEARNT * abs(self._value) or len(self._falls) >= _LONGEST
-        return min(1.0, _GROWTH * part) if learnt else part
+        return next_part(part) if learnt else part
 
     def misled(self, value: float) -> bool:
         """Whether a smaller sample has led to where it is worse for more rows than at the very start."""

@@ -83,6 +83,19 @@ class Training:
         share = max(1, rows // holders)
         return share // -(-share // min(share, self.batch_for(rows)))
 
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """Numbers about each row that a party lets out from one evaluation to the next, and in it, at most.
+
+        outputs: scores of a row. batches: of an epoch. By default: its scores in a pass or in a part of one, and again
+        to be judged.
+        """
+        part = 1.0 if self.evaluate_every is None else min(1.0, self.evaluate_every / batches)
+        return outputs * (part + 1.0)
+
+    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """The same of a run that is not ended before its first step: the start is judged too."""
+        return outputs + self.numbers_between(outputs, parties, holders, batches)
+
     async def prepare(self, session: Any) -> None:
         """What the parties must agree on before they agree on a step size."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from colonnade import metrics
+from colonnade.algorithms.allowance import Allowance, Budget
 from colonnade.algorithms.kept import Frozen, Keeper, common_version
 from colonnade.algorithms.options import SEARCH, SHRINK, Training
 from colonnade.algorithms.parts import Batch, Flow, Job, Part
@@ -45,6 +46,7 @@ class Session:
     keeper: Keeper | None = None
     eta0: float = 0.0
     flow: Flow = field(default_factory=Flow)
+    budget: Budget | None = None  # of numbers that leave this party; None where all parties are in one hand
     _lowest: float = math.inf
     _best: Any = None
     _moved: bool = False  # whether any step has improved on the start
@@ -64,18 +66,25 @@ class Session:
         train: Part,
         validation: Part | None,
         keeper: Keeper | None = None,
+        budget: Budget | None = None,
     ) -> Session:
         """Agree on keys, on who owns which row, and on the step size."""
         opened = await open_sum(job.sum, net, job.topology)
-        session = cls(net, job, block, options, train, validation, opened, keeper)
+        session = cls(net, job, block, options, train, validation, opened, keeper, budget=budget)
         await session.agree()
         return session
 
+    def __post_init__(self) -> None:
+        rows = self.train.rows + (0 if self.validation is None else self.validation.rows)
+        self.allowance = Allowance(self.sum, rows, self.budget, self.job.holders == (self.net.me,))
+
     async def agree(self) -> None:
-        """Agree on who owns which row, and on the step size."""
+        """Agree on who owns which row, on how much may leave, and on the step size."""
         for part in (self.train, self.validation):
             if part is not None:
                 await self.share_out(part)
+        what = f"training with {self.options.name}"
+        await self.allowance.agree(self.net, self.leader, self.others, self.least_numbers(), what)
         await self.options.prepare(self)
         self.eta0 = await self._agree_on_step()
 
@@ -125,6 +134,22 @@ class Session:
             mine = held[index] & (held[: index + 1].sum(axis=0) == turn)
             part.owned[holder] = np.nonzero(mine)[0]
             part.held[holder] = np.nonzero(held[index])[0]
+
+    def least_numbers(self) -> float:
+        """Numbers about each row without which there is no point in beginning."""
+        return self.options.least_numbers(*self._sizes, self._batches)
+
+    def numbers_ahead(self) -> float:
+        """Those that leave until the next evaluation is done, at most."""
+        return self.options.numbers_between(*self._sizes, self._batches)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.block.outputs, len(self.net.names), len(self.job.holders)
+
+    @property
+    def _batches(self) -> int:
+        return sum(-(-len(rows) // self.batch) for rows in self.train.owned.values())
 
     async def _agree_on_step(self) -> float:
         """eta0: as given, or the inverse of a bound on the curvature of a batch's mean loss, summed securely.
@@ -250,7 +275,13 @@ class Session:
             best, improved, stop = self.judge(epoch, totals)
             await self.tell("verdict", (best, improved, stop))
         self.heed(best, improved)
-        return not stop
+        return not self.ends(stop, self.numbers_ahead())
+
+    def ends(self, stop: bool, ahead: float) -> bool:
+        """Whether a verdict ends the run; that it was for want of numbers which may leave is said at every party."""
+        if stop and not self.allowance.affords(ahead):
+            self._report(("budget spent", self.allowance.used, self.allowance.most))
+        return stop
 
     def heed(self, best: bool, improved: bool) -> None:
         """What follows from a verdict at every party."""
@@ -312,14 +343,16 @@ class Session:
 
     def _passed(self) -> float:
         """The part of a pass over the rows since the last evaluation: who looks often shall not judge more harshly."""
-        whole = sum(-(-len(rows) // self.batch) for rows in self.train.owned.values())
         since, self._rounds = self.net.traffic.rounds - self._rounds, self.net.traffic.rounds
-        return min(1.0, since / whole)
+        return min(1.0, since / self._batches)
 
-    def judge(self, epoch: int, totals: FloatArray, left: float = 0.0) -> tuple[bool, bool, bool]:
+    def judge(
+        self, epoch: int, totals: FloatArray, left: float = 0.0, ahead: float | None = None
+    ) -> tuple[bool, bool, bool]:
         """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop.
 
         left: what the objective is expected to fall by in later rounds; while that is much, small falls are no reason.
+        ahead: numbers about each row that leave until it is judged again, where that depends on how it goes.
         """
         objective = float(totals[0] + totals[1])
         metric = float(totals[2] / totals[3]) if totals[3] else math.nan
@@ -340,6 +373,7 @@ class Session:
         done = done or (self.options.goal is not None and objective <= self.options.goal)
         seen, wanted = extra[1] if extra else metric, self.options.metric_goal
         done = done or (wanted is not None and seen >= wanted)
+        done = done or not self.allowance.affords(self.numbers_ahead() if ahead is None else ahead)
         return watched < lowest, improved, done or self.late()
 
     def late(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from colonnade import losses, metrics, penalties
+from colonnade.algorithms.allowance import Budget
 from colonnade.algorithms.correlations import Correlations
 from colonnade.algorithms.fedbcd import FedSGD
 from colonnade.algorithms.parts import Job, Part
@@ -37,10 +38,11 @@ SEALED = "paillier"
 _FLAT = 1e-10
 
 
-async def infer_linear(net: Net, job: Any, mine: Any) -> Any:
+async def infer_linear(net: Net, job: Any, mine: Any, budget: Budget | None = None) -> Any:
     """(covariance of this party's own coefficients, the intercept's last; degrees of freedom; at the leader the fit).
 
-    Columns must be those that the model was trained on, and all parties' together fewer than the rows.
+    Columns must be those that the model was trained on, and all parties' together fewer than the rows. budget: as in
+    `program.train_linear`; the scores are one number about each row.
     """
     loss, penalty, holders, sum_name, topology, sealing, key_bits, most = job
     X, state, y, labelled = mine
@@ -49,8 +51,10 @@ async def infer_linear(net: Net, job: Any, mine: Any) -> Any:
     block.restore(tuple(state[:2]))
     agreed = Job(losses.loss(loss), holders, sum_name, topology, key_bits)
     train = Part(None, columns.shape[0], y, labelled)
-    session = Session(net, agreed, block, FedSGD(), train, None, await open_sum(sum_name, net, topology))
+    secure = await open_sum(sum_name, net, topology)
+    session = Session(net, agreed, block, FedSGD(), train, None, secure, budget=budget)
     await session.share_out(train)
+    await session.allowance.agree(net, session.leader, session.others, 1.0, "a computation of statistics")
     party = _Party(session, block)
     await party.score()
     if sealing != SEALED:  # as in a rehearsal, which makes no keys

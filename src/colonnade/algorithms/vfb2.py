@@ -76,6 +76,11 @@ class VFB2(Training):
         """
         return 1.0 if self.estimator == "sgd" or (self.estimator == "saga" and self.asynchronous) else _GROWTH
 
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """See `Training.numbers_between`; a snapshot takes the scores of all rows besides."""
+        snapshot = outputs if self.estimator == "svrg" else 0
+        return super().numbers_between(outputs, parties, holders, batches) + snapshot
+
     async def train(self, session: Session) -> None:
         """Run this party's side."""
         await self.run(session, Backward(session), Rule(self.estimator, session.block))

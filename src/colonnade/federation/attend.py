@@ -10,6 +10,7 @@ from typing import Any
 from colonnade import __version__
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.federation import certificates
+from colonnade.federation.budget import Budget
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.ledger import Ledger
@@ -30,11 +31,13 @@ def attend(
     observer: Observer | None = None,
     mpi: bool = False,
     tell: Callable[[str], None] = lambda _: None,
+    budget: Budget | None = None,
 ) -> Outcome:
     """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
-    this process's MPI job, wherever job.toml says that they are. tell: where words about the run go.
+    this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
+    about people that leave in training; scores of a finished model are counted where it is put to use.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.sum)
@@ -53,9 +56,11 @@ def attend(
 
     check = checker(party.certificates.certificate)
     ledger, how = Ledger(party.ledger, signer(credentials.key), check, run=about), "stopped"
+    if budget is not None:
+        budget.keep_in(ledger)
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
-        "door": Door(party.name, party.policy, ledger),
+        "door": Door(party.name, party.policy, ledger, budget),
     }  # fmt: skip
     tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
     try:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade import __version__, labels, losses
-from colonnade.errors import ColonnadeError, OptionError, PartySilent
+from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.federation import certificates, data, preparation
+from colonnade.federation.budget import allowance
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.party_file import PartyFile
@@ -54,7 +55,8 @@ def _certificates(party: PartyFile) -> str:
 def _data(job: Job, party: PartyFile) -> list[Finding]:
     try:
         table = data.load(party.data)
-        columns = column_names(preparation.fit(table, party.prepare))
+        prepared = preparation.fit(table, party.prepare)
+        columns = column_names(prepared)
         batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
     except ColonnadeError as error:
@@ -66,6 +68,26 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
         return "allows this job"
 
+    def budget() -> str:
+        """What may leave: the number of columns is known, that of common people is not yet."""
+        if job.holders == (party.name,):
+            return "numbers about people come to this party, which holds all labels, and none leave it"
+        sources = len(prepared.columns) or len(columns)
+        most = allowance(party.policy.max_directions, sources)
+        batches = -(-table.rows // job.algorithm.batch_for(table.rows))
+        sizes = (1, len(job.parties), len(job.holders), batches)
+        least = job.kernel[2] if job.kernel is not None else job.algorithm.least_numbers(*sizes)
+        if least > most:
+            raise PolicyRefused(
+                f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
+                f"{party.name!r} allows {most} (max_directions = {party.policy.max_directions:g} of {sources} "
+                f"columns); raise max_directions if your partners may work out more combinations of your columns"
+            )
+        return (
+            f"{most} numbers about each person may leave in all runs together (max_directions = "
+            f"{party.policy.max_directions:g} of {sources} columns); training ends there at the latest"
+        )
+
     def own_labels() -> str:
         of = Party(party.name, np.zeros((table.rows, 1)), table.label)
         known = np.asarray(of.y)[np.asarray(of.labelled)]
@@ -74,7 +96,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     found += [_try("labels", own_labels)] if table.label is not None else []
     found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
-    return [*found, _try("policy", policy)]
+    return [*found, _try("policy", policy), _try("budget", budget)]
 
 
 def _network(party: PartyFile, columns: int, seed: int) -> str:

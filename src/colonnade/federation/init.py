@@ -84,6 +84,8 @@ plain = false             # sums without masks
 min_features = 2          # columns that this party takes part with, at least
 min_batch = 8             # rows of a batch, at least
 max_rounds = 1000000      # of a run
+max_directions = 0.5      # numbers about each person that may leave in all runs together, as a share of own columns:
+                          # with as many as columns a partner who knows a few people works out everybody's columns
 # peers = ["shop"]        # by default the parties of the job
 """
 

@@ -59,6 +59,7 @@ PARTY = Section(
             Key("min_batch", int, default=Policy.min_batch, least=1),
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
+            Key("max_directions", float, default=Policy.max_directions, above=0.0),
         ),
         default={},
     ),
@@ -124,6 +125,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             rules["min_batch"],
             rules["max_rounds"],
             tuple(rules["peers"] or ()),
+            rules["max_directions"],
         ),
         _network(settings["network"]),
     )

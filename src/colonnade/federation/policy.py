@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import PolicyRefused
+from colonnade.federation.budget import OF_COLUMNS, Budget
 from colonnade.federation.ledger import Ledger
 from colonnade.runtimes.wire import Value
 
@@ -22,7 +23,7 @@ KINDS = (
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
-    "inverse block", "null score", "ping", "load", "plan",
+    "inverse block", "null score", "ping", "load", "plan", "budget",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
@@ -46,7 +47,9 @@ class Policy:
 
     kinds: messages that may leave. plain: whether scores may be added up without masks. min_features: columns that this
     party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
-    peers: parties that may be sent anything; empty means those of the job.
+    peers: parties that may be sent anything; empty means those of the job. max_directions: numbers about each person
+    that may leave in all runs together, as a share of the party's own columns: with as many as there are columns, and a
+    few known people, a partner solves for all of them.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -55,6 +58,7 @@ class Policy:
     min_batch: int = 8
     max_rounds: int = 1_000_000
     peers: tuple[str, ...] = ()
+    max_directions: float = 0.5
 
     def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
         """Refuse before the run whom and what the job names."""
@@ -115,14 +119,16 @@ def _rows(value: Any) -> int | None:
 
 
 class Door:
-    """Policy and ledger of a party, as its `Net` asks them."""
+    """Policy, budget and ledger of a party, as its `Net` asks them."""
 
-    def __init__(self, me: str, policy: Policy, ledger: Ledger | None) -> None:
-        self._me, self._policy, self._ledger = me, policy, ledger
+    def __init__(self, me: str, policy: Policy, ledger: Ledger | None, budget: Budget | None = None) -> None:
+        self._me, self._policy, self._ledger, self._budget = me, policy, ledger, budget
 
     def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
         """Let a message out, or raise. Control frames hold names of parties and steps only, and are always let out."""
         if not control:
             self._policy.allow(self._me, to, step, value, rounds)
+            if self._budget is not None and kind_of(step) in OF_COLUMNS:
+                self._budget.passes(value)
         if self._ledger is not None:
             self._ledger.note(to, step, value, size)

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import metrics
-from colonnade.checks import warn_diverged, warn_unfinished
+from colonnade.checks import warn_budget, warn_diverged, warn_unfinished
 from colonnade.federation import data, model_file, preparation, statistics_file
 from colonnade.federation.attend import attend
+from colonnade.federation.budget import Budget
 from colonnade.federation.checkpoints import Checkpoints
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
@@ -42,6 +43,7 @@ class PreparedTable:
     table: Table
     learned: Prepared
     columns: tuple[str, ...]
+    sources: int  # columns that these were made of
 
     def matrix(self, rows: Rows) -> Any:
         """These rows, prepared."""
@@ -59,7 +61,9 @@ class TableSource:
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation on these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows)
-        return PreparedTable(self.table, self.learned, column_names(self.learned))
+        names = column_names(self.learned)
+        # The levels of a category are one column's: to work out one of them is to work out the column.
+        return PreparedTable(self.table, self.learned, names, len(self.learned.columns) or len(names))
 
     def digest(self) -> bytes:
         """Of the ids: what was kept belongs to these, in this order."""
@@ -106,17 +110,28 @@ def run_job(
         tell(f"{source.rows:,} rows read")
         return (source,)
 
+    budget = Budget(party.name, party.policy.max_directions)
+
     async def program(net: Net, source: Any) -> Any:
-        check = partial(party.policy.check_part, party.name)
-        return source, await take_part(net, job, source, align, check, kept_by(job, party, source), party.network)
+        check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
+        return source, await take_part(net, job, source, align, check, kept, party.network, budget)
 
     def observe(name: str, seconds: float, value: Any) -> None:
         if value[0] == "resumed":
             tell(f"going on from epoch {value[1]}, which all parties have kept")
+        elif value[0] == "budget":
+            tell(
+                f"the policies of all parties let {value[1]:.0f} numbers about each person out, and training ends "
+                f"there at the latest; for more, raise max_directions in [policy] of the party with the least"
+            )
+        elif value[0] == "budget spent":
+            warn_budget(value[1], value[2])
         history.observe(name, seconds, value)
 
     try:
-        outcome = attend(job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell)
+        outcome = attend(
+            job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
+        )
     finally:
         history.close()
     source, trained = outcome.value

@@ -34,6 +34,7 @@ from colonnade.checks import (
     warn_small_batches,
 )
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
+from colonnade.federation.budget import Budget
 from colonnade.federation.job import Job
 from colonnade.party import Party
 from colonnade.runtimes.net import Net
@@ -47,6 +48,7 @@ class Prepared(Protocol):
     """What a party's preparation learned."""
 
     columns: tuple[str, ...]
+    sources: int  # columns that they were made of, before categories became several
 
     def matrix(self, rows: Rows) -> Any:
         """These rows, prepared: an array or a CSR matrix."""
@@ -106,13 +108,19 @@ async def get_ready(
     align: Align,
     check: Callable[[int, int], None],
     keepers: Keepers | None = None,
+    budget: Budget | None = None,
 ) -> Ready:
-    """All that comes before training. `check` gets the number of prepared columns and of rows in a batch."""
+    """All that comes before training. `check` gets the number of prepared columns and of rows in a batch.
+
+    budget: of numbers about people that may leave this party from here on.
+    """
     loss = losses.loss(job.loss)
     rows = await _common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
     prepared = await net.in_thread(source.prepare, train)
     check(len(prepared.columns), job.algorithm.smallest_batch(len(train), len(job.holders)))
+    if budget is not None:
+        budget.open(prepared.sources, len(rows))
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
     async def part(of: Rows) -> Any:
@@ -135,37 +143,41 @@ async def take_part(
     check: Callable[[int, int], None],
     keepers: Keepers | None = None,
     network: Any = None,
+    budget: Budget | None = None,
 ) -> Trained:
     """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
 
-    network: how this party's own network is made, in a job of networks; nobody else is told.
+    network: how this party's own network is made, in a job of networks; nobody else is told. budget: of numbers about
+    people that may leave this party.
     """
-    ready = await get_ready(net, job, source, align, check, keepers)
+    ready = await get_ready(net, job, source, align, check, keepers, budget)
+    # Statistics need one number about each person, after training.
+    spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
     mine, outputs = ready.mine, ready.outputs
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
     how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
     if job.network:
         told = (job.loss, outputs, job.penalty[1], *how, None)
-        state = await train_network(net, told, (*mine, network), keeper)
+        state = await train_network(net, told, (*mine, network), keeper, spendable)
     elif job.kernel is None:
-        state = await train_linear(net, linear_job(job, outputs), mine, keeper)
+        state = await train_linear(net, linear_job(job, outputs), mine, keeper, spendable)
     else:
         name, gamma, features, alpha = job.kernel
         value = (job.loss, (name, gamma), features, alpha, *how)
-        state = await train_kernel(net, value, (*mine, b""), keeper)  # directions are this party's own
+        state = await train_kernel(net, value, mine, keeper, spendable)
     best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
-    found = await _statistics(net, job, mine, state) if job.statistics else None
+    found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     return Trained(state, ready.classes, ready.prepared, ready.train, ready.held_out, best, outputs, found)
 
 
-async def _statistics(net: Net, job: Job, mine: Any, state: Any) -> Any:
+async def _statistics(net: Net, job: Job, mine: Any, state: Any, budget: Budget | None) -> Any:
     """Of the training rows; None, and a warning at every party, where they have too many columns for it."""
     from colonnade.algorithms.statistics import MOST_ROWS, SEALED, infer_linear
 
     X, y, labelled, _ = mine
     told = (job.loss, job.penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)
     try:
-        return await infer_linear(net, told, (X, state, y, labelled))
+        return await infer_linear(net, told, (X, state, y, labelled), budget)
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None

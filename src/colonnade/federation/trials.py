@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from colonnade.algorithms.allowance import Budget
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.program import train_linear
 from colonnade.blocks.columns import rows_of_value
@@ -128,6 +129,10 @@ class Aside:
         """See `Net.promise`."""
         return self._net.promise()
 
+    def secret(self, purpose: str) -> bytes:
+        """See `Net.secret`; another one in every trial."""
+        return self._net.secret(self._named(purpose))
+
     def report(self, value: Any) -> None:
         """What a run would show is written down instead."""
         kind, *rest = value
@@ -164,10 +169,12 @@ class Timed:
         self._keeper.forget(after)
 
 
-async def attempt(aside: Aside, told: Any, mine: Any, keeper: Keeper | None = None) -> Taken:
+async def attempt(
+    aside: Aside, told: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
+) -> Taken:
     """Train as a run would, and forget what was learnt."""
     taken = aside.taken
-    await train_linear(aside, told, mine, None if keeper is None else Timed(keeper, aside, taken))
+    await train_linear(aside, told, mine, None if keeper is None else Timed(keeper, aside, taken), budget)
     taken.end = aside.counted.mark()
     return taken
 

@@ -10,6 +10,8 @@ Shared by all runtimes; a runtime only moves frames and owns the clock. What a p
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -72,6 +74,7 @@ class Endpoint:
         self.traffic = Traffic()
         self.door: Door | None = None
         self.step = "start"
+        self.rehearsed: str | None = None  # what secrets are made of where a run is to be repeated
         self._observer, self._started = observer, started
         self._inbox: dict[tuple[str, str], deque[Any]] = {}
         self._waiting: dict[tuple[str, str], deque[_Wait]] = {}
@@ -164,6 +167,12 @@ class Endpoint:
     def elapsed(self) -> float:
         """See `Net.elapsed`."""
         return self._now() - self._started
+
+    def secret(self, purpose: str) -> bytes:
+        """See `Net.secret`."""
+        if self.rehearsed is None:
+            return os.urandom(32)
+        return hashlib.sha256(repr((self.rehearsed, self.me, purpose)).encode()).digest()
 
     # -- what arrives -------------------------------------------------------------------------------------------
 
