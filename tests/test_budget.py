@@ -152,7 +152,7 @@ def test_a_run_ends_in_good_order_when_the_budget_is_spent(algorithm, sent):
     reports = {}
     results, budgets, outcomes = run(job(algorithm), 0.5, reports=reports)  # 6 numbers about each person
     assert 3 <= budgets["shop"].charged <= 6 + 1e-9
-    assert budgets["bank"].charged == 0.0  # whose numbers never leave it
+    assert 0.9 <= budgets["bank"].charged <= budgets["shop"].charged  # its part of a score can be read from its signals
     left = outcomes["shop"].traffic.by_step
     numbers = sum(left.get(step, (0, 0))[1] for step in sent)
     narrow = 4 if isinstance(algorithm, cn.BlockNewton) else 8

@@ -36,6 +36,7 @@ class AFSGD(VFB2):
     """
 
     name: ClassVar[str] = "AFSGD"
+    tells_signals: ClassVar[bool] = False
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
@@ -55,6 +56,8 @@ class OwnLabels(Backward):
 
     async def send(self, rows: Rows, scores: FloatArray) -> Given:
         """Pass the scores on; those without any of these labels only hear that the batch is done."""
+        if len(self._held) > 1:
+            self.session.allowance.backward(scores.size)
         for name in self.session.others:
             held = self._held.get(name)
             await self.session.net.send(name, "total", None if held is None else scores[held[rows]])

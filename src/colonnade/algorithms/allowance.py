@@ -40,8 +40,8 @@ class Budget(Protocol):
 class Allowance:
     """One party's view of it.
 
-    rows: of which every sum of this run tells something. free: nothing of this party's own ever leaves it, as it is the
-    only one that sums are for.
+    rows: of which every sum of this run tells something. free: nothing that comes of this party's own columns ever
+    leaves it: it is the only one that sums are for, and sends no signals in the clear.
     """
 
     sum: SecureSum
@@ -84,6 +84,14 @@ class Allowance:
     def affords(self, numbers: float) -> bool:
         """Whether so many more may leave everybody."""
         return numbers <= self.left + _ROUNDING
+
+    def backward(self, numbers: int) -> None:
+        """Charge for signals or scores that a label holder sends: its own part of each score can be read from them.
+
+        There are never more of them than of contributions to the same rows, which the limit is agreed for.
+        """
+        if self.budget is not None:
+            self.budget.charge(numbers / self.rows)
 
     def focus(self, numbers: float) -> None:
         """Count what is told of some rows only as if it were told of all: the limit is one for each row."""

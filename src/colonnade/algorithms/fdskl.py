@@ -51,6 +51,7 @@ class FDSKL(Training):
     epochs: int = field(default=30, kw_only=True)
 
     name: ClassVar[str] = "FDSKL"
+    tells_signals: ClassVar[bool] = False  # to other label holders only
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -254,6 +255,8 @@ class KernelSession(Session):
         others = [name for name in self.job.holders if name != self.net.me]
         if scores is not None:
             signal = self.signal(scores, rows)
+            if others:
+                self.allowance.backward(signal.size)
             for name in others:
                 await self.net.send(name, "signal", signal)
             return signal

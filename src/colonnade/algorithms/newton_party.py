@@ -194,6 +194,8 @@ class NewtonParty:
         if told is not None:
             unit = 1.0 if self.fine else max(float(np.abs(told).max(initial=0.0)), 1e-300) / _MOST_SHORT
             short = (told if self.fine else np.rint(told / unit)).astype(kind)
+            if tag == "signal":
+                self.session.allowance.backward(told.size)
             await self.session.tell(tag, (unit, short))
         else:
             shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)

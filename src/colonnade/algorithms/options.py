@@ -45,6 +45,8 @@ class Training:
     seed: int = 0
 
     name: ClassVar[str] = ""
+    # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.
+    tells_signals: ClassVar[bool] = True
     # The part of the objective that five evaluations must still bring for an end by `epochs` to be said; None: a per
     # cent of the whole way.
     worthwhile: ClassVar[float | None] = None

@@ -76,7 +76,8 @@ class Session:
 
     def __post_init__(self) -> None:
         rows = self.train.rows + (0 if self.validation is None else self.validation.rows)
-        self.allowance = Allowance(self.sum, rows, self.budget, self.job.holders == (self.net.me,))
+        silent = not self.options.tells_signals or self.job.sum == "paillier"
+        self.allowance = Allowance(self.sum, rows, self.budget, silent and self.job.holders == (self.net.me,))
 
     async def agree(self) -> None:
         """Agree on who owns which row, on how much may leave, and on the step size."""

@@ -20,6 +20,7 @@ class Signals:
 
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """At the holder: let these parties have what they step with."""
+        self.session.allowance.backward(signal.size)
         for name in to:
             await self.session.send_signal(name, signal)
 

@@ -19,9 +19,12 @@ from typing import Any
 from colonnade.errors import PolicyRefused
 from colonnade.federation.ledger import Ledger
 
-# Kinds of messages that hold numbers about rows which come of the sender's columns.
-OF_COLUMNS = ("scores", "snapshot", "evaluation", "directions", "phases", "embeddings", "embeddings to evaluate",
-              "representations", "representations to evaluate")  # fmt: skip
+# Kinds of messages that hold numbers about rows which come of the sender's columns. A signal is such a number too: the
+# score can be read from it, and whoever knows the other parts of the score has the sender's.
+OF_COLUMNS = (
+    "scores", "snapshot", "evaluation", "directions", "phases", "signal", "total", "embeddings",
+    "embeddings to evaluate", "representations", "representations to evaluate",
+)  # fmt: skip
 _RECORD = "numbers about each person"  # in the ledger
 _ROUNDING = 1e-9
 
@@ -36,7 +39,7 @@ class Budget:
         self.charged = 0.0  # numbers per row in this run
         self._note: Callable[[int], None] = lambda _: None
         self._noted = 0
-        self._left_by_now = 0  # numbers that passed the door
+        self._left_by_now: dict[str, int] = {}  # numbers that passed the door, to each party
 
     def keep_in(self, ledger: Ledger) -> None:
         """What left in earlier runs stands in the party's ledger, and what leaves in this one will."""
@@ -77,10 +80,10 @@ class Budget:
             self._note(due - self._noted)
             self._noted = due
 
-    def passes(self, value: Any) -> None:
-        """At the door: no more leaves than was charged."""
-        self._left_by_now += _numbers(value)
-        if self._left_by_now > (self.charged + _ROUNDING) * self.rows + 1:
+    def passes(self, to: str, value: Any) -> None:
+        """At the door: nobody is sent more than was charged."""
+        self._left_by_now[to] = self._left_by_now.get(to, 0) + _numbers(value)
+        if self._left_by_now[to] > (self.charged + _ROUNDING) * self.rows + 1:
             raise PolicyRefused(
                 f"a message of {self._me!r} holds numbers about rows that its budget was not charged for; nothing of "
                 f"this kind leaves uncounted"

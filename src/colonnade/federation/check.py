@@ -70,8 +70,9 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
-        if job.holders == (party.name,):
-            return "numbers about people come to this party, which holds all labels, and none leave it"
+        silent = not job.algorithm.tells_signals or job.sum == "paillier"
+        if silent and job.holders == (party.name,):
+            return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
         sources = len(prepared.columns) or len(columns)
         most = allowance(party.policy.max_directions, sources)
         batches = -(-table.rows // job.algorithm.batch_for(table.rows))

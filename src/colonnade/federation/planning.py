@@ -71,7 +71,7 @@ async def make_plan(
     before, sent = net.elapsed(), net.traffic.bytes
     columns = len(ready.prepared.columns)
     chosen = await agree_on_candidates(net, known, ready.train, len(job.holders), lambda batch: check(columns, batch))
-    if budget is not None and job.holders != (net.me,):
+    if budget is not None:
         budget.check(_NUMBERS * len(chosen) * ready.outputs, f"a plan that tries {len(chosen)} algorithms")
     say("the lines", 0, len(chosen) + 2)
     planner = Planner(net, job, ready, chosen, keeper_of, seconds, say, await measure_lines(net), budget)

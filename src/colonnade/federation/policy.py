@@ -129,6 +129,6 @@ class Door:
         if not control:
             self._policy.allow(self._me, to, step, value, rounds)
             if self._budget is not None and kind_of(step) in OF_COLUMNS:
-                self._budget.passes(value)
+                self._budget.passes(to, value)
         if self._ledger is not None:
             self._ledger.note(to, step, value, size)
