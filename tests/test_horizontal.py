@@ -335,12 +335,17 @@ def test_below_the_threshold_rounds_are_skipped_and_said():
     """Two of three sites must stay; the third is so slow that it comes late, then a second one dies."""
     sites = cn.split_rows(X, Y, into=3, seed=0)
     slow = cn.Simulation(speeds={"site2": 1e-6}, deadline=6.0)
-    with pytest.raises(PartySilent, match="rounds 1 to 5 were skipped: 2 of 3 sites answered in the last, 3 are"):
+    late = "3 are needed; 'site2' fell silent at step 'mask keys'"
+    with pytest.raises(PartySilent, match=f"rounds 1 to 5 were skipped: 2 of 3 sites answered in the last, {late}"):
         model(algorithm=cn.SSCA(batch=20, rounds=20)).fit(*sites, on=slow)
     assert model(algorithm=cn.SSCA(batch=20, rounds=3, threshold=2)).fit(*sites, on=slow).skipped_ == ()
     gone = cn.Simulation(faults=cn.Faults(crashes={"site1": 0.0}), deadline=6.0)
-    with pytest.raises(PartySilent, match="only 2 of 3 sites answered at the start, 3 are needed"):
+    with pytest.raises(PartySilent, match="only 2 of 3 sites answered at the start, 3 are needed; 'site1'") as caught:
         model().fit(*sites, on=gone)
+    assert (caught.value.party, caught.value.step) == ("site1", "mask keys")
+    gone = cn.Simulation(faults=cn.Faults(crashes={site.name: 0.0 for site in sites}), deadline=6.0)
+    with pytest.raises(PartySilent, match="1 is needed; 'site1', 'site2', 'site3' fell silent at step 'sum'"):
+        model(sum="plain").fit(*sites, on=gone)
 
 
 def test_a_few_skipped_rounds_are_a_warning(monkeypatch):
