@@ -52,8 +52,8 @@ $(VENV)/.opponents: $(VENV)/.dev
 bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py
 
-schedules: $(VENV)/.dev  ## a thousand random schedules of faults under the virtual clock
-	COLONNADE_SCHEDULES=1000 $(BIN)/python -m pytest -n 2 tests/test_schedules.py
+schedules: $(VENV)/.dev  ## ten thousand random schedules of faults under the virtual clock, over all algorithms
+	$(BIN)/python tests/schedules.py 10000
 
 quality: $(VENV)/.dev  ## models against their references on the real data sets, the long cases too (DATA=<folder of data sets>)
 	COLONNADE_QUALITY=1 COLONNADE_DATA=$(DATA) $(BIN)/python -m pytest -n 2 tests/test_quality.py

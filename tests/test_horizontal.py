@@ -249,18 +249,31 @@ def test_a_site_without_rows_of_the_only_limit_has_no_part_in_it(grouped):
 
 @pytest.mark.filterwarnings("ignore:sites 's2' died")
 def test_a_limit_of_rows_that_nobody_left_has_is_not_met():
-    """The only site with rows of a class dies: its cost is unknown, and slack stays with the class it belongs to."""
+    """The only site with rows of a class dies: its cost is unknown, and slack stays with the class it belongs to.
+
+    The penalty is so small that a unit of slack costs less than a shorter model gains: the slack is no rounding.
+    """
     parts = [cn.Site(f"s{k}", X[rows], Y[rows]) for k, rows in enumerate((Y < 6, Y % 2 == 0, Y > 6, Y < 8, Y != 7))]
     parts[2], rest = cn.Site("s2", X[Y == 9], Y[Y == 9]), [p.take(p.y != 9) for k, p in enumerate(parts) if k != 2]
     sites = [*rest[:2], parts[2], *rest[2:]]
     on = cn.Simulation(faults=cn.Faults(crashes={"s2": 0.006}), deadline=6.0)
-    one = model(cost_limit={9: 5.0, 0: 1e-3}, classes=range(10), algorithm=cn.SSCA(batch=20, rounds=5, penalties=1))
+    method = cn.SSCA(batch=20, rounds=5, penalties=1, penalty=1.0)
+    one = model(cost_limit={9: 5.0, 0: 1e-3}, classes=range(10), algorithm=method)
     with pytest.raises(LimitNotMet, match=r"the cost of class 9 is not known, as no site .*; the cost of class 0 is "):
         one.fit(*sites, on=on)
     assert np.isnan(one.costs_[9])
     assert not one.met_
     assert set(one.slack_) == set(one.multipliers_) == {9, 0}
-    assert one.slack_[9] == 0.0 < one.slack_[0]
+    assert one.slack_[9] == 0.0 < 1.0 < one.slack_[0]
+    assert one.multipliers_ == {9: 0.0, 0: 1.0}  # the second is at its bound, the penalty
+
+
+def test_a_limit_that_is_kept_up_to_rounding_is_not_said_to_be_missed():
+    limits = CostLimits.of({"a": 1.0, "b": 1.0}, grouped=True)
+    sentence = limits.sentence((0.5, 2.0), (5e-16, 0.0), 10, None)
+    assert "group 'a'" not in sentence
+    assert "the cost of group 'b' is 2, the limit 1;" in sentence
+    assert "the cost of group 'a' is 0.5, the limit 1;" in limits.sentence((0.5, 2.0), (0.1, 0.0), 10, None)
 
 
 def test_an_evaluation_that_nobody_answers_does_not_train_a_model_without_limits_again(monkeypatch):
@@ -322,12 +335,17 @@ def test_below_the_threshold_rounds_are_skipped_and_said():
     """Two of three sites must stay; the third is so slow that it comes late, then a second one dies."""
     sites = cn.split_rows(X, Y, into=3, seed=0)
     slow = cn.Simulation(speeds={"site2": 1e-6}, deadline=6.0)
-    with pytest.raises(PartySilent, match="rounds 1 to 5 were skipped: 2 of 3 sites answered in the last, 3 are"):
+    late = "3 are needed; 'site2' fell silent at step 'mask keys'"
+    with pytest.raises(PartySilent, match=f"rounds 1 to 5 were skipped: 2 of 3 sites answered in the last, {late}"):
         model(algorithm=cn.SSCA(batch=20, rounds=20)).fit(*sites, on=slow)
     assert model(algorithm=cn.SSCA(batch=20, rounds=3, threshold=2)).fit(*sites, on=slow).skipped_ == ()
     gone = cn.Simulation(faults=cn.Faults(crashes={"site1": 0.0}), deadline=6.0)
-    with pytest.raises(PartySilent, match="only 2 of 3 sites answered at the start, 3 are needed"):
+    with pytest.raises(PartySilent, match="only 2 of 3 sites answered at the start, 3 are needed; 'site1'") as caught:
         model().fit(*sites, on=gone)
+    assert (caught.value.party, caught.value.step) == ("site1", "mask keys")
+    gone = cn.Simulation(faults=cn.Faults(crashes={site.name: 0.0 for site in sites}), deadline=6.0)
+    with pytest.raises(PartySilent, match="1 is needed; 'site1', 'site2', 'site3' fell silent at step 'sum'"):
+        model(sum="plain").fit(*sites, on=gone)
 
 
 def test_a_few_skipped_rounds_are_a_warning(monkeypatch):

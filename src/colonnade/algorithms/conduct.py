@@ -105,11 +105,7 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
     method, model = method_from_value(plan.method), model_from_value(plan.model)
     heard = yield Task("count", (), len(plan.groups) + 2, 0)
     if heard.total is None:
-        raise PartySilent(
-            f"only {heard.answered} of {len(plan.sites)} sites answered at the start, {_needed(plan)}",
-            "",
-            "mask keys",
-        )
+        raise _too_few(plan, heard, f"only {heard.answered} of {len(plan.sites)} sites answered at the start")
     for name, count in zip(plan.groups, heard.total, strict=False):
         if not count:
             everybody = heard.answered == len(plan.sites)
@@ -135,8 +131,10 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
     return Result(state.parameters, run.measured, state.slack, state.multipliers, c, met, tuple(run.skipped))
 
 
-def _needed(plan: Plan) -> str:
-    return f"{plan.threshold} are needed" if plan.threshold else "1 is needed"
+def _too_few(plan: Plan, heard: Heard, what: str) -> PartySilent:
+    needed = f"{plan.threshold} are needed" if plan.threshold else "1 is needed"
+    who = f"{', '.join(map(repr, heard.silent))} fell silent at step {heard.step!r}"
+    return PartySilent(f"{what}, {needed}; {who}", heard.silent[0] if heard.silent else "", heard.step)
 
 
 def _lower_aims(run: _Run) -> tuple[float, ...]:
@@ -175,12 +173,8 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
             # Enough were there, but not of those that were chosen: the next choice may be luckier.
             streak = 0 if heard.answered >= max(run.plan.threshold, 1) else streak + 1
             if streak == _MOST_SKIPPED:
-                raise PartySilent(
-                    f"rounds {run.skipped[-streak]} to {run.round} were skipped: {heard.answered} of "
-                    f"{len(run.plan.sites)} sites answered in the last, {_needed(run.plan)}",
-                    "",
-                    "mask keys",
-                )
+                what = f"rounds {run.skipped[-streak]} to {run.round} were skipped: {heard.answered} of"
+                raise _too_few(run.plan, heard, f"{what} {len(run.plan.sites)} sites answered in the last")
         else:
             streak = 0
             run.state = _advance(run, heard.total.reshape(run.functions, -1), c)

@@ -44,19 +44,29 @@ class Task:
 
 @dataclass(frozen=True)
 class Heard:
-    """A sum, or None where too few answered; and how many did."""
+    """A sum, or None where too few answered; how many did; and who was silent at which step, the last of the sum."""
 
     total: Array | None
     answered: int
+    silent: tuple[str, ...] = ()
+    step: str = ""
 
 
 def gather(sites: tuple[str, ...], threshold: int, task: Task) -> Generator[Asked, Answers, Heard]:
     """Yields what to ask, is sent the answers; threshold 0 is a sum without masks."""
     asked = dict.fromkeys(range(len(sites)), (task.kind, *task.content))
     stages = _masked(sites, threshold, task, asked) if threshold else _plain(sites, task, asked)
-    total, answered = yield from stages
+    stage, told = next(stages)
+    while True:
+        answers = yield stage, told
+        try:
+            stage, told = stages.send(answers)
+        except StopIteration as end:
+            total, answered = end.value
+            break
     ring = Ring(len(sites), task.fraction_bits)
-    return Heard(None if total is None else ring.decode(total), answered)
+    silent = tuple(sites[number] for number in told if number not in answers)
+    return Heard(None if total is None else ring.decode(total), answered, silent, step_of(stage, threshold))
 
 
 def _plain(sites: tuple[str, ...], task: Task, asked: Answers) -> Generator[Asked, Answers, tuple[Any, int]]:

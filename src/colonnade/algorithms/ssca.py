@@ -168,4 +168,4 @@ def lemma_1(constraint: Quadratic, c: float) -> Solution:
         nu = min(max((math.sqrt(b / inside) - 1) / tau, 0.0), c)
     # (21) and (22)
     w = -nu * constraint.linear / (2 * (1 + nu * tau))
-    return Solution(w, (max(0.0, constraint(w)),), (nu,))
+    return Solution(w, (constraint.above_zero(w),), (nu,))
