@@ -30,6 +30,7 @@ from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
 from colonnade.runtimes.place import Place
 from ports import free_ports
+from test_job import complete
 
 PEOPLE = 400
 BLOCKS = {
@@ -68,7 +69,7 @@ def federation(tmp_path, names, algorithm):
     a, b = text.index("[algorithm]"), text.index("[sum]")
     text = text[:a] + f"[algorithm]\n{algorithm}\n\n" + text[b:]
     text = text.replace("grace = 10 ", "grace = 2 ")
-    (folder / "job.toml").write_text(text)
+    (folder / "job.toml").write_text(complete(text))
     write_tables(folder, names)
     return folder
 
@@ -135,8 +136,7 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
     names = ("bank", "clinic", "shop")
     folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 3\nepochs = 2\ntol = 0.0\npatience = 99')
     text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "paillier" ')
-    told = '"own gradients, which show the labels of small batches"'
-    (folder / "job.toml").write_text(text.replace('"signals, which show the labels"', told))
+    (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
     assert states(folder, names) == estimator_states(folder, names)
     for name in names:
@@ -193,8 +193,7 @@ def test_a_kernel_model_from_training_to_scores(tmp_path, capsys):
     a, b = text.index("[model]"), text.index("[algorithm]")
     model = '[model]\nkind = "kernel"\nfeatures = 100\nalpha = 1e-3\n\n'
     text = text[:a] + model + text[b:]
-    told = '"signals, which show the labels"'
-    (folder / "job.toml").write_text(text.replace(told, '"distances between rows, to label holders"'))
+    (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
     parts = {name: model_file.load(folder / f"{name}-files", name) for name in names}
     assert {name: part.state[0] is None for name, part in parts.items()} == {

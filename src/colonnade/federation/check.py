@@ -16,6 +16,7 @@ from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.run import column_names
+from colonnade.federation.words import what_others_learn
 from colonnade.party import Party
 from colonnade.runtimes.look import look
 from colonnade.runtimes.place import Place
@@ -23,10 +24,10 @@ from colonnade.runtimes.place import Place
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was looked at, or that its reader has to judge: then `ok` is None."""
 
     what: str
-    ok: bool
+    ok: bool | None
     text: str
 
 
@@ -62,6 +63,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def policy() -> str:
         party.policy.check_company(party.name, job.parties, job.sum)
+        party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
         party.policy.check_part(party.name, len(columns), batch)
         party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
         return "allows this job"
@@ -74,7 +76,9 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     found += [_try("labels", own_labels)] if table.label is not None else []
     found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
-    return [*found, _try("policy", policy)]
+    shown = what_others_learn(job, party.name, len(columns), rows=table.rows)
+    others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
+    return [*found, _try("policy", policy), *others]
 
 
 def _network(party: PartyFile, columns: int, seed: int) -> str:

@@ -59,6 +59,7 @@ PARTY = Section(
             Key("min_batch", int, default=Policy.min_batch, least=1),
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
+            Key("sequential", bool, default=Policy.sequential),
         ),
         default={},
     ),
@@ -124,6 +125,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             rules["min_batch"],
             rules["max_rounds"],
             tuple(rules["peers"] or ()),
+            rules["sequential"],
         ),
         _network(settings["network"]),
     )

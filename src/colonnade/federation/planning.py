@@ -25,6 +25,7 @@ from colonnade.federation.job import Job
 from colonnade.federation.lines import Line, measure_lines
 from colonnade.federation.training import Align, Ready, Source, get_ready, linear_job
 from colonnade.federation.trials import Aside, Taken, attempt, sample
+from colonnade.leaks import Leak, Setting, objective
 from colonnade.runtimes.net import Net
 from colonnade.sums.trees import topology
 
@@ -43,6 +44,11 @@ _POINTS, _EPOCHS, _MANY = 12, 4, 3
 _DRAWS, _MOST_DRAWS = 3, 5
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
+
+
+def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What a plan shows beside its trials, which are runs: how far from the optimum they were."""
+    return (objective(setting, ("plan",)),)
 
 
 async def make_plan(

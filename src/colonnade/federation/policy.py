@@ -12,6 +12,7 @@ from typing import Any
 
 from colonnade.errors import PolicyRefused
 from colonnade.federation.ledger import Ledger
+from colonnade.leaks import CHANGES
 from colonnade.runtimes.wire import Value
 
 # Every kind of message that a program of ours sends; docs/security.md says what each one holds.
@@ -46,7 +47,8 @@ class Policy:
 
     kinds: messages that may leave. plain: whether scores may be added up without masks. min_features: columns that this
     party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
-    peers: parties that may be sent anything; empty means those of the job.
+    peers: parties that may be sent anything; empty means those of the job. sequential: whether three or more parties
+    may move one after another, which shows a label holder what each of them changed.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -55,6 +57,7 @@ class Policy:
     min_batch: int = 8
     max_rounds: int = 1_000_000
     peers: tuple[str, ...] = ()
+    sequential: bool = False
 
     def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
         """Refuse before the run whom and what the job names."""
@@ -67,6 +70,15 @@ class Policy:
             raise PolicyRefused(
                 f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
                 f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
+            )
+
+    def check_shown(self, me: str, algorithm: str, disclosed: Sequence[str]) -> None:
+        """Refuse before the run what masks do not hide, unless this party has said that it may be seen."""
+        if CHANGES in disclosed and not self.sequential:
+            raise PolicyRefused(
+                f"the job trains with {algorithm} in sequential order, which shows label holders what each party "
+                f"changed, whatever the masks, and the policy of {me!r} does not allow it; use order = 'parallel', or "
+                f"set sequential = true in [policy]"
             )
 
     def check_rounds(self, me: str, rounds: int) -> None:

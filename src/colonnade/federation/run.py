@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from colonnade import metrics
 from colonnade.checks import warn_diverged, warn_unfinished
+from colonnade.errors import ColonnadeError
 from colonnade.federation import data, model_file, preparation, statistics_file
 from colonnade.federation.attend import attend
 from colonnade.federation.checkpoints import Checkpoints
@@ -24,6 +25,7 @@ from colonnade.federation.prepared import Prepared
 from colonnade.federation.settings import Settings
 from colonnade.federation.table import Table
 from colonnade.federation.training import Keepers, Rows, Trained, take_part
+from colonnade.federation.words import lines, what_others_learn
 from colonnade.losses import loss
 from colonnade.progress import History
 from colonnade.runtimes.net import Net, Outcome
@@ -60,6 +62,13 @@ class TableSource:
         """Learn the preparation on these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows)
         return PreparedTable(self.table, self.learned, column_names(self.learned))
+
+    def width(self) -> int | None:
+        """How many columns there are after preparation, by all rows; None where some of these can't be prepared."""
+        try:
+            return len(column_names(preparation.fit(self.table, self._prepare)))
+        except ColonnadeError:
+            return None  # the common ones may do; if they don't, the run ends with the reason
 
     def digest(self) -> bytes:
         """Of the ids: what was kept belongs to these, in this order."""
@@ -99,11 +108,14 @@ def run_job(
     """Take part in a job, and save this party's part of the model."""
     from colonnade.align import align
 
+    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     history = History(metrics.METRICS[loss(job.loss).kind], job.algorithm.epochs, verbose)
 
     def read() -> tuple[Any, ...]:
         source = TableSource(data.load(party.data), party.prepare)
         tell(f"{source.rows:,} rows read")
+        for line in lines(what_others_learn(job, party.name, source.width(), rows=source.rows)):
+            tell(line)
         return (source,)
 
     async def program(net: Net, source: Any) -> Any:
