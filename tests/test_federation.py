@@ -376,6 +376,24 @@ def test_a_policy_that_lets_nothing_out(tmp_path):
     assert "party 'shop' failed with PolicyRefused" in said["bank"]
 
 
+@pytest.mark.parametrize("kind", ["FedBCD", "BlockNewton"])
+def test_sequential_order_of_three_is_refused_before_anybody_is_waited_for(tmp_path, capsys, kind):
+    folder = federation(tmp_path, ("bank", "clinic", "shop"), f'kind = "{kind}"\norder = "sequential"\nepochs = 2')
+    sentence = "in sequential order, which shows label holders what each party changed, whatever the masks"
+    for command in ("run", "plan", "check"):
+        capsys.readouterr()
+        assert main([command, str(folder / "job.toml"), "--as", "shop"]) == 1
+        assert sentence in re.sub(r"[\s│]+", " ", "".join(capsys.readouterr()))
+    assert not (folder / "shop-files").exists()  # nothing has begun
+    path = folder / "shop.toml"
+    path.write_text(path.read_text().replace("sequential = false", "sequential = true"))
+    capsys.readouterr()
+    main(["check", str(folder / "job.toml"), "--as", "shop"])  # the others are not there
+    said = re.sub(r"[\s│]+", " ", "".join(capsys.readouterr()))
+    assert "policy ok allows this job" in said
+    assert "bank could see what you alone changed, whatever the masks" in said
+
+
 def test_a_party_that_is_started_twice(tmp_path):
     folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
     first = start(folder, "shop")

@@ -90,9 +90,14 @@ class Setting:
         return self.holders[0]
 
     @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Those without labels."""
+        return tuple(name for name in self.parties if name not in self.holders)
+
+    @property
     def hearers(self) -> tuple[str, ...]:
         """Those who are sent something about a label of another party: all but a label holder that is the only one."""
-        return self.parties if len(self.holders) > 1 else tuple(n for n in self.parties if n not in self.holders)
+        return self.parties if len(self.holders) > 1 else self.unlabelled
 
 
 @dataclass(frozen=True)
@@ -117,9 +122,9 @@ class Leak:
     warning: str = ""
 
 
-def nothing(*kinds: str) -> Leak:
-    """Messages that show nothing of anybody in this setting, though in others they do."""
-    return Leak("", "", (), (), kinds, "")
+def nothing(setting: Setting, *kinds: str, of: tuple[str, ...] | None = None) -> Leak:
+    """Messages that show nothing in this setting, though in others they do; of: those of some parties only."""
+    return Leak("", "", setting.parties if of is None else of, (), kinds, "")
 
 
 def listed(leaks: Iterable[Leak]) -> tuple[str, ...]:

@@ -42,13 +42,14 @@ class AFSGD(VFB2):
         """No signals. Contributions of a party without labels are 0 for ever: there is nothing to see in them."""
         found, holders = session_leaks(setting, self), setting.holders
         if len(holders) == 1:
-            return (*found, nothing(*SUMMED, "total", "prediction"))
+            return (*found, nothing(setting, *SUMMED, "total", "prediction"))
         numbers = self.numbers_per_row(setting)
         words = "{who} will hear the scores of people whose label they have too, and so " + (
             "your part of them" if setting.pair else "your part of them added to {theirs}"
         )
         total = Leak(TOTALS, OF_COLUMNS, holders, holders, ("total",), words, numbers)
-        return (*found, total, *contributions(setting, numbers, SUMMED, holders))
+        zeros = nothing(setting, *SUMMED, "prediction", of=setting.unlabelled)
+        return (*found, total, *contributions(setting, numbers, SUMMED, holders), zeros)
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""

@@ -61,7 +61,7 @@ def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
     )
     return (
         Leak(GRADIENTS, OF_LABELS, setting.holders, setting.hearers, kinds, words),
-        nothing("blinded gradient"),  # uniform modulo n, whatever the gradient is
+        nothing(setting, "blinded gradient"),  # uniform modulo n, whatever the gradient is
     )
 
 

@@ -95,9 +95,10 @@ class FDSKL(Training):
         if setting.scaled:
             found.append(columns(setting, everybody, ("kernel scale", "gamma")))
         if not several:  # nobody else has a part of a score
-            return (*found, nothing("scores", "evaluation", "prediction"))
+            return (*found, nothing(setting, "scores", "evaluation", "prediction"))
         parts = contributions(setting, None, ("scores", "evaluation"), holders)
-        return (*found, *parts, *signals(setting, self.epochs, to=holders))
+        zeros = nothing(setting, "scores", "evaluation", "prediction", of=setting.unlabelled)
+        return (*found, *parts, *signals(setting, self.epochs, to=holders), zeros)
 
     def boldness(self, loss: Loss) -> float:
         """Momentum lengthens every step already."""

@@ -63,7 +63,7 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
             "{who} could work out how well your columns predict theirs"
             + ("" if setting.pair else ", with all others' added"),
         ),
-        nothing("sealed columns", "sealed products"),  # ciphertexts, and what is uniform modulo n
+        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and what is uniform modulo n
     ]  # fmt: skip
     if setting.loss != "square":  # where it is 1 for every row, as all know
         size = "the size of the score" if setting.loss == "logistic" else "the score"

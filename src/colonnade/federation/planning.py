@@ -25,7 +25,7 @@ from colonnade.federation.job import Job
 from colonnade.federation.lines import Line, measure_lines
 from colonnade.federation.training import Align, Ready, Source, get_ready, linear_job
 from colonnade.federation.trials import Aside, Taken, attempt, sample
-from colonnade.leaks import Leak, Setting, objective
+from colonnade.leaks import Leak, Setting, nothing, objective
 from colonnade.runtimes.net import Net
 from colonnade.sums.trees import topology
 
@@ -48,7 +48,8 @@ _SECOND_ORDER_ROWS = 1 << 13
 
 def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
     """What a plan shows beside its trials, which are runs: how far from the optimum they were."""
-    return (objective(setting, ("plan",)),)
+    # Who has no labels tells what its policy allows, and how many bytes it sent.
+    return (objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))
 
 
 async def make_plan(

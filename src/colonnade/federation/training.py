@@ -115,7 +115,7 @@ def start_leaks(setting: Setting) -> tuple[Leak, ...]:
         found.append(Leak(COMMON, OF_PEOPLE, everybody, everybody, (step,), words))
     several = len(holders) > 1
     if not several and setting.loss != "softmax":
-        return (*found, nothing("classes"))  # that a row has one score is known from the job
+        return (*found, nothing(setting, "classes"))  # that a row has one score is known from the job
     if several:
         found.append(
             Leak(CLASSES, OF_LABELS, holders, holders, ("classes",), "{who} will learn which classes you have")
