@@ -30,6 +30,7 @@ from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
 from colonnade.runtimes.place import Place
 from ports import free_ports
+from test_job import complete
 
 PEOPLE = 400
 BLOCKS = {
@@ -68,7 +69,7 @@ def federation(tmp_path, names, algorithm):
     a, b = text.index("[algorithm]"), text.index("[sum]")
     text = text[:a] + f"[algorithm]\n{algorithm}\n\n" + text[b:]
     text = text.replace("grace = 10 ", "grace = 2 ")
-    (folder / "job.toml").write_text(text)
+    (folder / "job.toml").write_text(complete(text))
     for name in names:
         let_out(folder, name, 1000)
     write_tables(folder, names)
@@ -143,8 +144,7 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
     names = ("bank", "clinic", "shop")
     folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 3\nepochs = 2\ntol = 0.0\npatience = 99')
     text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "paillier" ')
-    told = '"own gradients, which show the labels of small batches"'
-    (folder / "job.toml").write_text(text.replace('"signals, which show the labels"', told))
+    (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
     assert states(folder, names) == estimator_states(folder, names)
     for name in names:
@@ -201,8 +201,7 @@ def test_a_kernel_model_from_training_to_scores(tmp_path, capsys):
     a, b = text.index("[model]"), text.index("[algorithm]")
     model = '[model]\nkind = "kernel"\nfeatures = 100\nalpha = 1e-3\n\n'
     text = text[:a] + model + text[b:]
-    told = '"signals, which show the labels"'
-    (folder / "job.toml").write_text(text.replace(told, '"distances between rows, to label holders"'))
+    (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
     parts = {name: model_file.load(folder / f"{name}-files", name) for name in names}
     assert {name: part.state[0] is None for name, part in parts.items()} == {
@@ -383,6 +382,24 @@ def test_a_policy_that_lets_nothing_out(tmp_path):
     said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
     assert "the policy of 'shop' does not let messages of the kind 'kept versions' out" in said["shop"]
     assert "party 'shop' failed with PolicyRefused" in said["bank"]
+
+
+@pytest.mark.parametrize("kind", ["FedBCD", "BlockNewton"])
+def test_sequential_order_of_three_is_refused_before_anybody_is_waited_for(tmp_path, capsys, kind):
+    folder = federation(tmp_path, ("bank", "clinic", "shop"), f'kind = "{kind}"\norder = "sequential"\nepochs = 2')
+    sentence = "in sequential order, which shows label holders what each party changed, whatever the masks"
+    for command in ("run", "plan", "check"):
+        capsys.readouterr()
+        assert main([command, str(folder / "job.toml"), "--as", "shop"]) == 1
+        assert sentence in re.sub(r"[\s│]+", " ", "".join(capsys.readouterr()))
+    assert not (folder / "shop-files").exists()  # nothing has begun
+    path = folder / "shop.toml"
+    path.write_text(path.read_text().replace("sequential = false", "sequential = true"))
+    capsys.readouterr()
+    main(["check", str(folder / "job.toml"), "--as", "shop"])  # the others are not there
+    said = re.sub(r"[\s│]+", " ", "".join(capsys.readouterr()))
+    assert "policy ok allows this job" in said
+    assert "bank could see what you alone changed, whatever the masks" in said
 
 
 def test_a_party_that_is_started_twice(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from colonnade.algorithms import Algorithm, check_sum
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
+from colonnade.leaks import Leak
 from colonnade.party import Party
 
 Array = npt.NDArray[Any]
@@ -177,26 +178,10 @@ def warn_frozen(frozen: list[str]) -> None:
         )
 
 
-def warn_sequential(parties: int) -> None:
-    """FedBCD-s with three or more parties shows the label holder each party's own change, masks or not."""
-    if parties > 2:
-        warnings.warn(
-            "order='sequential' sums the same rows again after each party's steps, so the label holder can subtract "
-            "two sums and see what that one party changed, whatever the masks; use order='parallel' where that matters",
-            ColonnadeWarning,
-            stacklevel=3,
-        )
-
-
-def warn_shared() -> None:
-    """Directions that the receiver of phases knows."""
-    warnings.warn(
-        "directions='shared': every party can work out everybody's directions, so who receives a party's phases can "
-        "solve them for differences of that party's columns between rows; use directions='private' outside of "
-        "comparisons",
-        ColonnadeWarning,
-        stacklevel=3,
-    )
+def warn_shown(leaks: Iterable[Leak]) -> None:
+    """What an algorithm declares that it shows, and that not everybody expects of it."""
+    for warning in dict.fromkeys(leak.warning for leak in leaks if leak.warning):
+        warnings.warn(warning, ColonnadeWarning, stacklevel=3)
 
 
 def warn_small_batches(parties: tuple[Party, ...], holders: tuple[str, ...], batch: int, *, intercept: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy.typing as npt
 
 from colonnade import labels, losses, penalties
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm, BlockNewton, FedBCD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm
 from colonnade.algorithms.auto import choose
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
@@ -23,7 +23,7 @@ from colonnade.checks import (
     party_part,
     warn_frozen,
     warn_scales,
-    warn_sequential,
+    warn_shown,
     warn_single_features,
     warn_small_batches,
 )
@@ -31,6 +31,7 @@ from colonnade.errors import (
     OptionError,
 )
 from colonnade.estimator import Estimator, ProbabilityMixin
+from colonnade.leaks import GRADIENTS, Setting, listed
 from colonnade.network_store import holds_networks
 from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
@@ -110,11 +111,10 @@ class LinearModel(Estimator):
         warn_scales(parties)
         if isinstance(algorithm, AFSGD):
             warn_frozen([party.name for party in parties if not party.active])
-        if isinstance(algorithm, (FedBCD, BlockNewton)) and algorithm.order == "sequential":
-            warn_sequential(len(parties))
-
         sum_name = choose_sum(self.sum, len(parties))
-        if sum_name == "paillier":
+        shown = algorithm.leaks(Setting(tuple(party.name for party in parties), holders, self.loss, sum_name))
+        warn_shown(shown)
+        if GRADIENTS in listed(shown):
             smallest = algorithm.smallest_batch(parties[0].rows, len(holders))
             warn_small_batches(parties, holders, smallest, intercept=self.fit_intercept)
         owner = holders[0] if self.fit_intercept else ""

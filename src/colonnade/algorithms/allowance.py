@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from colonnade.errors import ProtocolError
+from colonnade.leaks import COLUMNS, OF_COLUMNS, Leak, Setting
 from colonnade.runtimes.net import Net
 from colonnade.sums import SecureSum
 
 _ROUNDING = 1e-9
+
+
+def budget_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """A limit is a share of a party's columns."""
+    words = "{who} could work out about how many columns you have, from how much your policy lets out"
+    return (Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("budget",), words),)
 
 
 class Budget(Protocol):

@@ -17,14 +17,19 @@ has the trials that led here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from colonnade.algorithms.newton_leader import GROWTH
 from colonnade.algorithms.newton_party import NewtonParty
 from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.session import Session
+from colonnade.algorithms.session import Session, session_leaks
 from colonnade.errors import OptionError, one_of
+from colonnade.leaks import Leak, Setting, columns, contributions, objective, products, sequential, signals
 
+# Messages about rows.
+_SUMMED = ("directions", "evaluation")
 # What a schedule without steps has in place of them; other values are refused.
 _FIXED: dict[str, Any] = {"step": 1.0, "schedule": "constant", "batch": None, "evaluate_every": None}
 
@@ -85,6 +90,31 @@ class BlockNewton(Training):
     def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
         """A round; several label holders, and those who begin with a sample of rows, look at all rows once besides."""
         return outputs * (1 + (holders > 1 or self.grow_from is not None))
+
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """As many as a direction has pieces, in every round; and scores, whenever rows are looked at that are new."""
+        if setting.outputs is None or (self.grow_from is not None and setting.rows is None):
+            return None
+        looks = 1
+        if self.grow_from is not None and setting.rows is not None:
+            # Samples grow fourfold, may have to be looked at twice, and there is a last look at all rows.
+            looks += 2 * (2 + math.ceil(math.log(max(1.0, setting.rows / self.grow_from), GROWTH)))
+        return (looks + self.epochs * self.pieces) * setting.outputs
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """Directions there, signals back, and at the first label holder the products of directions."""
+        numbers, back = self.numbers_per_row(setting), None
+        if setting.outputs is not None:
+            back = self.epochs * setting.outputs
+        return (
+            *session_leaks(setting, self),
+            *contributions(setting, numbers, _SUMMED),
+            *signals(setting, back, ("signal", "curvatures") if setting.loss == "poisson" else ("signal",)),
+            products(setting, (setting.leader,), ("products",)),
+            objective(setting, ("trial", "search", "move")),
+            columns(setting, setting.parties, ("room",)),
+            *(sequential(setting, numbers, _SUMMED) if self.order == "sequential" else ()),
+        )
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""

@@ -37,6 +37,7 @@ from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.sealed import Packing, to_rows, whole_numbers_of
 from colonnade.cores import cores
 from colonnade.errors import ProtocolError
+from colonnade.leaks import GRADIENTS, OF_LABELS, Leak, Setting, nothing
 from colonnade.modular import Bytes, Digits, Threads, whole_numbers
 from colonnade.paillier import PrivateKey, PublicKey
 from colonnade.runtimes.wire import expect_array
@@ -49,6 +50,19 @@ def whole_signals(signal: FloatArray, party: str) -> FloatArray:
     """Signals as whole numbers of 2^-32, which a float64 holds exactly; refuses what does not fit, and NaN."""
     what, remedy = f"a signal of party {party!r}", "scale the labels, or use a smaller step"
     return whole_numbers_of(signal, FRACTION_BITS, SIGNAL_BITS, what, remedy)
+
+
+def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What a party learns though signals are encrypted: the gradients of its own columns, summed over each batch."""
+    kinds = ("encrypted signal", "opened gradient")
+    words = (
+        "{who} could work out your labels where batches have no more rows than they have columns, and guess them "
+        "better with every epoch elsewhere"
+    )
+    return (
+        Leak(GRADIENTS, OF_LABELS, setting.holders, setting.hearers, kinds, words),
+        nothing(setting, "blinded gradient"),  # uniform modulo n, whatever the gradient is
+    )
 
 
 class EncryptedSignals(Signals):

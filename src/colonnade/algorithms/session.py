@@ -20,6 +20,7 @@ from colonnade.algorithms.options import SEARCH, SHRINK, Training
 from colonnade.algorithms.parts import Batch, Flow, Job, Part
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.errors import LabelError
+from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum, open_sum
@@ -30,6 +31,29 @@ CHUNK = 1 << 16
 _LONGEST_SEARCH = 20
 # Rounds between two signs of life to the progress bar.
 _PROGRESS_EVERY = 25
+
+
+def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
+    """What the exchanges below show, whatever the algorithm does with them."""
+    everybody, leader, holders = setting.parties, setting.leader, setting.holders
+    found = [
+        Leak(
+            LABELLED, OF_LABELS, holders, everybody, ("labelled rows",),
+            "{who} will learn for which people you have a label",
+        ),
+        Leak(
+            OBJECTIVE, OF_COLUMNS, everybody, (leader,), ("objective",),
+            "{who} will learn how large your coefficients are, as one number per evaluation"
+            + ("" if setting.pair else " for all parties together"),
+        ),
+        objective(setting, ("objective", "verdict")),
+    ]  # fmt: skip
+    if options.step == "auto":
+        found.append(columns(setting, everybody, ("curvature", "step size")))
+        if setting.loss == "poisson":
+            words = "{who} could work out the mean of your counts from the step size"
+            found.append(Leak(MEAN, OF_LABELS, (leader,), everybody, ("step size",), words))
+    return tuple(found)
 
 
 @dataclass

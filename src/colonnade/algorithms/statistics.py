@@ -26,6 +26,18 @@ from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock
 from colonnade.deviance import Fit, aic, deviance, null_score, target, unnormalised
 from colonnade.errors import DataError, OptionError, ProtocolError
+from colonnade.leaks import (
+    COLUMNS,
+    CORRELATIONS,
+    COVARIANCES,
+    CURVATURES,
+    MEAN,
+    OF_COLUMNS,
+    OF_LABELS,
+    Leak,
+    Setting,
+    nothing,
+)
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
@@ -36,6 +48,36 @@ MOST_ROWS = 20_000  # that correlations come from, unless told otherwise
 SEALED = "paillier"
 # Where no row's curvature is above this, all scores are as good as infinite.
 _FLAT = 1e-10
+
+
+def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What is shown after training; scores are those of the last evaluation once more, which training has declared."""
+    everybody, leader, holders = setting.parties, (setting.leader,), setting.holders
+    found = [
+        Leak(COLUMNS, OF_COLUMNS, everybody, everybody, ("block size",), "{who} will learn how many columns you have"),
+        Leak(
+            CORRELATIONS, OF_COLUMNS, everybody, leader, ("product shares",),
+            "{who} could work out how well their columns predict yours, up to a rotation and scales that nobody tells",
+        ),
+        Leak(
+            COVARIANCES, OF_COLUMNS, everybody, everybody, ("inverse block",),
+            "{who} could work out how well your columns predict theirs"
+            + ("" if setting.pair else ", with all others' added"),
+        ),
+        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and what is uniform modulo n
+    ]  # fmt: skip
+    if setting.loss != "square":  # where it is 1 for every row, as all know
+        size = "the size of the score" if setting.loss == "logistic" else "the score"
+        found.append(Leak(
+            CURVATURES, OF_LABELS, holders, everybody, ("curvatures",),
+            f"{{who}} will learn {size} of {{people}}, and could guess your labels from it as well as the model can",
+            warning="the model was trained without showing anybody signals in the clear, and its statistics tell every "
+            f"party the curvature of every row, which shows {size} of that row; leave them out where that matters",
+        ))  # fmt: skip
+    if len(holders) > 1:
+        words = "{who} will learn the mean of all labels"
+        found.append(Leak(MEAN, OF_LABELS, holders, holders, ("null score",), words))
+    return tuple(found)
 
 
 async def infer_linear(net: Net, job: Any, mine: Any, budget: Budget | None = None) -> Any:

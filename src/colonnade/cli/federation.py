@@ -145,9 +145,10 @@ def _check(options: argparse.Namespace) -> int:
         table.add_column(name, overflow="fold")  # a sentence that is cut off helps nobody
     for finding in findings:
         # as text: in a sentence, [policy] is no colour
-        table.add_row(Text(finding.what), "ok" if finding.ok else "WRONG", Text(finding.text))
+        mark = "" if finding.ok is None else "ok" if finding.ok else "WRONG"
+        table.add_row(Text(finding.what), mark, Text(finding.text))
     Console().print(table)
-    return 0 if all(finding.ok for finding in findings) else 1
+    return 1 if any(finding.ok is False for finding in findings) else 0
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -16,7 +16,8 @@ from colonnade.federation.budget import allowance
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.party_file import PartyFile
-from colonnade.federation.run import column_names
+from colonnade.federation.run import column_names, sources
+from colonnade.federation.words import what_others_learn
 from colonnade.party import Party
 from colonnade.runtimes.look import look
 from colonnade.runtimes.place import Place
@@ -24,10 +25,10 @@ from colonnade.runtimes.place import Place
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was looked at, or that its reader has to judge: then `ok` is None."""
 
     what: str
-    ok: bool
+    ok: bool | None
     text: str
 
 
@@ -64,6 +65,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def policy() -> str:
         party.policy.check_company(party.name, job.parties, job.sum)
+        party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
         party.policy.check_part(party.name, len(columns), batch)
         party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
         return "allows this job"
@@ -73,20 +75,18 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         silent = not job.algorithm.tells_signals or job.sum == "paillier"
         if silent and job.holders == (party.name,):
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
-        sources = len(prepared.columns) or len(columns)
-        most = allowance(party.policy.max_directions, sources)
         batches = -(-table.rows // job.algorithm.batch_for(table.rows))
         sizes = (1, len(job.parties), len(job.holders), batches)
         least = job.kernel[2] if job.kernel is not None else job.algorithm.least_numbers(*sizes)
         if least > most:
             raise PolicyRefused(
                 f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
-                f"{party.name!r} allows {most} (max_directions = {party.policy.max_directions:g} of {sources} "
+                f"{party.name!r} allows {most} (max_directions = {party.policy.max_directions:g} of {width} "
                 f"columns); raise max_directions if your partners may work out more combinations of your columns"
             )
         return (
             f"{most} numbers about each person may leave in all runs together (max_directions = "
-            f"{party.policy.max_directions:g} of {sources} columns); training ends there at the latest"
+            f"{party.policy.max_directions:g} of {width} columns); training ends there at the latest"
         )
 
     def own_labels() -> str:
@@ -97,7 +97,11 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     found += [_try("labels", own_labels)] if table.label is not None else []
     found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
-    return [*found, _try("policy", policy), _try("budget", budget)]
+    width = sources(prepared)
+    most = allowance(party.policy.max_directions, width)
+    shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
+    others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
+    return [*found, _try("policy", policy), _try("budget", budget), *others]
 
 
 def _network(party: PartyFile, columns: int, seed: int) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from colonnade.algorithms import BlockNewton
 from colonnade.errors import OptionError
+from colonnade.federation import toml
 from colonnade.federation.certificates import issue, make_authority
-from colonnade.federation.job import COMMON, LABELLED, OBJECTIVE, SIGNALS, disclosures
-from colonnade.federation.job_file import party_name
+from colonnade.federation.job_file import JOB, described, party_name
+from colonnade.leaks import LISTED
 
 _PORT = 7443
 
@@ -81,6 +81,7 @@ key = "certificates/{name}.key"
 
 [policy]                  # what may leave this party, whatever job.toml says
 plain = false             # sums without masks
+sequential = false        # three or more parties that move one after another, which undoes the masks
 min_features = 2          # columns that this party takes part with, at least
 min_batch = 8             # rows of a batch, at least
 max_rounds = 1000000      # of a run
@@ -130,16 +131,13 @@ def _job(name: str, parties: Sequence[str], holders: Sequence[str]) -> str:
     for number, party in enumerate(parties):
         tables += f'[parties.{party}]\naddress = "127.0.0.1:{_PORT + number}"\n'
         tables += f"labels = {'true' if party in holders else 'false'}\n\n"
-    told = disclosures(BlockNewton(), len(holders), aligned=False)
-    why = {
-        COMMON: "each party: which of its own rows all others have too",
-        LABELLED: "everybody: which of them each label holder has a label for",
-        SIGNALS: "everybody without labels could work them out",
-        OBJECTIVE: "the first label holder",
-    }
-    items = "".join(f'  "{what}",  # {why[what]}\n' for what in told)
     # Before the first table: keys after one belong to it.
     head, rest = _JOB.format(name=name, parties=tables).split("\n# Who takes part", 1)
     body, note = rest.rsplit("\n# What the parties learn", 1)
-    disclosed = f"\n# What the parties learn{note}" + _DISCLOSED.format(items=items)
-    return f"{head}\n{disclosed.lstrip()}# Who takes part{body}"
+
+    def written(items: str) -> str:
+        disclosed = f"\n# What the parties learn{note}" + _DISCLOSED.format(items=items)
+        return f"{head}\n{disclosed.lstrip()}# Who takes part{body}"
+
+    told = described(toml.parse(written("").encode(), JOB, "job.toml")).disclosed()
+    return written("".join(f'  "{what}",  # {LISTED[what]}\n' for what in told))

@@ -60,6 +60,7 @@ PARTY = Section(
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
             Key("max_directions", float, default=Policy.max_directions, above=0.0),
+            Key("sequential", bool, default=Policy.sequential),
         ),
         default={},
     ),
@@ -126,6 +127,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             rules["max_rounds"],
             tuple(rules["peers"] or ()),
             rules["max_directions"],
+            rules["sequential"],
         ),
         _network(settings["network"]),
     )

@@ -41,6 +41,7 @@ def plan_job(
 
     at_least("seconds", seconds, 0, strict=True, finite=True)
     check_plannable(job)
+    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from colonnade.federation.job import Job
 from colonnade.federation.lines import Line, measure_lines
 from colonnade.federation.training import Align, Ready, Source, get_ready, linear_job
 from colonnade.federation.trials import Aside, Taken, attempt, sample
+from colonnade.leaks import Leak, Setting, nothing, objective
 from colonnade.runtimes.net import Net
 from colonnade.sums.trees import topology
 
@@ -47,6 +48,12 @@ _DRAWS, _MOST_DRAWS = 3, 5
 _NUMBERS = 100
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
+
+
+def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What a plan shows beside its trials, which are runs: how far from the optimum they were."""
+    # Who has no labels tells what its policy allows, and how many bytes it sent.
+    return (objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))
 
 
 async def make_plan(

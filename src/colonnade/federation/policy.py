@@ -13,6 +13,7 @@ from typing import Any
 from colonnade.errors import PolicyRefused
 from colonnade.federation.budget import OF_COLUMNS, Budget
 from colonnade.federation.ledger import Ledger
+from colonnade.leaks import CHANGES
 from colonnade.runtimes.wire import Value
 
 # Every kind of message that a program of ours sends; docs/security.md says what each one holds.
@@ -49,7 +50,8 @@ class Policy:
     party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
     peers: parties that may be sent anything; empty means those of the job. max_directions: numbers about each person
     that may leave in all runs together, as a share of the party's own columns: with as many as there are columns, and a
-    few known people, a partner solves for all of them.
+    few known people, a partner solves for all of them. sequential: whether
+    three or more parties may move one after another, which shows a label holder what each of them changed.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -59,6 +61,7 @@ class Policy:
     max_rounds: int = 1_000_000
     peers: tuple[str, ...] = ()
     max_directions: float = 0.5
+    sequential: bool = False
 
     def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
         """Refuse before the run whom and what the job names."""
@@ -71,6 +74,15 @@ class Policy:
             raise PolicyRefused(
                 f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
                 f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
+            )
+
+    def check_shown(self, me: str, algorithm: str, disclosed: Sequence[str]) -> None:
+        """Refuse before the run what masks do not hide, unless this party has said that it may be seen."""
+        if CHANGES in disclosed and not self.sequential:
+            raise PolicyRefused(
+                f"the job trains with {algorithm} in sequential order, which shows label holders what each party "
+                f"changed, whatever the masks, and the policy of {me!r} does not allow it; use order = 'parallel', or "
+                f"set sequential = true in [policy]"
             )
 
     def check_rounds(self, me: str, rounds: int) -> None:

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from colonnade import metrics
 from colonnade.checks import warn_budget, warn_diverged, warn_unfinished
+from colonnade.errors import ColonnadeError
 from colonnade.federation import data, model_file, preparation, statistics_file
 from colonnade.federation.attend import attend
-from colonnade.federation.budget import Budget
+from colonnade.federation.budget import Budget, allowance
 from colonnade.federation.checkpoints import Checkpoints
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
@@ -25,6 +26,7 @@ from colonnade.federation.prepared import Prepared
 from colonnade.federation.settings import Settings
 from colonnade.federation.table import Table
 from colonnade.federation.training import Keepers, Rows, Trained, take_part
+from colonnade.federation.words import lines, what_others_learn
 from colonnade.losses import loss
 from colonnade.progress import History
 from colonnade.runtimes.net import Net, Outcome
@@ -34,6 +36,11 @@ def column_names(learned: Prepared) -> tuple[str, ...]:
     """Names of the prepared columns; of sparse ones without names, their numbers."""
     width = learned.sparse.width if learned.sparse is not None else 0
     return learned.names or tuple(f"x{column}" for column in range(width))
+
+
+def sources(learned: Prepared) -> int:
+    """How many columns the prepared ones were made of: to work out one level of a category is to work it out."""
+    return len(learned.columns) or len(column_names(learned))
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,14 @@ class TableSource:
         """Learn the preparation on these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows)
         names = column_names(self.learned)
-        # The levels of a category are one column's: to work out one of them is to work out the column.
-        return PreparedTable(self.table, self.learned, names, len(self.learned.columns) or len(names))
+        return PreparedTable(self.table, self.learned, names, sources(self.learned))
+
+    def width(self) -> int | None:
+        """How many columns there are, by all rows; None where some of these can't be prepared."""
+        try:
+            return sources(preparation.fit(self.table, self._prepare))
+        except ColonnadeError:
+            return None  # the common ones may do; if they don't, the run ends with the reason
 
     def digest(self) -> bytes:
         """Of the ids: what was kept belongs to these, in this order."""
@@ -103,11 +116,16 @@ def run_job(
     """Take part in a job, and save this party's part of the model."""
     from colonnade.align import align
 
+    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     history = History(metrics.METRICS[loss(job.loss).kind], job.algorithm.epochs, verbose)
 
     def read() -> tuple[Any, ...]:
         source = TableSource(data.load(party.data), party.prepare)
         tell(f"{source.rows:,} rows read")
+        width = source.width()
+        most = None if width is None else allowance(party.policy.max_directions, width)
+        for line in lines(what_others_learn(job, party.name, width, rows=source.rows, directions_at_most=most)):
+            tell(line)
         return (source,)
 
     budget = Budget(party.name, party.policy.max_directions)

@@ -20,6 +20,7 @@ from colonnade.algorithms.scorers import Scorer
 from colonnade.blocks.columns import Columns, columns_from_value, columns_to_value
 from colonnade.errors import ProtocolError
 from colonnade.ids import pack, unpack
+from colonnade.leaks import ASKED, OF_PEOPLE, Leak, Setting
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum, open_sum
@@ -27,6 +28,16 @@ from colonnade.sums import SecureSum, open_sum
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.int64]
 _DONE, _ASK = "done", "ask"
+
+
+def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What a model in use shows, beside contributions to the scores of those who are asked about."""
+    words = "{who} will learn whom you ask about, when you ask for predictions"
+    known = "{who}, asking for predictions, will learn of everybody whom they name whether you know them"
+    return (
+        Leak(ASKED, OF_PEOPLE, setting.holders, setting.parties, ("scoring",), words),
+        Leak(ASKED, OF_PEOPLE, setting.parties, setting.holders, ("scoring",), known),
+    )
 
 
 def columns_of(X: Any) -> Columns:

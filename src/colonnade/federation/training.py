@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
-from colonnade.algorithms import AFSGD, FDSKL, BlockNewton, FedBCD
+from colonnade.algorithms import AFSGD
 from colonnade.algorithms.kept import Keeper, common_version
 from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.algorithms.network_program import train_network
@@ -28,14 +28,14 @@ from colonnade.checks import (
     party_part,
     warn_frozen,
     warn_scales,
-    warn_sequential,
-    warn_shared,
+    warn_shown,
     warn_single_features,
     warn_small_batches,
 )
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.federation.budget import Budget
 from colonnade.federation.job import Job
+from colonnade.leaks import CLASSES, COMMON, GRADIENTS, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, listed, nothing
 from colonnade.party import Party
 from colonnade.runtimes.net import Net
 
@@ -99,6 +99,34 @@ class Ready:
     train: int  # rows
     held_out: int
     mine: Any  # columns, labels, which rows have one, and the same of the held-out rows: see `algorithms.program`
+
+
+def start_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What is shown before training: by the alignment, and where label holders agree on classes."""
+    everybody, holders = setting.parties, setting.holders
+    step, many = ("rows" if setting.aligned else "alignment"), "{who} will learn how many people you have"
+    found = [
+        Leak(
+            SIZES, OF_PEOPLE, everybody, everybody, (step,), many + ("" if setting.aligned else ", exactly or roughly")
+        )
+    ]
+    if not setting.aligned:
+        words = "{who} will learn which of their own people you have too" + (
+            "" if setting.pair else ", if {others} have them"
+        )
+        found.append(Leak(COMMON, OF_PEOPLE, everybody, everybody, (step,), words))
+    several = len(holders) > 1
+    if not several and setting.loss != "softmax":
+        return (*found, nothing(setting, "classes"))  # that a row has one score is known from the job
+    if several:
+        found.append(
+            Leak(CLASSES, OF_LABELS, holders, holders, ("classes",), "{who} will learn which classes you have")
+        )
+    others = tuple(name for name in everybody if name not in holders)
+    return (
+        *found,
+        Leak(CLASSES, OF_LABELS, holders, others, ("classes",), "{who} will learn how many classes there are"),
+    )
 
 
 async def get_ready(
@@ -196,11 +224,9 @@ def _warn(party: Party, job: Job) -> None:
     warn_scales((party,))
     if isinstance(job.algorithm, AFSGD):
         warn_frozen([name for name in job.parties if name not in job.holders])
-    if isinstance(job.algorithm, FDSKL) and job.algorithm.directions == "shared":
-        warn_shared()
-    if isinstance(job.algorithm, (FedBCD, BlockNewton)) and job.algorithm.order == "sequential":
-        warn_sequential(len(job.parties))
-    if job.sum == "paillier":
+    shown = job.algorithm.leaks(job.setting(party.rows))
+    warn_shown(shown)
+    if GRADIENTS in listed(shown):
         smallest = job.algorithm.smallest_batch(party.rows, len(job.holders))
         warn_small_batches((party,), job.holders, smallest, intercept=job.intercept)
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring
@@ -40,6 +41,11 @@ class SecureSum(ABC):
         self.charge: Callable[[int], None] | None = None  # asked before numbers about rows leave this party
         self._serial = dict.fromkeys(net.names, 0)
         self._last: dict[str, Promise] = {}  # the end of the latest sum for each root
+
+    @classmethod
+    def leaks(cls, setting: Setting) -> tuple[Leak, ...]:
+        """What is shown beside the total, which is the algorithm's business: nothing, to any single party."""
+        return ()
 
     async def open(self) -> None:
         """Agree on keys, where the sum needs any."""
