@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 import colonnade as cn
 from colonnade import align as protocol
 from colonnade.align import align
-from colonnade.errors import DataError, OptionError, PartyFailed, PartySilent, ProtocolError, TooFewInCommon, WrongShape
+from colonnade.errors import (
+    DataError,
+    OptionError,
+    PartyFailed,
+    PartySilent,
+    PolicyRefused,
+    ProtocolError,
+    TooFewInCommon,
+    WrongShape,
+)
 from colonnade.group import Secret
 from colonnade.ids import canonical, digests, pack
 from colonnade.party import check_together
@@ -339,9 +348,15 @@ def no_point(points):
 
 NONSENSE = {
     "size is text": ("p1", "align size", lambda value: "many", ProtocolError, "'p1' sent no number of ids"),
-    "size is 0": ("p1", "align size", lambda value: (0, 1, "p0"), ProtocolError, "'p1' sent no number of ids"),
-    "size is huge": ("p0", "align size", lambda value: (2**40, 1, "p0"), ProtocolError, "'p0' sent no number of ids"),
-    "size is true": ("p1", "align size", lambda value: (True, 1, "p0"), ProtocolError, "'p1' sent no number of ids"),
+    "size is 0": ("p1", "align size", lambda value: (0, 1, "p0", 9), ProtocolError, "'p1' sent no number of ids"),
+    "size is huge": (
+        "p0",
+        "align size",
+        lambda value: (2**40, 1, "p0", 9),
+        ProtocolError,
+        "'p0' sent no number of ids",
+    ),
+    "size is true": ("p1", "align size", lambda value: (True, 1, "p0", 9), ProtocolError, "'p1' sent no number of ids"),
     "blinded too short": ("p0", "align blinded", lambda value: value[:-1], WrongShape, "p0 sent .*'align blinded'"),
     "blinded no point": ("p0", "align blinded", no_point, ProtocolError, "'p0' sent at step 'align blinded'.*no point"),
     "answer of bytes": ("p2", "align answer", lambda value: value.tobytes(), WrongShape, "p2 sent .*'align answer'"),
@@ -471,3 +486,38 @@ def test_parties_that_are_not_aligned_are_told_how():
         cn.LogisticRegression(verbose=0).fit(bank, shop)
     with pytest.raises(DataError, match="as align_parties does"):
         cn.LogisticRegression(verbose=0).fit(bank.take([0, 1]), cn.Party("shop", np.zeros((2, 1)), ids=["a", "e"]))
+
+
+@pytest.mark.parametrize("guesser", ["shop", "bank"])
+def test_a_party_that_brings_every_id_there_could_be_is_refused_before_anything_is_computed(guesser):
+    """20,000 guesses against 469 customers: without a limit, they are all found."""
+    customers = tuple(f"{number:05}" for number in np.random.default_rng(0).permutation(20_000)[:469])
+    ids = {name: tuple(f"{n:05}" for n in range(20_000)) if name == guesser else customers for name in ("bank", "shop")}
+    sent, most = [], {"bank": 10_000, "shop": 10_000, guesser: 2**31}
+
+    async def spied(net, mine):
+        return await align(Spy(net, sent), mine, max_partner_ids=most[net.me])
+
+    with pytest.raises(PolicyRefused) as caught:
+        cn.Simulation().run({name: (spied, (mine,)) for name, mine in ids.items()})
+    other = "bank" if guesser == "shop" else "shop"
+    told = {name: str(outcome.error) for name, outcome in caught.value.outcomes.items()}
+    assert told == {
+        other: f"party {guesser!r} brings 20,000 ids to the alignment, party {other!r} takes 10,000 of a partner at "
+        "most; ask why there are so many, and if that is right raise max_partner_ids in [policy]",
+        guesser: f"party {guesser!r} brings 20,000 ids to the alignment, party {other!r} takes 10,000 of a partner at "
+        "most; bring fewer, or ask it to raise max_partner_ids in its [policy]",
+    }
+    assert {tag for _, _, tag, _ in sent} == {"align size"}
+
+
+def test_every_follower_limits_the_leader_and_the_leader_every_follower():
+    """What one follower brings counts only where the leader has it too, so these limits are enough."""
+    for few, many in (("b", "a"), ("c", "a"), ("a", "b"), ("a", "c")):
+
+        async def limited(net, mine, few=few):
+            return await align(net, mine, max_partner_ids=3 if net.me == few else 2**31)
+
+        ids = {name: tuple("uvwxyz") if name == many else tuple("uvw") for name in "abc"}
+        with pytest.raises(PolicyRefused, match=f"party '{many}' brings 6 ids to the alignment, party '{few}' takes 3"):
+            cn.Simulation().run({name: (limited, (mine,)) for name, mine in ids.items()})

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,12 @@ import pytest
 
 import colonnade as cn
 from colonnade.cli.main import main
-from colonnade.federation import data, model_file, preparation
+from colonnade.errors import DataError, TomlError
+from colonnade.federation import data, model_file, people, preparation
 from colonnade.federation.job_file import read_job
 from colonnade.federation.ledger import verify
 from colonnade.federation.party_file import read_party
+from colonnade.federation.policy import Policy
 from colonnade.federation.signatures import checker
 from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
@@ -328,6 +331,145 @@ def test_predict_while_the_partners_serve(tmp_path):
         z += np.asarray(part.prepared.apply(tables[name].take(rows)) @ part.state[0])[:, 0]
         z += 0.0 if part.state[1] is None else part.state[1][0]
     np.testing.assert_allclose([float(row["p(good)"]) for row in common], 1 / (1 + np.exp(-z)), atol=1e-8)
+
+
+def write_guesses(path, count):
+    """Every id that there could be, with columns such as the bank has."""
+    path.write_text("".join(["id,age,income,city\n", *(f"{number:05},0.5,0.5,Rome\n" for number in range(count))]))
+
+
+def set_policy(folder, name, *lines):
+    """This party's rules for scoring, and no others."""
+    path = folder / f"{name}.toml"
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(("serve_", "max_people"))]
+    path.write_text("\n".join([*kept, *lines]) + "\n")
+
+
+def test_20_000_guesses_find_nobody_but_those_in_common(tmp_path):
+    names = ("bank", "shop")
+    folder = federation(tmp_path, names, 'kind = "FedSGD"\nepochs = 2')
+    run_all(folder, names)
+    customers = {}
+    for name in names:
+        with (folder / f"{name}.csv").open() as file:
+            customers[name] = {row["id"] for row in csv.DictReader(file)}
+    common = customers["bank"] & customers["shop"]
+    for name in names:  # everybody keeps them, held-out ones too, for itself
+        path = folder / f"{name}-files" / "people.json"
+        assert set(json.loads(path.read_text())["people"]) == common
+        assert path.stat().st_mode & 0o777 == 0o600
+    write_guesses(tmp_path / "guesses.csv", 20_000)
+
+    def guess():
+        (tmp_path / "scores.csv").unlink(missing_ok=True)
+        shop = start(folder, "shop", "serve", "--once")
+        options = ("--data", str(tmp_path / "guesses.csv"), "--out", str(tmp_path / "scores.csv"))
+        bank = start(folder, "bank", "predict", *options)
+        said = [process.communicate(timeout=LIMIT)[0] for process in (bank, shop)]
+        return (bank.returncode, shop.returncode), said
+
+    def found():
+        with (tmp_path / "scores.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 20_000
+        assert all(row["prediction"] == "" for row in rows if row["known"] == "false")
+        return {row["id"] for row in rows if row["known"] == "true"}
+
+    # an honest bank does not even ask: it knows whom they have in common
+    codes, said = guess()
+    assert (codes, found()) == ((0, 0), common), said
+    assert f"shop: answered about {len(common)} people" in said[1]
+    assert f"{20_000 - len(common):,} of them have no score, as not every party knows and serves them" in said[0]
+    # a curious one asks about everybody, where the shop has a budget for it
+    set_policy(folder, "bank", 'serve_people = "all"')
+    set_policy(folder, "shop", "max_people_per_day = 1000000")
+    codes, said = guess()
+    assert (codes, found()) == ((0, 0), common), said
+    # whom the shop lists is found, if it is a customer
+    strange = sorted(customers["shop"] - common)[:2]
+    (folder / "list.txt").write_text("\n".join([min(common), *strange, "19999", ""]))
+    set_policy(folder, "shop", "max_people_per_day = 1000000", 'serve_people = "listed"', 'serve_list = "list.txt"')
+    codes, said = guess()
+    assert (codes, found()) == ((0, 0), {min(common), *strange}), said
+    # and with "all" everybody is: this is what the default is against
+    set_policy(folder, "shop", "max_people_per_day = 1000000", 'serve_people = "all"')
+    codes, said = guess()
+    assert (codes, found()) == ((0, 0), customers["shop"]), said
+    # a budget that is too small for it
+    set_policy(folder, "shop", "max_people_per_day = 100", 'serve_people = "all"')
+    codes, said = guess()
+    assert codes[0] == 1
+    assert not (tmp_path / "scores.csv").exists()
+    assert re.search(r"party 'shop' answers 'bank' about 100 people a day at most, \d+ are left today \(UTC\)", said[0])
+    assert "shop: refused bank a question about 10,000 people, by max_people_per_day = 100" in said[1]
+
+
+def test_people_who_are_served(tmp_path):
+    """What stands in the files, and what is said if it can't be believed."""
+    names = ("bank", "shop")
+    folder = federation(tmp_path, names, 'kind = "FedSGD"\nepochs = 2')
+    party = read_party(folder / "shop.toml", read_job(folder / "job.toml"))
+    party.folder.mkdir()
+    model = party.folder / "shop.colonnade.npz"
+    model.write_bytes(b"the first")
+    with pytest.raises(
+        DataError, match=r"'people.json', which names them, is not in 'shop-files'.* train again, or say"
+    ):
+        people.served(party)
+    ids = np.array(["b", "a\nb", "c", " Zo\u0065\u0308 "], dtype=object)
+    people.remember(party, ids, np.array([3, 1]))
+    assert people.served(party) == {"Zo\u00eb", "a\nb"}
+    model.write_bytes(b"the second")
+    with pytest.raises(DataError, match=r"names the people of another model than 'shop' has there; restore both"):
+        people.served(party)
+    (party.folder / "people.json").write_text("{")
+    with pytest.raises(DataError, match=r"'people.json' in 'shop-files' can't be read, it was changed or cut off"):
+        people.served(party)
+    people.remember(party, None, np.arange(3))  # a job without ids: there is nobody to ask about
+    assert not (party.folder / "people.json").exists()
+    (folder / "list.txt").write_text("\ufeff007\n\n Zoe\u0308\n", encoding="utf-8")
+    assert people.served(replace(party, policy=Policy(serve_people="listed", serve_list=folder / "list.txt"))) == {
+        "007", "Zo\u00eb",
+    }  # fmt: skip
+    with pytest.raises(DataError, match=r"serve_list '.*nowhere' can't be read .* give a file with one id per line"):
+        people.served(replace(party, policy=Policy(serve_people="listed", serve_list=folder / "nowhere")))
+    assert people.served(replace(party, policy=Policy(serve_people="all"))) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (
+            ['serve_people = "listed"'],
+            'key policy.serve_list: serve_people = "listed" needs a file with one id per line',
+        ),
+        (['serve_list = "a"'], 'key policy.serve_list: has a meaning only with serve_people = "listed"; remove it'),
+        (['serve_people = "everybody"'], "key policy.serve_people: must be one of 'trained', 'listed', 'all', got"),
+        (["max_people_per_day = 0"], "key policy.max_people_per_day: must be >= 1, got 0"),
+    ],
+)
+def test_rules_for_scoring_that_are_none(tmp_path, lines, sentence):
+    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
+    set_policy(folder, "shop", *lines)
+    with pytest.raises(TomlError) as caught:
+        read_party(folder / "shop.toml", read_job(folder / "job.toml"))
+    assert sentence in str(caught.value)
+
+
+def test_a_partner_with_more_ids_than_the_policy_takes(tmp_path):
+    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
+    set_policy(folder, "shop", "max_partner_ids = 369")
+    started = {name: start(folder, name) for name in ("bank", "shop")}
+    said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
+    assert [process.returncode for process in started.values()] == [1, 1]
+    refused = "party 'bank' brings 370 ids to the alignment, party 'shop' takes 369 of a partner at most; "
+    assert refused + "ask why there are so many, and if that is right raise max_partner_ids" in said["shop"]
+    assert refused + "bring fewer, or ask it to raise max_partner_ids in its [policy]" in said["bank"]
+    for name in started:
+        lines = (folder / f"{name}-files" / "ledger.jsonl").read_text().splitlines()
+        kinds = {json.loads(line).get("kind") for line in lines}
+        assert "align size" in kinds
+        assert not kinds & {"align blinded", "align answer", "align table", "align common"}
 
 
 KILLS = int(os.environ.get("COLONNADE_KILLS", "1"))  # random points per party; `make kills` has ten

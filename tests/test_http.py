@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import signal
+import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from http.client import HTTPConnection
@@ -13,7 +16,7 @@ from http.client import HTTPConnection
 import numpy as np
 import pytest
 
-from colonnade.errors import DataError, OptionError, PartySilent
+from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
 from colonnade.federation import http, preparation
 from colonnade.federation.table import Numbers, Table, Texts
 from ports import free_ports
@@ -91,9 +94,9 @@ def serving():
     """Starts servers on a free port; all of them end with the test."""
     started = []
 
-    def serve(score):
+    def serve(score, **options):
         (port,) = free_ports(1)
-        server = http.Server(f"127.0.0.1:{port}", "x" * 20, PREPARED, score)
+        server = http.Server(f"127.0.0.1:{port}", "x" * 20, PREPARED, score, **options)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         started.append((server, thread))
@@ -177,6 +180,119 @@ def test_no_more_requests_at_once_than_can_be_answered(serving, monkeypatch):
     assert ask(port, body=b'{"ids": [1]}')[0] == 200  # every turn was given back
 
 
+# -- callers who do not come to an end ---------------------------------------------------------------------------------
+
+
+def connect(port, text):
+    line = socket.create_connection(("127.0.0.1", port), timeout=LIMIT)
+    line.sendall(text)
+    return line
+
+
+HALF_A_HEAD = b"POST /score HTTP/1.1\r\nX-a: "
+HALF_A_BODY = (
+    b"POST /score HTTP/1.1\r\nAuthorization: Bearer " + b"x" * 20 + b'\r\nContent-Length: 1000\r\n\r\n{"ids": ['
+)
+NO_TOKEN = b"POST /score HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{"
+
+
+@pytest.mark.parametrize(
+    ("begun", "answer"), [(HALF_A_HEAD, b""), (HALF_A_BODY, b"HTTP/1.0 408"), (NO_TOKEN, b"HTTP/1.0 401")]
+)
+def test_a_request_that_drips_ends_at_the_deadline(serving, begun, answer):
+    """Each byte comes long before the deadline, and does not move it."""
+    line, heard = connect(serving(everybody, seconds=0.5), begun), b""
+    line.settimeout(0.05)
+    end = time.monotonic() + LIMIT
+    while time.monotonic() < end:
+        with contextlib.suppress(TimeoutError):
+            try:
+                line.sendall(b"1")
+                heard += line.recv(1 << 16)
+            except OSError as error:
+                if isinstance(error, TimeoutError):
+                    raise
+                break  # nobody takes it any more
+    else:
+        raise AssertionError("it was listened to for ever")
+    line.close()
+    assert heard[:12] == answer
+
+
+def test_250_connections_that_drip_do_not_stop_the_service(serving):
+    """The deadline is far away here: who comes takes the place of who has been sending for longest."""
+    port = serving(everybody, seconds=LIMIT)
+    lines = [connect(port, HALF_A_HEAD) for _ in range(250)]
+    try:
+        for _ in range(3):
+            assert ask(port, body=b'{"ids": [1]}')[0] == 200
+            for line in lines:
+                with contextlib.suppress(OSError):
+                    line.sendall(b"b")
+        gone = [line for line in lines[: 250 - http.OPEN] if line.recv(1) == b""]
+        assert len(gone) == 250 - http.OPEN  # the oldest; no more are open than there are places
+    finally:
+        for line in lines:
+            line.close()
+    assert ask(port, body=b'{"ids": [1]}')[0] == 200
+
+
+def test_a_request_that_has_come_keeps_its_place(serving):
+    entered, go_on = threading.Semaphore(0), threading.Event()
+
+    def slowly(ids, table):
+        entered.release()
+        assert go_on.wait(LIMIT)
+        return everybody(ids, table)
+
+    port, heard = serving(slowly, most=2), []
+    askers = [threading.Thread(target=lambda: heard.append(ask(port, body=b'{"ids": [1]}')[0])) for _ in range(2)]
+    askers[0].start()
+    try:
+        assert entered.acquire(timeout=LIMIT)
+        lines = [connect(port, HALF_A_HEAD) for _ in range(10)]  # for the other place
+        assert all(line.recv(1) == b"" for line in lines[:-1])
+        askers[1].start()
+        assert entered.acquire(timeout=LIMIT)
+        assert lines[-1].recv(1) == b""
+        late = connect(port, HALF_A_HEAD)  # while both places are taken by requests that have come
+        with contextlib.suppress(ConnectionResetError):
+            assert late.recv(1) == b""
+        for line in (*lines, late):
+            line.close()
+    finally:
+        go_on.set()
+        for one in askers:
+            one.join()
+    assert heard == [200, 200]
+    assert ask(port, body=b'{"ids": [1]}')[0] == 200
+
+
+def test_a_head_without_an_end_is_not_kept(serving):
+    port = serving(everybody)
+    line = connect(port, b"POST /score HTTP/1.1\r\n")
+    with contextlib.suppress(OSError):  # it may be closed already
+        for _ in range(4):
+            line.sendall(b"X-a: " + b"b" * (http.MAX_HEAD // 2) + b"\r\n")
+    with contextlib.suppress(ConnectionResetError):
+        assert line.recv(1) == b""
+    line.close()
+    assert ask(port, body=b'{"ids": [1]}')[0] == 200
+
+
+def test_other_machines_are_let_in_only_where_that_is_said():
+    (port,) = free_ports(1)
+    for refuse in (http.check_address, lambda one: http.Server(one, "x" * 20, PREPARED, everybody)):
+        with pytest.raises(
+            OptionError, match=r"other machines can reach HTTP at '0.0.0.0:\d+', where .* or say --public"
+        ):
+            refuse(f"0.0.0.0:{port}")
+    http.check_address(f"0.0.0.0:{port}", public=True)
+    for host in ("localhost", "127.0.0.2"):
+        http.check_address(f"{host}:{port}")
+    http.Server(f"0.0.0.0:{port}", "x" * 20, PREPARED, everybody, public=True).server_close()
+
+
 @pytest.mark.parametrize(
     "address",
     ["8080", ":8080", "a\0b:8080", "localhost:", "127.0.0.1:²", "127.0.0.1:0", "127.0.0.1:99999", "a:" + "9" * 5000],
@@ -205,6 +321,8 @@ def test_who_has_no_token_hears_nothing(tmp_path):
         asked.append(ids)
         if ids == ["9"]:
             raise PartySilent("party 'shop' was silent", "shop", "scoring")
+        if ids == ["8"]:
+            raise PolicyRefused("party 'shop' answers about 2 people at a time at least")
         return [{"id": one, "known": True} for one in ids]
 
     (port,) = free_ports(1)
@@ -219,6 +337,10 @@ def test_who_has_no_token_hears_nothing(tmp_path):
         assert asked == [["1"]]
         assert ask(port, body=b"{}")[0] == 400
         assert ask(port, body=b'{"ids": [9]}') == (503, {"error": "party 'shop' was silent"})
+        assert ask(port, body=b'{"ids": [8]}') == (
+            429,
+            {"error": "party 'shop' answers about 2 people at a time at least"},
+        )
         assert ask(port, "/elsewhere", body=good)[0] == 404
         assert ask(port, "/health", token="") == (200, {"status": "ok"})
         status, described = ask(port, "/openapi.json", token="")
@@ -257,6 +379,9 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
     folder = federation(tmp_path, names, 'kind = "VFB2"\nestimator = "saga"\nasynchronous = false\nepochs = 3')
     run_all(folder, names)
     (port,) = free_ports(1)
+    bank = start(folder, "bank", "serve", "--http", f"0.0.0.0:{port}")
+    assert "where tokens and scores would travel in the clear" in bank.communicate(timeout=LIMIT)[0]
+    assert bank.returncode == 1
     shop = start(folder, "shop", "serve")
     bank = start(folder, "bank", "serve", "--http", f"127.0.0.1:{port}")
     try:

@@ -68,6 +68,12 @@ def test_sequential_order_needs_a_policys_word(algorithm):
         (Policy(max_rounds=10), ("shop", "scores", np.zeros(64), 11), "ends a run after 10 rounds; raise max_rounds"),
         (Policy(), ("shop", "scores for 2", np.zeros((3, 2)), 1), "is about 3 rows, the policy of 'bank' asks for 8"),
         (Policy(), ("shop", "snapshot for 1", np.zeros(3), 1), "is about 3 rows, the policy of 'bank' asks for 8"),
+        (
+            Policy(min_prediction=5),
+            ("shop", "prediction", np.zeros(4), 1),
+            "a prediction is about 4 people, the policy",
+        ),
+        (Policy(), ("shop", "prediction", np.zeros((0, 3)), 1), "a prediction is about 0 people, the policy of 'bank'"),
     ],
 )
 def test_at_the_door(policy, message, sentence):
@@ -75,6 +81,14 @@ def test_at_the_door(policy, message, sentence):
         policy.allow("bank", *message)
     Policy().allow("bank", "shop", "scores", np.zeros(64), 1)
     Policy().allow("bank", "shop", "labelled rows", np.zeros(3, np.uint8), 1)
+    Policy().allow("bank", "shop", "prediction", np.zeros(1), 1)  # one person: what a model is for
+
+
+def test_limits_that_depend_on_how_many_people_there_are():
+    assert [Policy().partner_ids(own) for own in (469, 2_000)] == [10_000, 20_000]
+    assert Policy(max_partner_ids=7).partner_ids(2_000) == 7
+    assert [Policy().people_per_day(people) for people in (None, 469, 6_000)] == [10_000, 10_000, 12_000]
+    assert Policy(max_people_per_day=7).people_per_day(6_000) == 7
 
 
 def test_kinds_of_steps():

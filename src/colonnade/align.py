@@ -34,7 +34,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from colonnade import oblivious_store
-from colonnade.errors import DataError, OptionError, ProtocolError, TooFewInCommon
+from colonnade.errors import DataError, OptionError, PolicyRefused, ProtocolError, TooFewInCommon
 from colonnade.group import POINT, Secret, fingerprints
 from colonnade.ids import Bytes, Packed, canonical, digests, pack
 from colonnade.oblivious_store import Words
@@ -50,15 +50,18 @@ _MULTIPLICATION = 20_000  # in `net.work`'s unit, a number touched by a kernel: 
 _MOST = 1 << 31  # ids of a party
 
 
-async def align(net: Net, ids: Any, *, minimum: int = 1, leader: str | None = None) -> Rows:
+async def align(
+    net: Net, ids: Any, *, minimum: int = 1, leader: str | None = None, max_partner_ids: int = _MOST
+) -> Rows:
     """The numbers of this party's rows whose ids all parties have, in the order that is common to all.
 
     minimum: end with `TooFewInCommon`, at all parties, if there are fewer; the largest that a party asks for counts.
-    leader: who compares, the same at all parties; by default the first of them.
+    leader: who compares, the same at all parties; by default the first of them. max_partner_ids: how many ids another
+    party may bring: whoever brings all ids that there could be learns which of them the others have.
     """
     chosen = check_options(net.names, minimum, leader)
     packed = await net.in_thread(lambda: pack(canonical(ids, f"party {net.me!r}")))
-    return await align_packed(net, *packed, minimum, chosen)
+    return await align_packed(net, *packed, minimum, chosen, max_partner_ids)
 
 
 def check_options(names: tuple[str, ...], minimum: int, leader: str | None) -> str:
@@ -72,19 +75,21 @@ def check_options(names: tuple[str, ...], minimum: int, leader: str | None) -> s
     return leader or names[0]
 
 
-async def align_packed(net: Net, text: Bytes, ends: Rows, minimum: int, leader: str) -> Rows:
+async def align_packed(
+    net: Net, text: Bytes, ends: Rows, minimum: int, leader: str, max_partner_ids: int = _MOST
+) -> Rows:
     """`align` for ids that `ids.pack` has packed: what a runtime can hand to a process."""
     if not len(ends):
         raise DataError(f"party {net.me!r}: no ids were given; alignment needs at least one")
     role = _Leader if net.me == leader else _Follower
-    return await role(net, (text, ends), minimum, leader).run()
+    return await role(net, (text, ends), minimum, leader, max_partner_ids).run()
 
 
 class _Role:
     """What leader and followers have in common: their ids, a secret, and how far they are."""
 
-    def __init__(self, net: Net, packed: Packed, minimum: int, leader: str) -> None:
-        self.net, self.packed, self.minimum, self.leader = net, packed, minimum, leader
+    def __init__(self, net: Net, packed: Packed, minimum: int, leader: str, most: int = _MOST) -> None:
+        self.net, self.packed, self.minimum, self.leader, self.most = net, packed, minimum, leader, most
         self.rows = len(packed[1])
         self.followers = [name for name in net.names if name != leader]
         self.secret = Secret()
@@ -126,18 +131,28 @@ class _Role:
         self.net.report(("align", self.done, self.total))
 
     async def tell_size(self, to: str) -> None:
-        """This party's number of ids, how many must be common for it to go on, and whom it takes for the leader."""
-        await self.net.send(to, "align size", (self.rows, self.minimum, self.leader))
+        """How many ids it has, how many must be common, whom it takes for the leader, how many the other may have."""
+        await self.net.send(to, "align size", (self.rows, self.minimum, self.leader, self.most))
 
     async def hear_size(self, frm: str) -> tuple[int, int]:
-        """The same of another party."""
+        """The same of another party. Nothing has been computed from an id yet, and both of them see what is wrong."""
         value = await self.net.recv(frm, "align size")
-        if type(value) is not tuple or [*map(type, value)] != [int, int, str] or not 0 < value[0] <= _MOST:
+        if type(value) is not tuple or [*map(type, value)] != [int, int, str, int] or not 0 < value[0] <= _MOST:
             raise ProtocolError(f"party {frm!r} sent no number of ids between 1 and {_MOST} at step 'align size'")
         if value[2] != self.leader:
             raise ProtocolError(
                 f"party {frm!r} takes {value[2]!r} for the leader of the alignment, party {self.net.me!r} takes "
                 f"{self.leader!r}; give the same leader at all parties"
+            )
+        if value[0] > self.most:
+            raise PolicyRefused(
+                f"party {frm!r} brings {value[0]:,} ids to the alignment, party {self.net.me!r} takes {self.most:,} of "
+                f"a partner at most; ask why there are so many, and if that is right raise max_partner_ids in [policy]"
+            )
+        if self.rows > value[3]:
+            raise PolicyRefused(
+                f"party {self.net.me!r} brings {self.rows:,} ids to the alignment, party {frm!r} takes {value[3]:,} of "
+                f"a partner at most; bring fewer, or ask it to raise max_partner_ids in its [policy]"
             )
         return value[0], value[1]
 

@@ -1,7 +1,7 @@
 """A party's part of a trained model in use: what it adds to the scores of new rows, and how they come together.
 
 First `ready`, which works out what this party will send and refuses what can't be sent; then `scores`, the exchange.
-A party adds nothing to the scores of people whom it does not know.
+A party adds noise to the scores of people whom it does not know: their totals show nothing of what others added.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from colonnade.blocks.phases import Directions, Kernel, Layout, to_features
 from colonnade.blocks.prediction import PredictionBlock
 from colonnade.errors import DataError, RingOverflow
 from colonnade.sums import SecureSum
+from colonnade.sums.ring import noise
 
 Known = npt.NDArray[np.bool_]
 
@@ -30,6 +31,7 @@ class Scorer(Protocol):
     """One party's side."""
 
     most: int  # rows at a time
+    outputs: int  # scores of a row
 
     def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> Any:
         """What this party adds for some people; rows: where those that it knows are among its columns."""
@@ -50,8 +52,8 @@ class _SummedScorer(ABC):
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
         """What this party adds, one row per person."""
 
-    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> FloatArray:
-        """Contributions; what is beyond the ring, or no number, is refused."""
+    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> tuple[FloatArray, Known]:
+        """Contributions, and which of them are none; what is beyond the ring, or no number, is refused."""
         own = np.zeros((len(known), self.outputs))
         try:
             if columns is not None:
@@ -63,11 +65,12 @@ class _SummedScorer(ABC):
                 f"scores that can't be summed: {why}; the values are far outside of what the model was trained on, or "
                 f"its targets were too large: then train it on smaller ones, in thousands for example"
             ) from None
-        return own[:, 0] if self.outputs == 1 else own
+        return own[:, 0] if self.outputs == 1 else own, ~known
 
-    async def scores(self, secure: SecureSum, ready: FloatArray, to: str) -> FloatArray | None:
+    async def scores(self, secure: SecureSum, ready: tuple[FloatArray, Known], to: str) -> FloatArray | None:
         """Summed as in training."""
-        return await secure.total("prediction", ready, to)
+        own, unknown = ready
+        return await secure.total("prediction", own, to, hidden=unknown)
 
 
 class LinearScorer(_SummedScorer):
@@ -102,6 +105,7 @@ class KernelScorer:
     """Phases to every owner of features, and a part of f where this party is one."""
 
     most = 1 << 11  # each of them is as many numbers as there are features
+    outputs = 1
 
     def __init__(self, me: str, kernel: str, layout: Layout, state: tuple[Any, ...]) -> None:
         self._me, self._layout = me, layout
@@ -114,6 +118,7 @@ class KernelScorer:
         found = []
         for index, owner in enumerate(self._layout.owners):
             mine = np.zeros((len(known), self._layout.of(owner)), dtype=np.uint32)
+            mine[~known] = noise((int((~known).sum()), mine.shape[1]), np.uint32)
             if columns is not None:
                 if self._directions is None:
                     self._directions = Directions(*self._secrets, self._kernel, columns.shape[1])

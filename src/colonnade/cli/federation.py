@@ -54,6 +54,9 @@ def add_commands(commands: Any) -> None:
     )
     _job_and_party(serve)
     serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder: where to answer POST /score")
+    serve.add_argument(
+        "--public", action="store_true", help="with --http: also at an address that other machines can reach"
+    )
     serve.add_argument("--asker", help="who may ask (the first label holder)")
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
 
@@ -206,7 +209,7 @@ def _predict(options: argparse.Namespace) -> int:
     scores = predict(job, party, options.data)
     write(scores, options.out)
     unknown = int((~scores.known).sum())
-    note = f"; {unknown:,} of them are not known at every party and have no score" if unknown else ""
+    note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""
     _say(f"{party.name}: scored {len(scores.ids):,} people, in {options.out}{note}")
     return 0
 
@@ -222,8 +225,10 @@ def _serve(options: argparse.Namespace) -> int:
         _say(f"{party.name}: {text}")
 
     if options.http:
-        serve_http(job, party, options.http, tell)
+        serve_http(job, party, options.http, tell, public=options.public)
         return 0
+    if options.public:
+        raise OptionError("--public says where HTTP may be served; give --http HOST:PORT too, or leave it out")
     asker = options.asker or job.holders[0]
     if asker not in job.holders or asker == party.name:
         raise OptionError(
@@ -232,7 +237,7 @@ def _serve(options: argparse.Namespace) -> int:
     tell(f"serving {asker}")
 
     def serve() -> None:
-        tell(f"answered about {serve_once(job, party, asker):,} people")
+        tell(f"answered about {serve_once(job, party, asker, tell):,} people")
 
     if options.once:
         serve()

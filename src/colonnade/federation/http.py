@@ -5,12 +5,17 @@
 
 Behind it is the line to the partners, who run `colonnade serve`. Every request shows a token that lies in a file of the
 party's own. `GET /openapi.json` describes it all.
+
+Nobody can hold it up without the token: a request must have come within a deadline, however it drips, and where all
+places are taken, the oldest of those who are still sending gives up its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
+import io
+import ipaddress
 import json
 import os
 import re
@@ -24,28 +29,30 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from colonnade import __version__
-from colonnade.errors import ColonnadeError, DataError, InputError, OptionError
+from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
+from colonnade.federation.http_request import DESCRIPTION, parse
 from colonnade.federation.prepared import Prepared
-from colonnade.federation.table import Numbers, Table, Texts
-from colonnade.ids import encodable, normal
+from colonnade.federation.table import Table
 from colonnade.runtimes.place import host_and_port
 
 MAX_BODY = 1 << 23  # bytes
-MAX_PEOPLE = 10_000
+MAX_HEAD = 1 << 16  # bytes of a request before its body
 AT_ONCE = 64  # requests that are worked on at the same time
+OPEN = 128  # connections; more than AT_ONCE, so that somebody is always still sending when all are taken
 _DRAINED = 1 << 26  # bytes of a refused request that are taken, so that its caller comes to read why
 _LENGTH = re.compile(r"[0-9]{1,18}")  # `isdigit` takes digits of every alphabet
-_SECONDS = 30.0  # that a caller may take to send its request
+_SECONDS = 30.0  # that a caller may take to send its request, first byte to last; and to take its answer
 
 # (ids, their rows or None for the party's own data) -> one answer per id
 Score = Callable[[list[str], Table | None], list[dict[str, Any]]]
 
 
-def check_address(address: str) -> None:
-    """Refuse an address where HTTP can't be served; to be asked before the partners are joined."""
+def check_address(address: str, *, public: bool = False) -> None:
+    """Refuse an address where HTTP can't be served; to be asked before the partners are joined.
+
+    public: whether it may be one that other machines can reach.
+    """
     place = _host_and_port(address)
     try:
         with socket.socket() as probe:
@@ -53,6 +60,16 @@ def check_address(address: str) -> None:
             probe.bind(place)
     except (OSError, ValueError) as error:
         raise _unfit(address, error) from None
+    if not public and not _on_this_machine(place[0]):
+        raise OptionError(
+            f"other machines can reach HTTP at {address!r}, where tokens and scores would travel in the clear; serve "
+            f"it at 127.0.0.1, behind your own gateway with TLS, or say --public"
+        )
+
+
+def _on_this_machine(host: str) -> bool:
+    found = {entry[4][0] for entry in socket.getaddrinfo(host, None, socket.AF_INET)}
+    return all(ipaddress.ip_address(one).is_loopback for one in found)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -77,82 +94,86 @@ def token_in(path: Path) -> str:
     return token
 
 
-def parse(body: bytes, prepared: Prepared) -> tuple[list[str], Table | None]:
-    """(ids, rows) of a request; what is wrong with it is one sentence."""
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):
-        raise DataError("the body must be JSON") from None
-    if (
-        not isinstance(request, dict)
-        or len(request) != 1
-        or not isinstance(people := next(iter(request.values())), list)
-    ):
-        raise DataError('the body must be {"ids": [...]} or {"rows": [{"id": ..., column: value, ...}, ...]}')
-    if not 0 < len(people) <= MAX_PEOPLE:
-        raise DataError(f"a request is about 1 to {MAX_PEOPLE} people, got {len(people)}")
-    if "ids" in request:
-        return [_id(one) for one in people], None
-    if "rows" not in request or not all(isinstance(row, dict) and "id" in row for row in people):
-        raise DataError('the body must be {"ids": [...]} or {"rows": [{"id": ..., column: value, ...}, ...]}')
-    if prepared.sparse is not None:
-        raise DataError("this party's columns are sparse; ask by ids")
-    ids = [_id(row["id"]) for row in people]
-    known = {column.name for column in prepared.columns}
-    if strange := sorted({key for row in people for key in row} - known - {"id"}):
-        raise DataError(f"{strange[0]!r} is no column of the model; columns are {', '.join(map(repr, sorted(known)))}")
-    columns: dict[str, Numbers | Texts] = {}
-    for column in prepared.columns:
-        values = [row.get(column.name) for row in people]
-        columns[column.name] = _texts(column.name, values) if column.text else _numbers(column.name, values)
-    return ids, Table("the request", columns)
+class _Line(io.RawIOBase):
+    """What comes over a connection, until a deadline that bytes which drip in do not move, and only so many of them."""
 
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._end, self.allowed = connection, time.monotonic() + seconds, MAX_HEAD
 
-def _id(value: Any) -> str:
-    """As `ids.canonical` has it: the same person however the id is written."""
-    text = None if isinstance(value, float) else normal(value)
-    if not text:
-        raise DataError("an id must be text or a whole number")
-    if not encodable(text):
-        raise DataError("an id holds characters that are not Unicode text (lone surrogates); send it as it is written")
-    return text
+    def readable(self) -> bool:
+        """It is."""
+        return True
 
-
-def _numbers(name: str, values: list[Any]) -> Numbers:
-    if any(isinstance(value, bool) or not isinstance(value, (int, float, type(None))) for value in values):
-        raise DataError(f"column {name!r} holds numbers, or null where a value is missing")
-    if any(value is not None and not abs(value) <= sys.float_info.max for value in values):
-        raise DataError(f"column {name!r} holds finite numbers, or null where a value is missing")
-    return Numbers(np.array([np.nan if value is None else float(value) for value in values]))
-
-
-def _texts(name: str, values: list[Any]) -> Texts:
-    if any(not isinstance(value, (str, type(None))) for value in values):
-        raise DataError(f"column {name!r} holds text, or null where a value is missing")
-    if not all(encodable(value) for value in values if value):
-        raise DataError(f"column {name!r} holds characters that are not Unicode text (lone surrogates); correct them")
-    categories = sorted({value for value in values if value})  # an empty text is a missing one, as in a file
-    place = {value: number for number, value in enumerate(categories)}
-    codes = np.array([place[value] if value else -1 for value in values], dtype=np.int32)
-    found = np.empty(len(categories), dtype=object)
-    found[:] = categories
-    return Texts(codes, found)
+    def readinto(self, buffer: Any) -> int:
+        """Some bytes; TimeoutError after the deadline, and where more come than a request has."""
+        left = self._end - time.monotonic()
+        if left <= 0 or not self.allowed:
+            raise TimeoutError("the request did not come in time, or has no end")
+        self._connection.settimeout(left)
+        taken = self._connection.recv_into(buffer, min(len(buffer), self.allowed))
+        self.allowed -= taken
+        return taken
 
 
 class Server(ThreadingHTTPServer):
-    """Answers requests in threads; scores come from `score`, which may be called from any of them."""
+    """Answers requests in threads; scores come from `score`, which may be called from any of them.
+
+    public: whether other machines may reach it. seconds: in which a request must have come. most: open connections.
+    """
 
     daemon_threads = True
 
-    def __init__(self, address: str, token: str, prepared: Prepared, score: Score | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        prepared: Prepared,
+        score: Score | None = None,
+        *,
+        public: bool = False,
+        seconds: float = _SECONDS,
+        most: int = OPEN,
+    ) -> None:
         self.token, self.prepared = token, prepared
         self.score = score  # None while the partners are not there
         self.turns = threading.BoundedSemaphore(AT_ONCE)
-        place = _host_and_port(address)
+        self.seconds, self._most = seconds, most
+        self._open: dict[socket.socket, bool] = {}  # whether its request is still to come; the oldest first
+        self._guard = threading.Lock()
+        check_address(address, public=public)
         try:
-            super().__init__(place, _Handler)
+            super().__init__(_host_and_port(address), _Handler)
         except (OSError, ValueError) as error:
             raise _unfit(address, error) from None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take a connection; if all places are taken, from the one that has been sending for longest."""
+        with self._guard:
+            if len(self._open) >= self._most:
+                oldest = next((line for line, sending in self._open.items() if sending), request)
+                self._open.pop(oldest, None)
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
+            if len(self._open) < self._most:
+                self._open[request] = True
+        super().process_request(request, client_address)
+
+    def has_come(self, connection: socket.socket) -> None:
+        """The whole request is here: from now on it is ours to answer, and nobody takes its place."""
+        with self._guard:
+            if connection in self._open:
+                self._open[connection] = False
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection; its place is free."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that is gone is no news with a traceback."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 _WAITING = "the partners are not there"
@@ -162,7 +183,13 @@ _PLACES = "there is /score, /health and /openapi.json"
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version = f"colonnade/{__version__}", ""
-    timeout = _SECONDS
+
+    def setup(self) -> None:
+        """One deadline for all that is read."""
+        super().setup()
+        self.rfile.close()
+        self._line = _Line(self.connection, self.server.seconds)
+        self.rfile = io.BufferedReader(self._line)
 
     def do_GET(self) -> None:
         """The description, for everybody; it holds nothing of the model."""
@@ -204,14 +231,23 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.turns.release()
 
     def _score(self, length: int) -> None:
+        self._line.allowed += length
         try:
-            ids, table = parse(self.rfile.read(length), self.server.prepared)
+            body = self.rfile.read(length)
+        except TimeoutError:
+            self._answer(408, {"error": f"a request must have come within {self.server.seconds:g} seconds"})
+            return
+        self.server.has_come(self.connection)
+        try:
+            ids, table = parse(body, self.server.prepared)
             if (score := self.server.score) is None:
                 self._answer(503, {"error": f"{_WAITING}; ask again later"})
             else:
                 self._answer(200, {"scores": score(ids, table)})
         except InputError as error:
             self._answer(400, {"error": str(error)})
+        except PolicyRefused as error:
+            self._answer(429, {"error": str(error)})
         except ColonnadeError as error:
             self._answer(503, {"error": str(error)})
 
@@ -223,14 +259,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer, and then take what still comes: to close on it would break the line before the answer is read."""
         self._answer(status, {"error": sentence})
         length = self._length()
-        left, end = _DRAINED if length is None else min(length, _DRAINED), time.monotonic() + _SECONDS
+        left = _DRAINED if length is None else min(length, _DRAINED)
+        self._line.allowed += left
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
-            while left > 0 and time.monotonic() < end and (taken := len(self.rfile.read1(1 << 16))):
+            while left > 0 and (taken := len(self.rfile.read1(1 << 16))):
                 left -= taken
 
     def _answer(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
+        self.connection.settimeout(self.server.seconds)  # what was left to send the request is not for its answer
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -239,73 +277,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Nothing: a request names people."""
-
-
-_PEOPLE = {
-    "oneOf": [
-        {
-            "type": "object",
-            "required": ["ids"],
-            "properties": {"ids": {"type": "array", "maxItems": MAX_PEOPLE, "items": {"type": ["string", "integer"]}}},
-        },
-        {
-            "type": "object",
-            "required": ["rows"],
-            "properties": {
-                "rows": {
-                    "type": "array",
-                    "maxItems": MAX_PEOPLE,
-                    "items": {
-                        "type": "object",
-                        "required": ["id"],
-                        "description": "the id, and this party's own columns",
-                    },
-                }
-            },
-        },
-    ]
-}
-_SCORE = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string"},
-        "known": {"type": "boolean", "description": "whether every party knows this person; if not, there is no score"},
-        "prediction": {},
-        "probabilities": {"type": "object", "additionalProperties": {"type": "number"}},
-    },
-}
-_ALIVE = {"200": {"description": "it does"}, "503": {"description": "a partner is out of reach"}}
-DESCRIPTION: dict[str, Any] = {
-    "openapi": "3.1.0",
-    "info": {"title": "Colonnade scores", "version": __version__},
-    "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-    "paths": {
-        "/score": {
-            "post": {
-                "summary": "Scores of people, by id or by this party's own features",
-                "security": [{"token": []}],
-                "requestBody": {"required": True, "content": {"application/json": {"schema": _PEOPLE}}},
-                "responses": {
-                    "200": {
-                        "description": "one score per person, in the order asked",
-                        "content": {
-                            "application/json": {
-                                "schema": {"properties": {"scores": {"type": "array", "items": _SCORE}}}
-                            }
-                        },
-                    },
-                    "400": {"description": "the request is wrong; the sentence says how"},
-                    "401": {"description": "no token, or another one"},
-                    "413": {"description": "too long"},
-                    "503": {"description": "a partner is out of reach, or too many requests come at once"},
-                },
-            }
-        },
-        "/health": {
-            "get": {
-                "summary": "Whether it runs",
-                "responses": _ALIVE,
-            }
-        },
-    },
-}

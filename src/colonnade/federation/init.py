@@ -87,6 +87,11 @@ min_batch = 8             # rows of a batch, at least
 max_rounds = 1000000      # of a run
 max_directions = 0.5      # numbers about each person that may leave in all runs together, as a share of own columns:
                           # with as many as columns a partner who knows a few people works out everybody's columns
+# max_partner_ids = 10000   # ids that a partner may bring to an alignment; by default ten times one's own, or 10,000
+serve_people = "trained"  # about whom scores are asked and answered; "listed": in serve_list, a file; or "all"
+# serve_list = "people.txt" # one id per line
+min_prediction = 1        # people of a question, at least
+# max_people_per_day = 10000  # that one asker is answered about; by default twice those served, or 10,000
 # peers = ["shop"]        # by default the parties of the job
 """
 

@@ -24,7 +24,7 @@ from colonnade.federation import data, preparation, toml
 from colonnade.federation.certificates import CertificatePaths
 from colonnade.federation.job import Job
 from colonnade.federation.job_file import address, party_name
-from colonnade.federation.policy import KINDS, Policy
+from colonnade.federation.policy import KINDS, SERVED, Policy
 from colonnade.federation.settings import Key, ListOf, Section, Settings
 
 PARTY = Section(
@@ -61,6 +61,11 @@ PARTY = Section(
             Key("peers", ListOf(str)),
             Key("max_directions", float, default=Policy.max_directions, above=0.0),
             Key("sequential", bool, default=Policy.sequential),
+            Key("max_partner_ids", int, least=1),
+            Key("serve_people", str, default=Policy.serve_people, allowed=SERVED),
+            Key("serve_list", str),
+            Key("min_prediction", int, default=Policy.min_prediction, least=1),
+            Key("max_people_per_day", int, least=1),
         ),
         default={},
     ),
@@ -112,6 +117,10 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
         raise settings.error("network", f"the job {trains if job.network else 'trains no networks; remove this table'}")
     files, rules = settings["certificates"], settings["policy"]
+    if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
+        missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
+        told = missing if rules["serve_list"] is None else 'has a meaning only with serve_people = "listed"; remove it'
+        raise rules.error("serve_list", told)
     return PartyFile(
         name,
         settings["listen"],
@@ -126,8 +135,13 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             rules["min_batch"],
             rules["max_rounds"],
             tuple(rules["peers"] or ()),
-            rules["max_directions"],
-            rules["sequential"],
+            max_directions=rules["max_directions"],
+            sequential=rules["sequential"],
+            max_partner_ids=rules["max_partner_ids"],
+            serve_people=rules["serve_people"],
+            serve_list=None if rules["serve_list"] is None else base / rules["serve_list"],
+            min_prediction=rules["min_prediction"],
+            max_people_per_day=rules["max_people_per_day"],
         ),
         _network(settings["network"]),
     )

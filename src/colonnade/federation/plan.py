@@ -60,7 +60,8 @@ def plan_job(
         def keeper_of(number: int) -> Checkpoints:
             return Checkpoints(kept / str(number), b"plan", job.checkpoint_every)
 
-        return await make_plan(net, job, source, align, check, keeper_of, seconds, say, budget)
+        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
+        return await make_plan(net, job, source, find, check, keeper_of, seconds, say, budget)
 
     def observe(_: str, __: float, value: Any) -> None:
         if value[0] == "align":

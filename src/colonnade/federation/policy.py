@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from colonnade.errors import PolicyRefused
@@ -31,6 +32,11 @@ _OF_A_BATCH = (
     "scores", "signal", "snapshot", "encrypted signal", "embeddings", "representations", "directions", "curvatures",
     "sealed columns",
 )  # fmt: skip
+# About whom a party answers when a trained model is asked for scores: see `people`.
+SERVED = ("trained", "listed", "all")
+# Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
+_TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
+_TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
 _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
 
 
@@ -50,8 +56,13 @@ class Policy:
     party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
     peers: parties that may be sent anything; empty means those of the job. max_directions: numbers about each person
     that may leave in all runs together, as a share of the party's own columns: with as many as there are columns, and a
-    few known people, a partner solves for all of them. sequential: whether
-    three or more parties may move one after another, which shows a label holder what each of them changed.
+    few known people, a partner solves for all of them. sequential: whether three
+    or more parties may move one after another, which shows a label holder what each of them changed.
+
+    Who may be found out: max_partner_ids: ids that a partner may bring to an alignment. serve_people: about whom this
+    party asks and answers with a trained model: the people of the "trained" intersection, those "listed" in the file
+    serve_list, or "all". min_prediction: people of one question, at least. max_people_per_day: people that one asker
+    is answered about in a day. None stands for a default that depends on how many people there are.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -62,6 +73,19 @@ class Policy:
     peers: tuple[str, ...] = ()
     max_directions: float = 0.5
     sequential: bool = False
+    max_partner_ids: int | None = None
+    serve_people: str = "trained"
+    serve_list: Path | None = None
+    min_prediction: int = 1
+    max_people_per_day: int | None = None
+
+    def partner_ids(self, own: int) -> int:
+        """How many ids a partner may bring to an alignment, where this party brings so many itself."""
+        return self.max_partner_ids or max(_TIMES_OWN_IDS * own, _FEWEST_IDS)
+
+    def people_per_day(self, answered: int | None) -> int:
+        """How many people an asker is answered about in a day; `answered`: how many there are, None for everybody."""
+        return self.max_people_per_day or max(_TIMES_PEOPLE * (answered or 0), _FEWEST_PEOPLE)
 
     def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
         """Refuse before the run whom and what the job names."""
@@ -124,6 +148,11 @@ class Policy:
                     f"a message of the kind {kind!r} is about {rows} rows, the policy of {me!r} asks for "
                     f"{self.min_batch} at least; raise the job's batch, or lower min_batch"
                 )
+        if kind == "prediction" and (_rows(value) or 0) < self.min_prediction:
+            raise PolicyRefused(
+                f"a prediction is about {_rows(value)} people, the policy of {me!r} asks for {self.min_prediction} at "
+                f"least; ask about more at once, or lower min_prediction"
+            )
 
 
 def _rows(value: Any) -> int | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from colonnade import metrics
 from colonnade.checks import warn_budget, warn_diverged, warn_unfinished
 from colonnade.errors import ColonnadeError
-from colonnade.federation import data, model_file, preparation, statistics_file
+from colonnade.federation import data, model_file, people, preparation, statistics_file
 from colonnade.federation.attend import attend
 from colonnade.federation.budget import Budget, allowance
 from colonnade.federation.checkpoints import Checkpoints
@@ -132,7 +132,8 @@ def run_job(
 
     async def program(net: Net, source: Any) -> Any:
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
-        return source, await take_part(net, job, source, align, check, kept, party.network, budget)
+        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
+        return source, await take_part(net, job, source, find, check, kept, party.network, budget)
 
     def observe(name: str, seconds: float, value: Any) -> None:
         if value[0] == "resumed":
@@ -154,6 +155,7 @@ def run_job(
         history.close()
     source, trained = outcome.value
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
+    people.remember(party, source.ids, trained.people)
     model_file.save_history(party.folder, history.records)
     statistics_file.save(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:

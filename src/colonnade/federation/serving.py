@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from colonnade.algorithms.scorers import KernelScorer, LinearScorer, NetworkScor
 from colonnade.blocks.phases import Layout
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
-from colonnade.federation import data, model_file
+from colonnade.federation import data, model_file, people
 from colonnade.federation.attend import attend
 from colonnade.federation.csv_dialect import quoted
 from colonnade.federation.job import Job
@@ -40,24 +40,28 @@ class Scores:
     """What was found out about new people, in the order of their table."""
 
     ids: list[str]
-    known: npt.NDArray[np.bool_]  # at every party
+    known: npt.NDArray[np.bool_]  # whether every party answers about the person
     columns: dict[str, Array]  # prediction, and the probability of each class where there are any
 
 
 def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
-    """Ask the partners, who serve, about the people in a file (or in the party's own data)."""
+    """Ask the partners, who serve, about the people in a file (or in the party's own data).
+
+    Who is none of the people that this party's own policy serves is not known, and the partners hear nothing of them.
+    """
     if source is not None and not source.is_file():  # before anybody is dialled; what is in it is read after
         raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
     if party.name not in job.holders:
         raise OptionError(
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
         )
-    part = model_file.load(party.folder, party.name)
+    part, served = model_file.load(party.folder, party.name), people.served(party)
 
     async def program(net: Net, table: Any, ids: Any) -> Scores:
         asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
-        X = await net.in_thread(part.prepared.apply, table)
-        totals, known = await asker.scores(ids, X, np.ones(len(ids), dtype=bool))
+        here = _among(ids, served)
+        X = await net.in_thread(part.prepared.apply, table.take(here)) if here.any() else None
+        totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, totals))
 
@@ -69,13 +73,14 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
     return scores
 
 
-def serve_once(job: Job, party: PartyFile, asker: str) -> int:
-    """Answer one asker until it is done; returns how many people it asked about."""
-    part = model_file.load(party.folder, party.name)
+def serve_once(job: Job, party: PartyFile, asker: str, tell: Callable[[str], None] = lambda _: None) -> int:
+    """Answer one asker until it is done; returns how many people it was answered about."""
+    part, served = model_file.load(party.folder, party.name), people.served(party)
+    gate = people.Gate.of(party, asker, served, tell)
 
     def read() -> tuple[Any, ...]:
         table = _table(party, part, None)
-        directory = Directory(_ids(table, party.name))
+        directory = Directory(_ids(table, party.name), served)
 
         def lookup(asked: list[str]) -> tuple[Any, npt.NDArray[np.bool_]]:
             rows, known = directory.find(asked)
@@ -84,12 +89,13 @@ def serve_once(job: Job, party: PartyFile, asker: str) -> int:
         return (lookup,)
 
     async def program(net: Net, lookup: Any) -> int:
-        return await serve(net, _terms(job, asker), _scorer(part, party), lookup)
+        terms, rounds = _terms(job, asker), party.policy.max_rounds
+        return await serve(net, terms, _scorer(part, party), lookup, gate, rounds)
 
     return int(attend(job, party, program, read, agreed=_agreed(job, asker)).value)
 
 
-def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None]) -> None:
+def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None], *, public: bool = False) -> None:
     """Answer requests over HTTP until somebody stops it; while a partner is not there, with a sentence about that."""
     if party.name not in job.holders:
         raise OptionError(
@@ -98,7 +104,8 @@ def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], N
     from colonnade.federation.http import Server, token_in
 
     part = model_file.load(party.folder, party.name)
-    server = Server(address, token_in(party.folder / "http.token"), part.prepared)
+    people.served(party)  # what is wrong with it is said before anybody is dialled
+    server = Server(address, token_in(party.folder / "http.token"), part.prepared, public=public)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
@@ -121,10 +128,11 @@ def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) ->
 
 def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell: Callable[[str], None]) -> None:
     """While the line to the partners is up."""
+    served = people.served(party)
 
     def read() -> tuple[Any, ...]:
         table = _table(party, part, None)
-        return table, Directory(_ids(table, party.name))
+        return table, Directory(_ids(table, party.name), served)
 
     async def program(net: Net, table: Any, directory: Any) -> None:
         asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
@@ -132,7 +140,8 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
             if rows is not None:
-                return part.prepared.apply(rows), np.ones(len(ids), dtype=bool)
+                here = _among(ids, served)
+                return part.prepared.apply(rows.take(here)) if here.any() else None, here
             places, known = directory.find(ids)
             return part.prepared.apply(table.take(places)) if len(places) else None, known
 
@@ -195,6 +204,10 @@ def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
         chances = loss.probability(scores)
         found |= {f"p({name})": chances[:, column] for column, name in enumerate(part.classes.tolist())}
     return found
+
+
+def _among(ids: list[str], served: Set[str] | None) -> npt.NDArray[np.bool_]:
+    return np.array([served is None or one in served for one in ids], dtype=bool)
 
 
 def _terms(job: Job, asker: str) -> Terms:

@@ -79,6 +79,7 @@ class Trained:
     best: bool  # of all epochs, rather than the last one
     outputs: int = 1  # scores of a row
     statistics: Any = None  # see `algorithms.statistics.infer_linear`
+    people: Rows | None = None  # the common rows, held-out ones too
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Ready:
     train: int  # rows
     held_out: int
     mine: Any  # columns, labels, which rows have one, and the same of the held-out rows: see `algorithms.program`
+    people: Rows  # all of them
 
 
 def start_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -160,7 +162,7 @@ async def get_ready(
         return party_part(party, classes, loss)
 
     mine = (*await part(train), await part(held_out) if len(held_out) else None)
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine)
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows)
 
 
 async def take_part(
@@ -195,7 +197,8 @@ async def take_part(
         state = await train_kernel(net, value, mine, keeper, spendable)
     best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
-    return Trained(state, ready.classes, ready.prepared, ready.train, ready.held_out, best, outputs, found)
+    counts = (ready.train, ready.held_out)
+    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)
 
 
 async def _statistics(net: Net, job: Job, mine: Any, state: Any, budget: Budget | None) -> Any:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring
+from colonnade.sums.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring, noise
 from colonnade.sums.trees import Tree
 
 
@@ -51,10 +52,18 @@ class SecureSum(ABC):
         """Agree on keys, where the sum needs any."""
         return
 
-    async def total(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
-        """The sum of everybody's `value` at `root`, None elsewhere. Exact in the ring, so the same bits everywhere."""
+    async def total(
+        self, tag: str, value: FloatArray, root: str, hidden: npt.NDArray[np.bool_] | None = None
+    ) -> FloatArray | None:
+        """The sum of everybody's `value` at `root`, None elsewhere. Exact in the ring, so the same bits everywhere.
+
+        hidden: rows of which this party adds noise instead, so that nobody learns what the others add to them.
+        """
         self._count(value.size, root)
-        summed = await self._in_turn(tag, self.ring.encode(value, self.net.me), root)
+        encoded = self.ring.encode(value, self.net.me)
+        if hidden is not None:
+            encoded[hidden] = noise(encoded[hidden].shape, encoded.dtype)
+        summed = await self._in_turn(tag, encoded, root)
         return None if summed is None else self.ring.decode(summed)
 
     async def total_phases(self, tag: str, phases: PhaseArray, root: str) -> PhaseArray | None:

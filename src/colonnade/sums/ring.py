@@ -8,6 +8,7 @@ Masks on real numbers, as the papers write them, hide imperfectly and cost preci
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,13 @@ class Ring:
     def decode(self, ring: AnyRing) -> FloatArray:
         """Back to real numbers; the upper half of the ring is negative."""
         return ring.view(f"i{self.bits // 8}") / self.scale
+
+
+def noise(shape: tuple[int, ...], ring: Any) -> AnyRing:
+    """Uniform on the ring, from the operating system: in a sum it hides what everybody else adds."""
+    found = np.empty(shape, dtype=ring)
+    found.reshape(-1)[:] = np.frombuffer(secrets.token_bytes(found.nbytes), dtype=ring)
+    return found
 
 
 def narrow_ring(parties: int) -> Ring:
