@@ -17,8 +17,9 @@ from colonnade.errors import (
     RunFailed,
     at_least,
 )
-from colonnade.federation.certificates import Credentials, dns_name
+from colonnade.federation.certificates import Credentials
 from colonnade.federation.handshake import Hello, Looked, NotNow, Terms, printable, refusal
+from colonnade.federation.identity import Identity
 from colonnade.runtimes import grpc_streams
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.grpc_streams import Listener, Stream, check_security
@@ -56,6 +57,7 @@ class NetworkNet(StagedNet):
         super().__init__(place.me, place.names, deadline, observer, slowed, patience=patience)
         self._place, self.grace, self._shared_port = place, grace, shared_port
         self.terms, self.credentials = Terms.of(place.names, job), credentials
+        self.identity = Identity(credentials) if credentials else None
         self.lines = {name: PeerLine(self, name) for name in self.others()}
         self.refuse = Refusals()
         self._closing = False
@@ -135,16 +137,11 @@ class NetworkNet(StagedNet):
         message = await stream.read()
         if message is None:
             raise NotNow(_HUNG_UP)
-        line = self._caller(Hello.unpack(message), stream)
+        line = self._caller(Hello.unpack(message))
         await line.accept(stream, message)
         return line
 
-    def _caller(self, hello: Hello, stream: Stream) -> PeerLine:
-        if stream.names is not None and dns_name(hello.me) not in stream.names:
-            shown = ", ".join(sorted(repr(printable(name, 60)) for name in stream.names)) or "nobody"
-            raise HandshakeFailed(
-                f"it says that it is {printable(hello.me, 40)!r}, and its certificate is made out to {shown}"
-            )
+    def _caller(self, hello: Hello) -> PeerLine:
         if hello.me not in self.lines:
             raise HandshakeFailed(f"{printable(hello.me, 40)!r} is no party of this run")
         if self._place.dials(hello.me):

@@ -148,7 +148,7 @@ class PeerLine:
     async def accept(self, stream: Stream, hello: bytes) -> None:
         """Take up a stream that begins with this hello."""
         handshake = self._handshake()
-        await stream.write(handshake.answer(hello))
+        await stream.write(handshake.answer(hello, stream.shown))
         handshake.settle(await heard(stream))
         self._agree(handshake)
         await stream.write(ACCEPTED)
@@ -162,7 +162,7 @@ class PeerLine:
 
     def _handshake(self) -> Handshake:
         standing = Standing(self._session, self._known, self.flow.received, bound=self._net.started)
-        return Handshake(self._net.me, self.peer, self._net.terms, standing)
+        return Handshake(self._net.me, self.peer, self._net.terms, standing, self._net.identity)
 
     def _agree(self, handshake: Handshake) -> None:
         """Nothing of this line changes before the peer has proved that it speaks now, and to this party."""
