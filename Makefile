@@ -59,10 +59,12 @@ quality: $(VENV)/.dev  ## models against their references on the real data sets,
 	COLONNADE_QUALITY=1 COLONNADE_DATA=$(DATA) $(BIN)/python -m pytest -n 2 tests/test_quality.py
 
 # Apart from .[dev]: it has no wheels for every Python that colonnade runs on.
-fuzz: $(VENV)/.dev  ## bytes led by coverage against the codec and the TOML reader, a minute each
+fuzz: $(VENV)/.dev  ## bytes led by coverage against all that reads bytes of others, a minute each
 	@$(BIN)/uv pip install -q --python $(BIN)/python atheris 2>/dev/null || $(BIN)/pip install -q atheris
 	$(BIN)/python tests/fuzz.py codec 60
 	$(BIN)/python tests/fuzz.py toml 60
+	$(BIN)/python tests/fuzz.py ids 60
+	$(BIN)/python tests/fuzz.py certificates 60
 
 # Flower holds rich and others back, so it is tested in an environment of its own.
 flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and deployed on loopback

@@ -49,7 +49,15 @@ MATHS = [
     "blocks.information",
     "deviance",
 ]
-IDENTITY = ["federation.certificates", "federation.handshake"]  # who is on the line, and on what terms
+# who is on the line, and on what terms
+IDENTITY = [
+    "federation.certificates",
+    "federation.handshake",
+    "federation.identity",
+    "federation.revocation",
+    "federation.signatures",
+    "federation.trust",
+]
 TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
 
 

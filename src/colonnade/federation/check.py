@@ -50,7 +50,8 @@ def _try(what: str, look: Callable[[], str]) -> Finding:
 
 def _certificates(party: PartyFile) -> str:
     certificates.load(party.certificates, party.name)
-    return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}"
+    own = certificates.own_fingerprint(party.certificates)
+    return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}, {own}"
 
 
 def _data(job: Job, party: PartyFile) -> list[Finding]:

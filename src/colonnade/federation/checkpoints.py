@@ -8,6 +8,7 @@ fit is not a version.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 from contextlib import suppress
@@ -55,7 +56,7 @@ class Checkpoints:
         if content is None:
             raise CheckpointError(f"version {version} in {self._folder.name!r} is not there any more; start again")
         try:
-            return decode(content)
+            return decode(content, room=math.inf)
         except ProtocolError as error:
             raise CheckpointError(f"version {version} in {self._folder.name!r} can't be read: {error}") from None
 

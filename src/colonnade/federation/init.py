@@ -78,6 +78,8 @@ id = "id"                 # the column by which people are found again at the ot
 authority = "certificates/authority.pem"
 certificate = "certificates/{name}.pem"
 key = "certificates/{name}.key"
+# revoked = "certificates/revoked.pem"   # the authority's list of revoked certificates; an old one lets nobody in
+# pins = {{ partner = "sha256:..." }}      # a partner's only certificate; its `colonnade check` tells the fingerprint
 
 [policy]                  # what may leave this party, whatever job.toml says
 plain = false             # sums without masks

@@ -101,10 +101,9 @@ def _ids(asked: Any, asker: str, most: int) -> list[str]:
     shape = type(asked) is tuple and len(asked) == 3 and asked[0] == _ASK
     if not shape or not all(isinstance(part, np.ndarray) for part in asked[1:]):
         raise ProtocolError(f"party {asker!r} must ask about ids at step 'scoring'")
-    ids = unpack(asked[1], asked[2], asker, "scoring")
-    if len(ids) > most:
-        raise ProtocolError(f"party {asker!r} asked about {len(ids)} people at once, at most {most} are allowed")
-    return ids
+    if asked[2].size > most:
+        raise ProtocolError(f"party {asker!r} asked about {asked[2].size} people at once, at most {most} are allowed")
+    return unpack(asked[1], asked[2], asker, "scoring", most)
 
 
 def _ready(secure: SecureSum, scorer: Scorer, X: Any, known: npt.NDArray[np.bool_]) -> Any:

@@ -1,9 +1,10 @@
-"""Signatures with a party's own key, for the seals of its ledger."""
+"""Signatures with a party's own key: the seals of its ledger, and its part of a handshake."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from colonnade.errors import CertificateError
 
@@ -20,15 +21,12 @@ def signer(key: bytes) -> Callable[[bytes], bytes]:
         return lambda data: private.sign(data, padding.PKCS1v15(), hashes.SHA256())
     if isinstance(private, ed25519.Ed25519PrivateKey):
         return private.sign
-    raise CertificateError(f"a ledger is sealed with an EC, RSA or Ed25519 key, got {type(private).__name__}")
+    raise CertificateError(f"a party signs with an EC, RSA or Ed25519 key, got {type(private).__name__}")
 
 
 def checker(certificate: Path) -> Callable[[bytes, bytes], bool]:
     """Check signatures against a certificate in PEM: (what was signed, signature) -> whether it fits."""
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
     try:
         public = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
@@ -36,6 +34,14 @@ def checker(certificate: Path) -> Callable[[bytes, bytes], bool]:
         raise CertificateError(
             f"the certificate {certificate.name!r} can't be read ({error}); give a PEM file"
         ) from None
+    return verifier(public)
+
+
+def verifier(public: Any) -> Callable[[bytes, bytes], bool]:
+    """The same for a public key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
     def check(data: bytes, signature: bytes) -> bool:
         try:

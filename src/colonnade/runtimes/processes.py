@@ -8,6 +8,7 @@ so none survives a failure, Ctrl-C or the starter's death.
 from __future__ import annotations
 
 import errno
+import math
 import selectors
 import socket
 import sys
@@ -242,7 +243,7 @@ class _Family:
             self.died(child, seconds)
             return
         for payload in child.frames.feed(data):
-            child.hear(decode(payload), observer, seconds)
+            child.hear(decode(payload, room=math.inf), observer, seconds)
 
     def died(self, child: _Child, seconds: float) -> None:
         """Its line has ended, and its program has not."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -144,6 +144,9 @@ class _Task:
 class _SimNet(Endpoint):
     """A party's `Net` under the virtual clock."""
 
+    in_order: ClassVar[bool] = False  # messages may overtake each other, see `Faults`
+    bounded: ClassVar[bool] = False
+
     def __init__(self, world: _World, me: str, observer: Observer | None) -> None:
         super().__init__(me, world.names, world.options.deadline, observer, 0.0)
         self.rehearsed = world.options.secret
@@ -191,7 +194,7 @@ class _SimNet(Endpoint):
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         value = freeze(value)
         size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
-        check_size(size, tag)
+        check_size(size, tag, value)
         self.world.carry(self.me, to, size, (kind, seq, tag, value))
         return size
 
