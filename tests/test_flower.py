@@ -127,8 +127,8 @@ def test_only_flowers_own_kinds_of_messages_are_sent():
     grid = Grid(load)
     strategy().start(grid)
     assert {kind for kind, _ in grid.sent} == {"query", "train", "evaluate"}
-    # hello; then counts, 4 steps and 5 evaluations of four stages each, to four nodes
-    assert len(grid.sent) == 4 + 4 * 4 * (1 + 4 + 5)
+    # hello; then counts, 4 steps and 5 evaluations of five stages each, to four nodes
+    assert len(grid.sent) == 4 + 4 * 5 * (1 + 4 + 5)
 
 
 def test_it_goes_on_from_given_arrays_and_tells_a_function():
