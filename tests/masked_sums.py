@@ -55,3 +55,12 @@ class Sum:
             return None
         opened = self.answers(4, lambda m: m.unmask(signed))
         return None if opened is None else (self.server.total(opened), survivors)
+
+
+def mutations(value, hostile):
+    """The value with each of its parts, and itself, replaced by each of the hostile ones."""
+    yield from hostile
+    if isinstance(value, tuple):
+        for place, part in enumerate(value):
+            for changed in mutations(part, hostile):
+                yield (*value[:place], changed, *value[place + 1 :])

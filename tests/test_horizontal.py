@@ -30,7 +30,9 @@ from colonnade.errors import (
 )
 from colonnade.horizontal_estimator import part_of
 from colonnade.runtimes.network import Network
-from horizontal_programs import die_after, two_layers
+from colonnade.sums.dropout import Member, Terms
+from colonnade.sums.masks import KeyPair
+from horizontal_programs import die_after, one_layer, two_layers
 
 X, Y = load_digits(return_X_y=True)
 X = X / 16
@@ -139,6 +141,99 @@ def test_a_torch_module():
         model(network=lambda features, classes: None).fit(*SITES)
     with pytest.raises(OptionError, match="can't be saved"):
         one.save("nowhere")
+
+
+def test_a_site_whose_network_is_another_one_says_so():
+    pytest.importorskip("torch")
+    plan = model(network=two_layers).plan(SHORT, ("a", "b", "c"), 64, 10, CostLimits.of(None, grouped=False))
+    assert plan.model == ("own", 64, ((8, 64), (8,), (10, 8), (10,)), 10, False)  # no name of any code
+    part = Part(X, Y, np.zeros(len(Y), int))
+    work = SiteWork.of(plan.as_site_job(1), "b", part, None, Own(two_layers))
+    assert work.model.size == 8 * 65 + 10 * 9
+    with pytest.raises(
+        OptionError, match=r"network of site 'b' has parameters of the shapes \(\(10, 64\), \(10,\)\), the"
+    ):
+        SiteWork.of(plan.as_site_job(1), "b", part, None, Own(one_layer))
+    with pytest.raises(OptionError, match="the model is a torch module, and site 'b' was given none; give it network="):
+        SiteWork.of(plan.as_site_job(1), "b", part, None, Own())
+    layers = model().plan(SHORT, ("a", "b", "c"), 64, 10, CostLimits.of(None, grouped=False))
+    with pytest.raises(OptionError, match="the model is told by its layers, and site 'b' was given a network="):
+        SiteWork.of(layers.as_site_job(1), "b", part, None, Own(two_layers))
+
+
+def test_a_torch_module_in_processes():
+    """The name of the function goes to each program as its own argument."""
+    pytest.importorskip("torch")
+    options = {"network": two_layers, "algorithm": cn.SSCA(batch=20, rounds=2)}
+    sites = cn.split_rows(X, Y, into=3, seed=1)
+    here = model(**options).fit(*sites)
+    there = model(**options).fit(*sites, on=cn.Processes(600.0))
+    assert np.abs(here.parameters_ - there.parameters_).max() < 1e-9
+
+
+# -- who is who -------------------------------------------------------------------------------------------------------
+
+
+def with_rosters(sites, identities=None, **changes):
+    """The same sites, each with an identity and a roster of all; `changes` are keys that all rosters have instead."""
+    who = identities or {one.name: cn.Identity() for one in sites}
+    public = {**{name: one.public for name, one in who.items()}, **changes}
+    return [
+        cn.Site(s.name, s.X, s.y, identity=who[s.name], roster={**public, s.name: who[s.name].public}) for s in sites
+    ]
+
+
+def test_identities_and_rosters_change_no_bit(fitted):
+    assert np.array_equal(model().fit(*with_rosters(SITES)).parameters_, fitted.parameters_)
+    there = model().fit(*with_rosters(SITES), on=cn.Processes(600.0))
+    assert np.abs(there.parameters_ - fitted.parameters_).max() < 1e-9
+    some = [*with_rosters(SITES)[:9], SITES[9]]  # one without an identity: the rosters of the others have another
+    with pytest.raises(ProtocolError, match="the keys of site 'site10' come under another identity than this site's"):
+        model().fit(*some)
+
+
+def test_three_of_ten_are_left_out_under_rosters_too():
+    on = cn.Simulation(faults=cn.Faults(crashes={"site1": 0.0, "site2": 0.0, "site3": 0.0}), deadline=6.0)
+    with pytest.warns(ColonnadeWarning, match="died"):
+        signed = model().fit(*with_rosters(SITES), on=on)
+    with pytest.warns(ColonnadeWarning, match="died"):
+        plain = model(sum="plain").fit(*SITES, on=on)
+    assert np.array_equal(signed.parameters_, plain.parameters_)
+
+
+def test_a_roster_that_is_out_of_date_ends_the_run_with_both_names():
+    sites = with_rosters(cn.split_rows(X, Y, into=3, seed=0), site2=cn.Identity().public)
+    with pytest.raises(ProtocolError, match="the keys of site 'site2' come under another identity"):
+        model().fit(*sites)
+
+
+def test_a_server_that_hands_on_other_keys_is_refused(monkeypatch):
+    """Through the whole run, on the wire: it puts a key of its own in the place of one site's."""
+    strange = Member(1, Terms(("site1", "site2", "site3"), 1, 3), KeyPair())
+    real = gathering.Collector.keys
+    monkeypatch.setattr(gathering.Collector, "keys", lambda self, found: real(self, {**found, 1: strange.public}))
+    sites = cn.split_rows(X, Y, into=3, seed=0)
+    with pytest.raises(ProtocolError, match="the keys of site 'site2' come under another identity"):
+        model().fit(*with_rosters(sites))
+    with pytest.raises(ProtocolError, match="other keys for this member than those it sent"):
+        model().fit(*sites)  # site 1 believes it, and site 2 sees it: a server would answer in its place
+
+
+def test_a_server_that_tells_sites_different_survivors_is_refused(monkeypatch):
+    real, seven = gathering._masked, range(7)
+
+    def splitting(*args):
+        stages = real(*args)
+        stage, contents = next(stages)
+        while True:
+            if stage == "survivors":
+                contents = {k: tuple(seven[:4] if k < 3 else seven[3:]) for k in seven}
+            stage, contents = stages.send((yield stage, contents))
+
+    monkeypatch.setattr(gathering, "_masked", splitting)
+    sites = cn.split_rows(X, Y, into=7, seed=0)
+    with pytest.raises(ProtocolError, match=r"did not sign the survivors|who is not; 4 of the 4 who are left must"):
+        model(algorithm=cn.SSCA(rounds=1, threshold=4)).fit(*sites)
 
 
 def test_save_and_load(fitted, tmp_path):
