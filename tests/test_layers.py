@@ -40,6 +40,7 @@ MATHS = [
     "blocks.whole",
     "blocks.torch_module",
     "site",
+    "identity",
     "algorithms.ssca",
     "algorithms.quadratics",
     "algorithms.fedavg",
@@ -105,11 +106,11 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "BlockNewton", "FDML", "FDSKL", "Faults", "FedAvg", "FedBCD", "FedSGD", "KernelClassifier",
-        "KernelRegressor", "LinearSVC", "LogisticRegression", "MiniBatchSGD", "NetworkClassifier", "NetworkRegressor",
-        "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA", "SSCAClassifier",
-        "Simulation", "Site", "SoftmaxRegression", "TransferClassifier", "VFB2", "align_parties", "errors", "load",
-        "split", "split_rows",
+        "AFSGD", "BlockNewton", "FDML", "FDSKL", "Faults", "FedAvg", "FedBCD", "FedSGD", "Identity",
+        "KernelClassifier", "KernelRegressor", "LinearSVC", "LogisticRegression", "MiniBatchSGD", "NetworkClassifier",
+        "NetworkRegressor", "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression",
+        "SSCA", "SSCAClassifier", "Simulation", "Site", "SoftmaxRegression", "TransferClassifier", "VFB2",
+        "align_parties", "errors", "load", "split", "split_rows",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -341,7 +341,8 @@ class NetworkModel(Estimator):
     def load(cls: type[Model], folder: str | Path, networks: Mapping[str, Any] | None = None, top: Any = None) -> Model:
         """A model from the files of all its parties.
 
-        networks, top: those that have layers of their own, which no file can hold; their parameters are in the files.
+        networks, top: those that have layers of their own, which no file can hold, and those that a function makes,
+        which no file may call; their parameters are in the files.
         """
         need_torch()
         import_module("colonnade.transfer_estimator")  # so that its kind is known here too

@@ -1,8 +1,8 @@
 """A network model on disk: one safetensors file per party, with nothing of another party in it.
 
 Parameters are tensors; what all parties know (who takes part, options) and what only this one does (its columns, how
-its network is made, at label holders the classes) stand in the file's header as text. Nothing in it can run; but where
-a network is made by a function, the file has its name, and who uses the model calls that function.
+its network is made, at label holders the classes) stand in the file's header as text. Nothing in it can run. Where a
+network is made by a function the file has its name, for the eyes of who loads it: `load` calls what its caller gives.
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.algorithms.descriptions import method_from_value
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.gathering import Heard, Task
-from colonnade.algorithms.site_work import method_from_value, model_from_value
 from colonnade.algorithms.ssca import SSCA, Average, State, algorithm_1, algorithm_2, start
+from colonnade.blocks.whole import WholeModel
 from colonnade.errors import LabelError, PartySilent
 
 Array = npt.NDArray[Any]
@@ -51,8 +52,7 @@ class Plan:
 
     def as_site_job(self, number: int) -> Any:
         """What the site of that number has to know of it (`SiteWork.of`)."""
-        shared = (self.model, self.method, len(self.groups), self.l2, self.threshold)
-        return (number, self.sites[number], len(self.sites), *shared)
+        return (number, self.sites, self.model, self.method, len(self.groups), self.l2, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,12 @@ class _Run:
         return self.method.evaluate_every or max(1, self.method.rounds // 10)
 
 
-def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task, Heard, Result]:
-    """Algorithm 1, Algorithm 2 or one of those they are compared with, whole. first: parameters to begin with."""
-    method, model = method_from_value(plan.method), model_from_value(plan.model)
+def conduct(plan: Plan, model: WholeModel, say: Say, first: Array | None = None) -> Generator[Task, Heard, Result]:
+    """Algorithm 1, Algorithm 2 or one of those they are compared with, whole.
+
+    model: that of the plan's description, as the server makes it itself. first: parameters to begin with.
+    """
+    method = method_from_value(plan.method)
     heard = yield Task("count", (), len(plan.groups) + 2, 0)
     if heard.total is None:
         raise _too_few(plan, heard, f"only {heard.answered} of {len(plan.sites)} sites answered at the start")

@@ -54,6 +54,8 @@ class SSCA(Rounds):
                 f"gamma / rho must not grow (the paper's (5)): the exponent of gamma must be at least that of rho, "
                 f"{self.rho[1]:g}, got {self.gamma[1]:g}"
             )
+        if not isinstance(self.correct, bool):
+            raise OptionError(f"correct must be True or False, got {self.correct!r}")
         at_least("tau", self.tau, 0, strict=True, finite=True)
         at_least("penalty", self.penalty, 0, strict=True, finite=True)
         whole_number("penalties", self.penalties, 1)
