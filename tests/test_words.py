@@ -29,12 +29,12 @@ def about(me, columns=10, most=None, rows=None, **changes):
 def test_a_party_without_labels_is_told_of_its_columns_and_people():
     told = about("shop")
     assert (
-        "bank could work out up to 5 independent combinations of your 10 columns for the people in common (all 10 would "
-        "do to rebuild your columns from a few people whom they know)"
+        "bank could work out up to 5 independent combinations of your 10 columns for the people in common (all 10 "
+        "would do to rebuild your columns from a few people whom they know)"
     ) in told["your columns"]
     assert (
-        "bank can see, in every exchange, your part of the score of the people in common, at most 5 numbers about each; "
-        "in predictions, of everybody whom they name"
+        "bank can see, in every exchange, your part of the score of the people in common, at most 5 numbers about "
+        "each; in predictions, of everybody whom they name"
     ) in told["your columns"]
     assert told["your labels"] == []
     assert told["your people"] == [

@@ -26,7 +26,7 @@ from colonnade.algorithms.newton_party import NewtonParty
 from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.session import Session, session_leaks
 from colonnade.errors import OptionError, one_of
-from colonnade.leaks import Leak, Setting, columns, contributions, objective, products, sequential, signals
+from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
 
 # Messages about rows.
 _SUMMED = ("directions", "evaluation")
@@ -112,6 +112,7 @@ class BlockNewton(Training):
             *signals(setting, back, ("signal", "curvatures") if setting.loss == "poisson" else ("signal",)),
             products(setting, (setting.leader,), ("products",)),
             objective(setting, ("trial", "search", "move")),
+            nothing(setting, "search", of=setting.unlabelled),  # zeros
             columns(setting, setting.parties, ("room",)),
             *(sequential(setting, numbers, _SUMMED) if self.order == "sequential" else ()),
         )
