@@ -151,9 +151,8 @@ class Endpoint:
     async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
         """See `Net.recv`."""
         self.step = tag
-        if kept := self._inbox.take(frm, tag):
-            self._eased(frm)
-            return kept[0]
+        if self._inbox.boxes.get((frm, tag)):
+            return self._kept(frm, tag)
         if self.broken is not None:
             raise self.broken
         if frm not in self._next_in or frm == self.me:
@@ -169,9 +168,8 @@ class Endpoint:
     async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
         """See `Net.recv_within`."""
         self.step = tag
-        if kept := self._inbox.take(frm, tag):
-            self._eased(frm)
-            return kept
+        if self._inbox.boxes.get((frm, tag)):
+            return (self._kept(frm, tag),)
         if self.broken is not None:
             raise self.broken
         if frm in self._gone or seconds <= 0:
@@ -181,6 +179,11 @@ class Endpoint:
         self._awaits(frm)
         value = await wait.promise
         return () if value is _NOTHING else (value,)
+
+    def _kept(self, frm: str, tag: str) -> Any:
+        value = self._inbox.take(frm, tag)
+        self._eased(frm)
+        return value
 
     def spare(self, names: Collection[str]) -> None:
         """See `Net.spare`."""

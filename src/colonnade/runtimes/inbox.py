@@ -26,7 +26,7 @@ class Inbox:
     """Messages by sender and step, in the order in which they came."""
 
     def __init__(self, names: Iterable[str], *, bounded: bool) -> None:
-        self._boxes: dict[tuple[str, str], deque[tuple[Any, int]]] = {}
+        self.boxes: dict[tuple[str, str], deque[tuple[Any, int]]] = {}
         self._bounded = bounded
         self._bytes = dict.fromkeys(names, 0)
         self._messages = dict.fromkeys(names, 0)
@@ -43,18 +43,15 @@ class Inbox:
                     f"step {tag!r}; at most {MOST_MESSAGES} and {MOST} are allowed"
                 )
             self._bytes[frm], self._messages[frm] = total, count
-        self._boxes.setdefault((frm, tag), deque()).append((value, size))
+        self.boxes.setdefault((frm, tag), deque()).append((value, size))
 
-    def take(self, frm: str, tag: str) -> tuple[Any, ...]:
-        """(the oldest message of this step,), or () if there is none."""
-        box = self._boxes.get((frm, tag))
-        if not box:
-            return ()
-        value, size = box.popleft()
+    def take(self, frm: str, tag: str) -> Any:
+        """The oldest message of this step, of which there is one."""
+        value, size = self.boxes[frm, tag].popleft()
         if self._bounded:
             self._bytes[frm] -= size
             self._messages[frm] -= 1
-        return (value,)
+        return value
 
     def crowded(self, frm: str) -> bool:
         """Whether this sender should wait."""
