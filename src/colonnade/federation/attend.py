@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from colonnade import __version__
+from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.federation import certificates
 from colonnade.federation.handshake import Terms
@@ -39,9 +39,10 @@ def attend(
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.sum)
     try:
-        party.folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(party.folder)
     except OSError as error:
         raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
+    private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = Terms.of(job.parties, agreed).digest.hex()
     purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
     about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, **purpose}

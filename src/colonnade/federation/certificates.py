@@ -7,13 +7,13 @@ tests and first steps; an authority made here says in its own name what it is go
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from colonnade import private_files
 from colonnade.errors import CertificateError, OptionError
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class Authority:
 
     def write(self, folder: Path) -> None:
         """Keep the authority as authority.pem and authority.key."""
-        folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(folder)
         (folder / "authority.pem").write_bytes(self.pem)
-        _write_private(folder / "authority.key", _key_pem(self._key))
+        private_files.write(folder / "authority.key", _key_pem(self._key))
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
@@ -109,7 +109,9 @@ class Authority:
         certificate, key = folder / "authority.pem", folder / "authority.key"
         authority = cls.__new__(cls)
         authority._certificate = _certificates(_bytes(certificate, "authority"), certificate)[0]
-        authority._key = _private_key(_bytes(key, "key of the authority"), key)  # type: ignore[assignment]
+        private = _bytes(key, "key of the authority")
+        private_files.check(key, "the key of the authority", CertificateError)
+        authority._key = _private_key(private, key)  # type: ignore[assignment]
         authority._name, authority.pem = authority._certificate.subject, _pem(authority._certificate)
         return authority
 
@@ -132,7 +134,7 @@ def issue(folder: Path, party: str, days: float = _DAYS) -> CertificatePaths:
     paths = CertificatePaths.within(folder, party)
     credentials = Authority.read(folder).issue(party, days)
     paths.certificate.write_bytes(credentials.certificate)
-    _write_private(paths.key, credentials.key)
+    private_files.write(paths.key, credentials.key)
     return paths
 
 
@@ -178,13 +180,6 @@ def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """A file that nobody else can read, not even for the moment between its making and a change of its mode."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
 
 
 # -- reading them ------------------------------------------------------------------------------------------------------
@@ -237,8 +232,8 @@ def check(paths: CertificatePaths, party: str) -> list[str]:
     own, problems = chain[0], []
     if own.public_key() != key.public_key():
         problems.append(f"the key {str(paths.key)!r} does not belong to the certificate {str(paths.certificate)!r}")
-    if os.name == "posix" and (mode := paths.key.stat().st_mode & 0o077):
-        problems.append(f"the key {str(paths.key)!r} is open to others (mode {mode | 0o600:o}); use chmod 600")
+    if (sentence := private_files.trouble(paths.key, "the key")) is not None:
+        problems.append(sentence)
     for what, certificate in (("certificate", own), *(("authority", each) for each in authorities)):
         problems += _check_dates(what, certificate, paths)
     if not _issued_by(chain, authorities):

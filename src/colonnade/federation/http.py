@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
-import os
 import re
 import secrets
 import socket
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade import __version__
+from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, DataError, InputError, OptionError
 from colonnade.federation.prepared import Prepared
 from colonnade.federation.table import Numbers, Table, Texts
@@ -68,10 +67,9 @@ def _unfit(address: str, error: Exception) -> OptionError:
 def token_in(path: Path) -> str:
     """The token in the file; a new one if there is none yet."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-    token = path.read_text().strip()
+        private_files.make_folder(path.parent)
+        private_files.write(path, secrets.token_urlsafe(32) + "\n")
+    token = private_files.read(path, "the token", OptionError).decode("utf-8", "replace").strip()
     if len(token) < 16:
         raise OptionError(f"the token in {path.name!r} has fewer than 16 characters; remove the file for a new one")
     return token
