@@ -212,7 +212,10 @@ def hello(**fields):
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (hello(protocol=2, package="9.9"), "it speaks protocol 2 (colonnade 9.9), this party speaks 1 (colonnade 0."),
+        (
+            hello(protocol=99, package="9.9"),
+            f"it speaks protocol 99 (colonnade 9.9), this party speaks {h.PROTOCOL} (colonnade 0.",
+        ),
         (hello(me="post"), "it says that it is 'post' and not 'bank'"),
         (hello(to="post"), "it looks for 'post', this party is 'shop'"),
         (hello(session=b"short"), "its hello is malformed"),
@@ -220,7 +223,7 @@ def hello(**fields):
         (hello(known=b"short"), "its hello is malformed"),
         (hello(received=-1), "its hello is malformed"),
         (hello(digest="text"), "its hello is malformed"),
-        (encode(("colonnade", 1, "0.1.0")), "its hello is malformed"),
+        (encode(("colonnade", h.PROTOCOL, "0.1.0")), "its hello is malformed"),
         (encode(("colonnade", "1", "0.1.0")), "its first message is no hello; it is not a colonnade party"),
         (encode(("GET", 1, "/")), "its first message is no hello; it is not a colonnade party"),
         (encode(None), "its message is malformed"),

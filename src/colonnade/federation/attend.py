@@ -16,6 +16,7 @@ from colonnade.federation.ledger import Ledger
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.policy import Door
 from colonnade.federation.signatures import checker, signer
+from colonnade.federation.witness import Witness
 from colonnade.runtimes.net import Net, Observer, Outcome
 from colonnade.runtimes.place import Place
 
@@ -45,15 +46,18 @@ def attend(
     private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = Terms.of(job.parties, agreed).digest.hex()
     purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
-    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, **purpose}
+    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
     found: list[Any] = []
 
     async def keep(net: Net, *given: Any) -> None:
         """What a program returns over a `Net` must be able to travel; this stays here and may be anything."""
+        await witness.begin(net)
         found.append(await program(net, *given))
+        await witness.end(net)
 
-    check = checker(party.certificates.certificate)
-    ledger, how = Ledger(party.ledger, signer(credentials.key), check, run=about), "stopped"
+    sign, check = signer(credentials.key), checker(party.certificates.certificate)
+    ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}), "stopped"
+    witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
         "door": Door(party.name, party.policy, ledger),

@@ -19,7 +19,7 @@ from colonnade.errors import CertificateError, OptionError
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
 NAME = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 TEST_AUTHORITY = "colonnade test authority, for tests only"
@@ -245,6 +245,22 @@ def check(paths: CertificatePaths, party: str) -> list[str]:
             f"{dns_name(party)!r}"
         )
     return problems
+
+
+def public_key_of(party: str, shown: bytes, authority: bytes) -> PublicKeyTypes:
+    """The public key of a certificate that a partner has shown, if the authority made it out to that party."""
+    from cryptography import x509
+
+    try:
+        authorities, chain = (x509.load_pem_x509_certificates(pem) for pem in (authority, shown))
+        issued, names = _issued_by(chain, authorities), _dns_names(chain[0])
+    except ValueError:
+        raise CertificateError(f"the certificate that is said to be of {party!r} can't be read") from None
+    if not issued:
+        raise CertificateError(f"the certificate that is said to be of {party!r} is not one of this party's authority")
+    if dns_name(party) not in names:
+        raise CertificateError(f"the certificate that is said to be of {party!r} is made out to another name")
+    return chain[0].public_key()
 
 
 def _check_dates(what: str, certificate: x509.Certificate, paths: CertificatePaths) -> list[str]:

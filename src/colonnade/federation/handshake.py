@@ -27,7 +27,7 @@ from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, ProtocolError
 from colonnade.runtimes.wire import decode, encode
 
-PROTOCOL = 1  # raised whenever parties of before and after could not run together
+PROTOCOL = 2  # raised whenever parties of before and after could not run together
 MAX_JOB = 1 << 18  # bytes
 NONCE = 32  # bytes
 _SHOWN = 60  # characters of a value that is named in a difference
