@@ -21,7 +21,7 @@ from colonnade.federation.policy import Door, Policy
 from colonnade.federation.receipts import Head, Receipt, Statement, read_receipts, write_receipts
 from colonnade.federation.signatures import signer, vouched
 from colonnade.federation.witness import Witness
-from federations import AUTHORITY, Federation, run
+from federations import AUTHORITY, Federation, run, when
 
 CREDENTIALS = {name: AUTHORITY.issue(name) for name in ("bank", "shop", "clinic")}
 VOUCH = vouched(AUTHORITY.pem)
@@ -295,6 +295,10 @@ def test_a_partner_that_does_not_answer_at_the_end(books, how, monkeypatch):
 
         async def end(net):
             if name == "bank":
+                if how == "failed":
+                    await when(lambda: net.broken is not None)
+                elif how == "half":
+                    await when(lambda: net._inbox.get(("shop", "ledger head")))
                 net.deadline = 0.5  # no honest answer is waited for
                 await right(net)
                 answered.set()
