@@ -28,7 +28,7 @@ from colonnade.federation.signatures import vouched
 from colonnade.runtimes.net import Net
 
 _MOST_SIGNATURE = 1 << 12  # bytes; that of an RSA key of 16,384 bits has 2,048
-_MOST_SEEN = 16  # statements that are told: the last of each job and each ledger, the newest of them
+_MOST_SEEN = 16  # statements that are told: the last of this job, and the newest of those of other jobs and ledgers
 _LONGEST_REASON = 300  # characters
 SILENT, LATE = "it did not show its own ledger", "it did not answer"
 
@@ -60,8 +60,8 @@ class Witness:
         """Compare, and countersign; raises if a ledger is not what it was."""
         head, others = self._ledger.head(self._me), self._others(net)
         for peer in others:
-            seen = self._ledger.seen_of(peer)[:_MOST_SEEN]
-            await net.send(peer, "ledger head", self._show(head, seen))
+            seen = sorted(self._ledger.seen_of(peer), key=lambda statement: statement.job != self._job)
+            await net.send(peer, "ledger head", self._show(head, seen[:_MOST_SEEN]))
         shown: dict[str, Shown] = {}
         for peer in others:
             shown[peer] = self._take_head(peer, await net.recv(peer, "ledger head"))
