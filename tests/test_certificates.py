@@ -117,7 +117,8 @@ def test_a_key_of_somebody_else(folder):
 @posix
 def test_a_key_that_others_can_read(folder):
     (folder / "bank.key").chmod(0o644)
-    assert problems(folder) == [f"the key {str(folder / 'bank.key')!r} is open to others (mode 644); use chmod 600"]
+    sentence = "has mode 644, with which others than its owner can use it; allowed is 600: chmod 600"
+    assert problems(folder) == [f"the key {str(folder / 'bank.key')!r} {sentence} {folder / 'bank.key'}"]
 
 
 def test_a_key_with_a_password(folder):

@@ -522,7 +522,7 @@ def test_a_policy_that_lets_nothing_out(tmp_path):
     assert read_party(path, read_job(folder / "job.toml")).policy.kinds == ()
     started = {name: start(folder, name) for name in ("bank", "shop")}
     said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
-    assert "the policy of 'shop' does not let messages of the kind 'kept versions' out" in said["shop"]
+    assert "the policy of 'shop' does not let messages of the kind 'ledger head' out" in said["shop"]
     assert "party 'shop' failed with PolicyRefused" in said["bank"]
 
 
@@ -542,6 +542,57 @@ def test_sequential_order_of_three_is_refused_before_anybody_is_waited_for(tmp_p
     said = re.sub(r"[\s│]+", " ", "".join(capsys.readouterr()))
     assert "policy ok allows this job" in said
     assert "bank could see what you alone changed, whatever the masks" in said
+
+
+def test_a_ledger_that_is_rolled_back_between_two_runs(tmp_path, capsys):
+    """The files of an earlier day, put back together with their seal: by themselves they are as they were written."""
+    names = ("bank", "shop")
+    folder = federation(tmp_path, names, 'kind = "FedSGD"\nepochs = 1')
+    job, files = str(folder / "job.toml"), folder / "bank-files"
+
+    def ledger(name, *rest):
+        capsys.readouterr()
+        code = main(["ledger", rest[0], job, "--as", name, *map(str, rest[1:])])
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    run_all(folder, names)
+    shutil.copytree(files, tmp_path / "earlier")
+    run_all(folder, names)
+    receipts = tmp_path / "shop-receipts.json"
+    code, said = ledger("shop", "receipts", "--out", receipts)
+    assert (code, "shop: 4 receipts of what it has seen" in said) == (0, True)
+    code, said = ledger("bank", "verify", "--receipts", receipts)
+    assert code == 0, said
+    assert "lines of 2 runs, all as they were written" in said
+    assert re.search(r"countersigned by shop up to line \d+", said)
+    assert "holds all that shop has seen of it, 4 receipts" in said
+    assert "not countersigned" not in said
+    for name in ("ledger.jsonl", "ledger.jsonl.seal", "ledger.jsonl.key"):
+        shutil.copy2(tmp_path / "earlier" / name, files / name)
+    assert ledger("bank", "verify")[0] == 0
+    code, said = ledger("bank", "verify", "--receipts", receipts)
+    assert (code, "the ledger 'ledger.jsonl' was rolled back or rewritten: 'shop' saw" in said) == (1, True)
+    model = (files / "bank.colonnade.npz").read_bytes()
+    started = {name: start(folder, name) for name in names}
+    said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
+    assert [process.returncode for process in started.values()] == [1, 1]
+    assert "colonnade: the ledger 'ledger.jsonl' was rolled back or rewritten: 'shop' saw" in said["bank"], said
+    assert (files / "bank.colonnade.npz").read_bytes() == model
+    code, said = ledger("bank", "verify")
+    assert re.search(r"run 2 \(first, .*\) is not countersigned by shop", said)
+    for wrong, sentence in (
+        (("accept",), "whose ledger? give --peer, one of bank"),
+        (("accept", "--peer", "shop"), "whose ledger?"),
+        (("receipts",), "give --out FILE"),
+        (("show", "--peer", "bank"), "--peer goes with `colonnade ledger accept`"),
+    ):
+        code, said = ledger("shop", *wrong)
+        assert (code, sentence in said) == (1, True), said
+    code, said = ledger("shop", "accept", "--peer", "bank")  # its owner has told why
+    assert (code, "what was seen of it before does not count any more" in said) == (0, True)
+    run_all(folder, names)
+    assert ledger("bank", "verify")[0] == 0
 
 
 def test_a_party_that_is_started_twice(tmp_path):

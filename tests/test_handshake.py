@@ -222,7 +222,7 @@ def hello(**fields):
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (hello(protocol=9, package="9.9"), "it speaks protocol 9 (colonnade 9.9), this party speaks 2 (colonnade 0."),
+        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 2 (colonnade 0."),
         (encode(("colonnade", 1, "0.1.0", "bank", "shop", ONE, TWO, b"", 0, b"")), "it speaks protocol 1 (colonnade "),
         (hello(chain=("text",)), "its hello is malformed"),
         (hello(chain=(b"",) * 5), "its hello is malformed"),
@@ -233,7 +233,7 @@ def hello(**fields):
         (hello(known=b"short"), "its hello is malformed"),
         (hello(received=-1), "its hello is malformed"),
         (hello(digest="text"), "its hello is malformed"),
-        (encode(("colonnade", 2, "0.2.0")), "its hello is malformed"),
+        (encode(("colonnade", h.PROTOCOL, "0.1.0")), "its hello is malformed"),
         (encode(("colonnade", "1", "0.1.0")), "its first message is no hello; it is not a colonnade party"),
         (encode(("GET", 1, "/")), "its first message is no hello; it is not a colonnade party"),
         (encode(None), "its message is malformed"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade import network_store
+from colonnade import network_store, private_files
 from colonnade.blocks.modules import forget, reference
 from colonnade.errors import OptionError
 from colonnade.network_checks import shape_of
@@ -19,7 +19,7 @@ _OPTIONS = ("l2", "sum", "topology")
 def save_networks(model: Any, folder: str | Path) -> None:
     """One file per party."""
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    private_files.make_folder(path)
     public = {
         "model": type(model).__name__, "options": {key: getattr(model, key) for key in _OPTIONS},
         "parties": model.parties_, "holders": model.holders_, "sum": model.sum_, "loss": model.loss_,

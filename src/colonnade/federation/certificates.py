@@ -7,13 +7,13 @@ tests and first steps; an authority made here says in its own name what it is go
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from colonnade import private_files
 from colonnade.errors import CertificateError, OptionError
 from colonnade.federation.revocation import Revocations
 from colonnade.federation.trust import LONGEST_CHAIN, OUT_OF_DATE, Trust, fingerprint, plain_pin
@@ -21,7 +21,7 @@ from colonnade.federation.trust import LONGEST_CHAIN, OUT_OF_DATE, Trust, finger
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
 NAME = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _REVOKED = "list of revoked certificates"
@@ -127,9 +127,9 @@ class Authority:
 
     def write(self, folder: Path) -> None:
         """Keep the authority as authority.pem and authority.key."""
-        folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(folder)
         (folder / "authority.pem").write_bytes(self.pem)
-        _write_private(folder / "authority.key", _key_pem(self._key))
+        private_files.write(folder / "authority.key", _key_pem(self._key))
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
@@ -137,7 +137,9 @@ class Authority:
         certificate, key = folder / "authority.pem", folder / "authority.key"
         authority = cls.__new__(cls)
         authority._certificate = _certificates(_bytes(certificate, "authority"), certificate)[0]
-        authority._key = _private_key(_bytes(key, "key of the authority"), key)  # type: ignore[assignment]
+        private = _bytes(key, "key of the authority")
+        private_files.check(key, "the key of the authority", CertificateError)
+        authority._key = _private_key(private, key)  # type: ignore[assignment]
         authority._name, authority.pem = authority._certificate.subject, _pem(authority._certificate)
         return authority
 
@@ -160,7 +162,7 @@ def issue(folder: Path, party: str, days: float = _DAYS) -> CertificatePaths:
     paths = CertificatePaths.within(folder, party)
     credentials = Authority.read(folder).issue(party, days)
     paths.certificate.write_bytes(credentials.certificate)
-    _write_private(paths.key, credentials.key)
+    private_files.write(paths.key, credentials.key)
     return paths
 
 
@@ -215,13 +217,6 @@ def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """A file that nobody else can read, not even for the moment between its making and a change of its mode."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
 
 
 # -- reading them ------------------------------------------------------------------------------------------------------
@@ -284,8 +279,8 @@ def check(paths: CertificatePaths, party: str) -> list[str]:
     own, problems = chain[0], []
     if own.public_key() != key.public_key():
         problems.append(f"the key {str(paths.key)!r} does not belong to the certificate {str(paths.certificate)!r}")
-    if os.name == "posix" and (mode := paths.key.stat().st_mode & 0o077):
-        problems.append(f"the key {str(paths.key)!r} is open to others (mode {mode | 0o600:o}); use chmod 600")
+    if (sentence := private_files.trouble(paths.key, "the key")) is not None:
+        problems.append(sentence)
     if len(chain) > LONGEST_CHAIN:
         problems.append(f"{str(paths.certificate)!r} holds {len(chain)} certificates, allowed are {LONGEST_CHAIN}")
     dates = []
@@ -312,6 +307,24 @@ def _revocations(path: Path | None) -> Revocations | None:
         return Revocations.read(data)
     except CertificateError as error:
         raise CertificateError(f"{str(path)!r} {error}") from None
+
+
+def public_key_of(party: str, shown: bytes, authority: bytes) -> PublicKeyTypes:
+    """The public key of a certificate that a partner has shown, if the authority made it out to that party.
+
+    What a partner signed stays signed: a certificate that has expired since then is looked at as of its last day.
+    """
+    from cryptography import x509
+
+    try:
+        authorities, chain = (x509.load_pem_x509_certificates(pem) for pem in (authority, shown))
+    except ValueError:
+        raise CertificateError(f"the certificate that is said to be of {party!r} can't be read") from None
+    when = min(max(datetime.now(UTC), chain[0].not_valid_before_utc), chain[0].not_valid_after_utc)
+    trust = Trust(tuple(authorities), words="this party's authority")
+    if problem := next(trust.problems(chain, party, dns_name(party), when), None):
+        raise CertificateError(f"the certificate that is said to be of {party!r} {problem}")
+    return chain[0].public_key()
 
 
 def _check_dates(what: str, certificate: x509.Certificate, paths: CertificatePaths) -> list[str]:

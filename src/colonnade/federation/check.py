@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colonnade import __version__, labels, losses
+from colonnade import __version__, labels, losses, private_files
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.federation import certificates, data, preparation
 from colonnade.federation.budget import allowance
@@ -121,6 +121,8 @@ def _folder(party: PartyFile) -> str:
     there = next(path for path in (party.folder, *party.folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise OptionError(f"{str(party.folder)!r} can't be written to: {str(there)!r} is no folder of ours to write")
+    if party.folder.exists():
+        private_files.check(party.folder, "the folder", OptionError)
     return str(party.folder)
 
 

@@ -25,7 +25,7 @@ KINDS = (
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
-    "inverse block", "null score", "ping", "load", "plan", "budget",
+    "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
