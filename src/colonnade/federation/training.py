@@ -31,7 +31,6 @@ from colonnade.checks import (
     warn_sequential,
     warn_shared,
     warn_single_features,
-    warn_small_batches,
 )
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.federation.job import Job
@@ -188,9 +187,6 @@ def _warn(party: Party, job: Job) -> None:
         warn_shared()
     if isinstance(job.algorithm, (FedBCD, BlockNewton)) and job.algorithm.order == "sequential":
         warn_sequential(len(job.parties))
-    if job.sum == "paillier":
-        smallest = job.algorithm.smallest_batch(party.rows, len(job.holders))
-        warn_small_batches((party,), job.holders, smallest, intercept=job.intercept)
 
 
 def digest_of(value: Any) -> bytes:
