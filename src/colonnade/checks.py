@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from colonnade import labels, losses
 from colonnade.algorithms import Algorithm, check_sum
+from colonnade.algorithms.exposure import check_batches, usual_batch
+from colonnade.algorithms.parts import shared_out
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
@@ -50,6 +52,36 @@ def check_encrypted(sum_name: str, algorithm: Algorithm, key_bits: Any) -> None:
         from colonnade.paillier import check_key_bits
 
         check_key_bits(key_bits)
+
+
+def check_exposure(
+    parties: Sequence[Party],
+    shares: Mapping[str, int],
+    algorithm: Algorithm,
+    outputs: int,
+    *,
+    intercept: bool,
+) -> None:
+    """Refuse encrypted signals in batches from which one of these parties could work out the labels.
+
+    shares: how many rows each label holder has; of nobody's labels anything is looked at here.
+    """
+    holders = tuple(shares)
+    sizes = {p.name: _used_columns(p.X) + (intercept and holders[0] == p.name) for p in parties}
+    rows = sum(shares.values())
+    batch = usual_batch(sizes, holders, outputs, rows) if algorithm.batch is None else algorithm.batch_for(rows)
+    check_batches(sizes, shares, batch, outputs)
+
+
+def owned_rows(parties: Sequence[Party], holders: tuple[str, ...]) -> dict[str, int]:
+    """How many rows each label holder computes the signals of."""
+    held = np.stack([np.asarray(party.labelled) for party in parties if party.name in holders])
+    return {name: len(rows) for name, rows in zip(holders, shared_out(held), strict=True)}
+
+
+def _used_columns(X: Any) -> int:
+    """Those with a number in some row: of the others nothing is ever worked out."""
+    return len(np.unique(X.indices[X.data != 0])) if hasattr(X, "indptr") else int(X.shape[1])
 
 
 def all_labels(parties: tuple[Party, ...]) -> Array:
@@ -182,22 +214,6 @@ def warn_shown(leaks: Iterable[Leak]) -> None:
     """What an algorithm declares that it shows, and that not everybody expects of it."""
     for warning in dict.fromkeys(leak.warning for leak in leaks if leak.warning):
         warnings.warn(warning, ColonnadeWarning, stacklevel=3)
-
-
-def warn_small_batches(parties: tuple[Party, ...], holders: tuple[str, ...], batch: int, *, intercept: bool) -> None:
-    """A party with as many columns as a batch has rows can solve its gradient for the signals, encrypted or not."""
-    for party in parties:
-        if holders == (party.name,):
-            continue  # it is never on the other side of the encryption
-        columns = party.features + (intercept and holders[0] == party.name)
-        if columns >= batch:
-            warnings.warn(
-                f"batches of {batch} rows are no larger than the {columns} columns of party {party.name!r}: it can "
-                f"solve its gradients for the signals, and so for the labels, though they are encrypted; use batches "
-                f"of several times as many rows",
-                ColonnadeWarning,
-                stacklevel=3,
-            )
 
 
 def warn_budget(used: float, most: float) -> None:

@@ -9,21 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from colonnade import metrics
 from colonnade.algorithms.allowance import Allowance, Budget
+from colonnade.algorithms.exposure import ENCRYPTED, agree_on_batch, check_labels
 from colonnade.algorithms.kept import Frozen, Keeper, common_version
 from colonnade.algorithms.options import SEARCH, SHRINK, Training
-from colonnade.algorithms.parts import Batch, Flow, Job, Part
+from colonnade.algorithms.parts import Batch, Flow, Job, Part, shared_out
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.errors import LabelError
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum, open_sum
+
+if TYPE_CHECKING:
+    from colonnade.blocks.linear import LinearBlock
 
 # Rows whose scores are summed in one message when a whole part is evaluated: bounds the size of a message.
 CHUNK = 1 << 16
@@ -70,6 +74,8 @@ class Session:
     keeper: Keeper | None = None
     eta0: float = 0.0
     flow: Flow = field(default_factory=Flow)
+    sizes: dict[str, int] = field(default_factory=dict)  # columns of each party, where signals are encrypted
+    _batch: int | None = None  # rows per batch, at most, where the parties had to agree on it
     budget: Budget | None = None  # of numbers that leave this party; None where all parties are in one hand
     _lowest: float = math.inf
     _best: Any = None
@@ -108,6 +114,8 @@ class Session:
         for part in (self.train, self.validation):
             if part is not None:
                 await self.share_out(part)
+        if self.job.sum == ENCRYPTED:
+            await self._agree_on_batch()
         what = f"training with {self.options.name}"
         await self.allowance.agree(self.net, self.leader, self.others, self.least_numbers(), what)
         await self.options.prepare(self)
@@ -118,7 +126,7 @@ class Session:
     @property
     def batch(self) -> int:
         """Rows per batch, at most."""
-        return self.options.batch_for(self.train.rows)
+        return self._batch or self.options.batch_for(self.train.rows)
 
     @property
     def leader(self) -> str:
@@ -154,19 +162,31 @@ class Session:
                 f"{int((count == 0).sum())} of {part.rows} rows have no label at any party; drop these rows, or give "
                 f"their labels to one party"
             )
-        turn = np.arange(part.rows) % count + 1
-        for index, holder in enumerate(self.job.holders):
-            mine = held[index] & (held[: index + 1].sum(axis=0) == turn)
-            part.owned[holder] = np.nonzero(mine)[0]
-            part.held[holder] = np.nonzero(held[index])[0]
+        for holder, mask, mine in zip(self.job.holders, held, shared_out(held), strict=True):
+            part.owned[holder] = mine
+            part.held[holder] = np.nonzero(mask)[0]
+
+    async def _agree_on_batch(self) -> None:
+        """Batches of encrypted signals are large enough for everybody's columns, or there is no run (`exposure`)."""
+        train, outputs = self.train, self.block.outputs
+        shares = {holder: len(rows) for holder, rows in train.owned.items()}
+        given = None if self.options.batch is None else self.options.batch_for(train.rows)
+        width = cast("LinearBlock", self.block).width
+        self._batch, self.sizes = await agree_on_batch(self.net, width, shares, outputs, given)
+        if train.y is not None and self.net.me in self.job.holders:
+            classes = self.job.loss.kind in ("binary", "classes")
+            check_labels(self.net.me, train.y[train.owned[self.net.me]], self.sizes, outputs, classes=classes)
 
     def least_numbers(self) -> float:
         """Numbers about each row without which there is no point in beginning."""
-        return self.options.least_numbers(*self._sizes, self._batches)
+        first = self.block.outputs if self.job.sum == ENCRYPTED else 0
+        return first + self.options.least_numbers(*self._sizes, self._batches)
 
     def numbers_ahead(self) -> float:
         """Those that leave until the next evaluation is done, at most."""
-        return self.options.numbers_between(*self._sizes, self._batches)
+        # Where signals are encrypted, the first round is about all rows.
+        first = self.block.outputs if self.job.sum == ENCRYPTED else 0
+        return first + self.options.numbers_between(*self._sizes, self._batches)
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
@@ -207,13 +227,17 @@ class Session:
     # -- rounds -------------------------------------------------------------------------------------------------
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows)."""
+        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows).
+
+        Where signals are encrypted, the first epoch is one batch of all rows for each holder.
+        """
         rng = np.random.default_rng([self.options.seed, epoch])
         pieces: list[Batch] = []
+        whole = epoch == 1 and self._batch is not None
         for holder, rows in self.train.owned.items():
             shuffled = rng.permutation(rows)
             # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
-            count = -(-len(rows) // self.batch)
+            count = -(-len(rows) // (len(rows) or 1 if whole else self.batch))
             pieces += [(holder, piece) for piece in np.array_split(shuffled, count)] if count else []
         for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
             yield pieces[index]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade import __version__, labels, losses, private_files
+from colonnade.algorithms.exposure import ENCRYPTED, check_batches, usual_batch
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.federation import certificates, data, preparation
 from colonnade.federation.budget import allowance
@@ -90,6 +91,16 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
             f"{party.policy.max_directions:g} of {width} columns); training ends there at the latest"
         )
 
+    def batches() -> str:
+        # The scores of a row, and how many rows all parties have in common, are not known yet: they may ask for more.
+        others = [name for name in job.holders if name != party.name]
+        share = table.rows // len(job.holders)
+        sizes = {party.name: len(columns) + (job.intercept and job.holders[0] == party.name)}
+        usual = usual_batch(sizes, job.holders, 1, table.rows)
+        given = usual if job.algorithm.batch is None else job.algorithm.batch_for(table.rows)
+        check_batches(sizes, dict.fromkeys(others, share), given, 1)
+        return f"large enough for {sizes[party.name]} columns" if others else "no gradients come to this party"
+
     def own_labels() -> str:
         of = Party(party.name, np.zeros((table.rows, 1)), table.label)
         known = np.asarray(of.y)[np.asarray(of.labelled)]
@@ -98,6 +109,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     found += [_try("labels", own_labels)] if table.label is not None else []
     found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
+    found += [_try("batches", batches)] if job.sum == ENCRYPTED else []
     width = sources(prepared)
     most = allowance(party.policy.max_directions, width)
     shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)

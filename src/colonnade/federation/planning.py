@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from colonnade.algorithms import Algorithm
+from colonnade.algorithms.exposure import ENCRYPTED, agree_on_batch
 from colonnade.algorithms.forecast import Span
 from colonnade.algorithms.kept import Keeper
 from colonnade.errors import ProtocolError
@@ -75,6 +76,9 @@ async def make_plan(
     """
     known = candidates(job)
     ready = await get_ready(net, job, source, align, check, budget=budget)
+    if job.sum == ENCRYPTED and job.algorithm.batch is None:
+        batch = await _usual_batch(net, job, ready)  # of all rows: trials on some of them would choose another
+        known = [replace(one, algorithm=replace(one.algorithm, batch=batch)) for one in known]
     before, sent = net.elapsed(), net.traffic.bytes
     columns = len(ready.prepared.columns)
     chosen = await agree_on_candidates(net, known, ready.train, len(job.holders), lambda batch: check(columns, batch))
@@ -85,6 +89,13 @@ async def make_plan(
     await planner.try_alone()
     await planner.try_together()
     return await planner.figures(before, sent)
+
+
+async def _usual_batch(net: Net, job: Job, ready: Ready) -> int:
+    """What a run of this job, which names no batch, would agree on."""
+    columns = len(ready.prepared.columns) + (job.intercept and job.holders[0] == net.me)
+    shares = dict.fromkeys(job.holders, ready.train // len(job.holders))
+    return (await agree_on_batch(net, columns, shares, ready.outputs, None))[0]
 
 
 class Planner:
@@ -114,7 +125,8 @@ class Planner:
     def _start(self, trial: Trial, share: float, *, keeps: bool = False) -> Coroutine[Any, Any, Taken]:
         """A trial that may let out this share of the numbers that are left."""
         self._numbers += 1
-        aside = Aside(self.net, self._numbers, self._sign_of_life)
+        # Where signals are encrypted the first round is about all rows: what rounds take is seen after it.
+        aside = Aside(self.net, self._numbers, self._sign_of_life, int(self.job.sum == ENCRYPTED))
         mine = self.ready.mine
         if trial.rows < self.ready.train:
             mine = sample(mine, trial.rows, self.ready.train, (self.job.algorithm.seed, trial.draw))

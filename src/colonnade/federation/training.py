@@ -30,12 +30,11 @@ from colonnade.checks import (
     warn_scales,
     warn_shown,
     warn_single_features,
-    warn_small_batches,
 )
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.federation.budget import Budget
 from colonnade.federation.job import Job
-from colonnade.leaks import CLASSES, COMMON, GRADIENTS, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, listed, nothing
+from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
 from colonnade.party import Party
 from colonnade.runtimes.net import Net
 
@@ -229,9 +228,6 @@ def _warn(party: Party, job: Job) -> None:
         warn_frozen([name for name in job.parties if name not in job.holders])
     shown = job.algorithm.leaks(job.setting(party.rows))
     warn_shown(shown)
-    if GRADIENTS in listed(shown):
-        smallest = job.algorithm.smallest_batch(party.rows, len(job.holders))
-        warn_small_batches((party,), job.holders, smallest, intercept=job.intercept)
 
 
 def digest_of(value: Any) -> bytes:

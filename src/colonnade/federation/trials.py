@@ -77,14 +77,14 @@ class Counted(Traffic):
 
 
 class Aside:
-    """A `Net` for one trial among others, over the same lines."""
+    """A `Net` for one trial among others, over the same lines. opening: evaluations before its clock starts."""
 
-    def __init__(self, net: Net, number: int, say: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, net: Net, number: int, say: Callable[[], None] = lambda: None, opening: int = 0) -> None:
         self.me, self.names, self.deadline = net.me, net.names, net.deadline
         self.taken = Taken(net.elapsed())
         self.counted = Counted(net, self.taken)
         self.traffic: Traffic = self.counted
-        self._net, self._number, self._say = net, number, say
+        self._net, self._number, self._say, self._opening = net, number, say, opening
 
     def _named(self, tag: str) -> str:
         return f"{tag} in trial {self._number}"
@@ -121,8 +121,8 @@ class Aside:
         return await self._net.in_thread(function, *args)
 
     def elapsed(self) -> float:
-        """Since the first evaluation: `seconds` of an algorithm end a trial, but never before its first round."""
-        first = self.taken.evaluations
+        """Since the first evaluation that counts: `seconds` of an algorithm end no trial before a round of it."""
+        first = self.taken.evaluations[self._opening :]
         return self.counted.mark().seconds - first[0].seconds if first else 0.0
 
     def promise(self) -> Promise:
