@@ -52,17 +52,19 @@ $(VENV)/.opponents: $(VENV)/.dev
 bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py
 
-schedules: $(VENV)/.dev  ## a thousand random schedules of faults under the virtual clock
-	COLONNADE_SCHEDULES=1000 $(BIN)/python -m pytest -n 2 tests/test_schedules.py
+schedules: $(VENV)/.dev  ## ten thousand random schedules of faults under the virtual clock, over all algorithms
+	$(BIN)/python tests/schedules.py 10000
 
 quality: $(VENV)/.dev  ## models against their references on the real data sets, the long cases too (DATA=<folder of data sets>)
 	COLONNADE_QUALITY=1 COLONNADE_DATA=$(DATA) $(BIN)/python -m pytest -n 2 tests/test_quality.py
 
 # Apart from .[dev]: it has no wheels for every Python that colonnade runs on.
-fuzz: $(VENV)/.dev  ## bytes led by coverage against the codec and the TOML reader, a minute each
+fuzz: $(VENV)/.dev  ## bytes led by coverage against all that reads bytes of others, a minute each
 	@$(BIN)/uv pip install -q --python $(BIN)/python atheris 2>/dev/null || $(BIN)/pip install -q atheris
 	$(BIN)/python tests/fuzz.py codec 60
 	$(BIN)/python tests/fuzz.py toml 60
+	$(BIN)/python tests/fuzz.py ids 60
+	$(BIN)/python tests/fuzz.py certificates 60
 
 # Flower holds rich and others back, so it is tested in an environment of its own.
 flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and deployed on loopback

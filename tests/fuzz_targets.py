@@ -10,15 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from colonnade.errors import ColonnadeError, ProtocolError
+from colonnade.errors import ColonnadeError, HandshakeFailed, ProtocolError
 from colonnade.federation import toml
+from colonnade.federation.certificates import Authority
 from colonnade.federation.handshake import Handshake, Hello, NotNow, Standing, Terms
+from colonnade.federation.identity import Identity
 from colonnade.federation.init import _JOB, _PARTY
 from colonnade.federation.job_file import JOB, job_of
 from colonnade.federation.party_file import PARTY
+from colonnade.federation.revocation import Revocations
+from colonnade.ids import pack, unpack
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.link import pack_message, unpack_message
 from colonnade.runtimes.reliable import Reliable
+from colonnade.runtimes.values import ROOM, weight
 from colonnade.runtimes.wire import decode, encode
 
 TERMS = Terms.of(("bank", "shop"), {"version": 1})
@@ -31,6 +36,7 @@ def codec(data: bytes) -> None:
     except ProtocolError:
         pass
     else:
+        assert weight(value) <= ROOM
         # as bytes: NaN is not equal to itself
         assert encode(decode(encode(value))) == encode(value)
     reader, whole = FrameReader(1 << 16), FrameReader(1 << 16)
@@ -56,6 +62,35 @@ def _listener():
     return listener
 
 
+def ids(data: bytes) -> None:
+    """Ids of another party: as many ends as fit, and the rest is text."""
+    count = data[0] % 16 if data else 0
+    numbers, text = data[1 : 1 + 8 * count], data[1 + 8 * count :]
+    ends = np.frombuffer(numbers[: len(numbers) // 8 * 8], "<i8").astype(np.int64)
+    try:
+        found = unpack(np.frombuffer(text, np.uint8), ends, "bank", "scoring", 12)
+    except ProtocolError:
+        return
+    assert len(found) == len(ends) <= 12
+    assert "".join(found).encode() == text
+
+
+def certificates(data: bytes) -> None:
+    """A certificate that somebody shows: no bytes but those of its own are taken for the bank's."""
+    if data != BANK.chain()[0]:
+        for chain in ((data,), (BANK.chain()[0], data)):
+            try:
+                SHOP.believe(chain, "bank")
+            except HandshakeFailed as error:
+                if "\n" in str(error):
+                    raise AssertionError("an error must be one sentence") from error
+            else:
+                # what stands beside a good one is not needed, and not asked
+                assert chain[0] == BANK.chain()[0]
+    with suppress(ColonnadeError):
+        Revocations.read(data)
+
+
 def toml_reader(data: bytes) -> None:
     """Settings of a job, and of a party."""
     for section in (JOB, PARTY):
@@ -69,7 +104,10 @@ def toml_reader(data: bytes) -> None:
 
 
 PARTIES = "[parties.bank]\naddress = '127.0.0.1:1'\nlabels = true\n[parties.shop]\n"
-TARGETS = {"codec": codec, "toml": toml_reader}
+AUTHORITY = Authority()
+BANK, SHOP = AUTHORITY.issue("bank"), Identity(AUTHORITY.issue("shop"))
+PACKED = pack(np.array(["anna", "bo", "é"], dtype=object))
+TARGETS = {"codec": codec, "toml": toml_reader, "ids": ids, "certificates": certificates}
 SEEDS = {
     "codec": [
         encode(("scores", 3, 1.5, None, True, b"raw", (), np.arange(6.0).reshape(2, 3))),
@@ -79,6 +117,11 @@ SEEDS = {
         encode(("differs", encode("hello"), (("a", "1"),))),
         encode(("looked",)),
     ],
+    "ids": [
+        b"\x03" + PACKED[1].astype("<i8").tobytes() + PACKED[0].tobytes(),
+        b"\x03" + np.array([2**63 - 1, -2, 5], "<i8").tobytes() + b"hello",
+    ],
+    "certificates": [BANK.chain()[0], AUTHORITY.issue("shop").chain()[0]],
     "toml": [
         _JOB.format(name="loans", parties=PARTIES).encode(),
         _PARTY.format(name="bank", label='label = "label"', port=1).encode(),

@@ -15,6 +15,13 @@ def two_layers(features, classes):
     return torch.nn.Sequential(torch.nn.Linear(features, 8), torch.nn.Tanh(), torch.nn.Linear(8, classes))
 
 
+def one_layer(features, classes):
+    """Another one."""
+    import torch
+
+    return torch.nn.Linear(features, classes)
+
+
 async def die_after(net, rounds, *args):
     """A site whose process is killed after so many rounds."""
 

@@ -20,6 +20,8 @@ from colonnade.federation.certificates import (
     load,
     make_authority,
 )
+from odd_certificates import Signer, deep_authority
+from odd_certificates import issue as odd
 
 posix = pytest.mark.skipif(os.name != "posix", reason="no modes of files here")
 
@@ -115,7 +117,8 @@ def test_a_key_of_somebody_else(folder):
 @posix
 def test_a_key_that_others_can_read(folder):
     (folder / "bank.key").chmod(0o644)
-    assert problems(folder) == [f"the key {str(folder / 'bank.key')!r} is open to others (mode 644); use chmod 600"]
+    sentence = "has mode 644, with which others than its owner can use it; allowed is 600: chmod 600"
+    assert problems(folder) == [f"the key {str(folder / 'bank.key')!r} {sentence} {folder / 'bank.key'}"]
 
 
 def test_a_key_with_a_password(folder):
@@ -166,27 +169,30 @@ def test_another_name(folder):
         f"the certificate {str(folder / 'bank.pem')!r} is made out to 'bank.colonnade', party 'shop' needs "
         f"'shop.colonnade'"
     ]
-    assert "is made out to no name" in problems(folder, certificate=folder / "authority.pem")[-1]
+    assert "is made out to no DNS name" in problems(folder, certificate=folder / "authority.pem")[-2]
 
 
 def test_all_that_is_wrong_is_said_at_once(folder, tmp_path):
     other = tmp_path / "other"
     make_authority(other)
-    paths = issue(other, "shop", days=-2)
+    paths = issue(other, "shop", days=-0.02)  # when the authority was there
     found = problems(folder, certificate=paths.certificate)
-    for words, problem in zip(("belong", "expired", "signed", "made out"), found, strict=True):
+    for words, problem in zip(("belong", "expired", "made out", "signed"), found, strict=True):
         assert words in problem
 
 
 def test_an_authority_in_between(folder):
     """The certificate's file brings the one that signed it, which the authority signed."""
-    root, middle = Authority.read(folder), Authority("the bank's own authority")
-    key = middle._key
-    builder = certificates._builder(certificates._common_name("the bank's own authority"), root._name, key, 10)
-    signed = certificates._pem(certificates._signed(builder, root._key))
+    root = deep_authority()
+    root.write(folder)
+    middle = Signer(root, odd(root, [], "the bank's own authority", usage=(), is_authority=True))
     own = middle.issue("bank")
-    (folder / "bank.pem").write_bytes(own.certificate)
     (folder / "bank.key").write_bytes(own.key)
+    first, last = own.certificate.split(b"-----END CERTIFICATE-----\n")[:2]
+    end = b"-----END CERTIFICATE-----\n"
+    (folder / "bank.pem").write_bytes(first + end)
     assert ["not signed by" in problem for problem in problems(folder)] == [True]
-    (folder / "bank.pem").write_bytes(own.certificate + signed)
+    (folder / "bank.pem").write_bytes(first + end + last + end)
     assert problems(folder) == []
+    (folder / "bank.pem").write_bytes(first + end + 4 * (last + end))
+    assert problems(folder) == [f"{str(folder / 'bank.pem')!r} holds 5 certificates, allowed are 4"]

@@ -112,7 +112,7 @@ def test_brackets_in_the_names_of_columns_and_classes_are_shown(first, monkeypat
 def test_brackets_in_a_ledger_are_shown(first, monkeypatch):
     key = ("shop", BRACKETS)
     report = SimpleNamespace(by_kind={key: 1}, bytes_by_kind={key: 2}, lines=1, sealed=1, runs=1)
-    monkeypatch.setattr(ledger, "verify", lambda *_: report)
+    monkeypatch.setattr(ledger, "verify", lambda *_, **__: report)
     code, said = first("ledger", "show")
     assert (code, "there is none yet, nothing has left bank" in said) == (0, True)
     monkeypatch.setattr(Path, "exists", lambda _: True)

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import ProtocolError
-from colonnade.sums.dropout import Collector, Member, add_pair, default_threshold
+from colonnade.sums.dropout import Member, Terms, add_pair, default_threshold
 from colonnade.sums.masks import KeyPair, MaskStream
 from colonnade.sums.shamir import PRIME, SHARE_BYTES, join_shares, split_secret
+from masked_sums import Sum, names_of
 
 # -- shares -----------------------------------------------------------------------------------------------------------
 
@@ -62,49 +63,16 @@ def test_shares_that_are_none_are_refused():
 # -- sums -------------------------------------------------------------------------------------------------------------
 
 
-class Sum:
-    """All members and the server, stage by stage; whoever is in `silent[stage]` does not answer that stage."""
-
-    def __init__(self, members=10, threshold=None, size=6, silent=((), (), (), ()), serial=1):
-        self.threshold = threshold or default_threshold(members)
-        self.members = {k: Member(k, serial, self.threshold, KeyPair()) for k in range(members)}
-        self.values = np.random.default_rng(members).integers(0, 2**64, size=(members, size), dtype=np.uint64)
-        self.server, self.silent, self.here = Collector(self.threshold), silent, list(range(members))
-        self.seen = {}
-
-    def answers(self, stage, action):
-        self.here = [k for k in self.here if k not in self.silent[stage]]
-        found = {k: action(self.members[k]) for k in self.here}
-        self.seen[stage] = found
-        return found if self.server.enough(found) else None
-
-    def run(self):
-        keys = self.answers(0, lambda m: m.public)
-        if keys is None:
-            return None
-        told = self.server.keys(keys)
-        shares = self.answers(1, lambda m: m.share(told))
-        if shares is None:
-            return None
-        letters = self.server.letters(shares)
-        masked = self.answers(2, lambda m: m.mask(letters[m.number], self.values[m.number]))
-        if masked is None:
-            return None
-        survivors = self.server.values(masked)
-        opened = self.answers(3, lambda m: m.unmask(survivors))
-        return None if opened is None else (self.server.total(opened), survivors)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 9), st.data())
 def test_the_sum_is_exact_whoever_falls_silent_and_whenever(members, data):
-    threshold = data.draw(st.integers(2, members))
-    stages = data.draw(st.lists(st.integers(0, 6), min_size=members, max_size=members))
-    silent = [{k for k, stage in enumerate(stages) if stage == s} for s in range(4)]
+    threshold = data.draw(st.integers(max(2, members // 2 + 1), members))
+    stages = data.draw(st.lists(st.integers(0, 7), min_size=members, max_size=members))
+    silent = [{k for k, stage in enumerate(stages) if stage == s} for s in range(5)]
     run = Sum(members, threshold, silent=silent)
     result = run.run()
     left = [k for k, stage in enumerate(stages) if stage > 2]  # those whose values came through
-    if sum(stage > 3 for stage in stages) < threshold:
+    if sum(stage > 4 for stage in stages) < threshold:
         assert result is None
     else:
         assert result[1] == left
@@ -113,12 +81,15 @@ def test_the_sum_is_exact_whoever_falls_silent_and_whenever(members, data):
 
 def test_three_of_ten_silent_at_each_stage():
     for stage in range(3):
-        silent = [{1, 4, 8} if s == stage else set() for s in range(4)]
+        silent = [{1, 4, 8} if s == stage else set() for s in range(5)]
         run = Sum(silent=silent)
         total, survivors = run.run()
         assert survivors == [0, 2, 3, 5, 6, 7, 9]
         assert np.array_equal(total, run.values[survivors].sum(axis=0, dtype=np.uint64))
-    assert Sum(silent=({0, 1, 4, 8}, (), (), ())).run() is None
+    for stage in (3, 4):  # their values came through: they are in the total, and seven are enough to open it
+        run = Sum(silent=[{1, 4, 8} if s == stage else set() for s in range(5)])
+        assert np.array_equal(run.run()[0], run.values.sum(axis=0, dtype=np.uint64))
+    assert Sum(silent=({0, 1, 4, 8}, (), (), (), ())).run() is None
 
 
 def test_a_members_message_is_uniform_whatever_its_value():
@@ -136,12 +107,12 @@ def test_a_members_message_is_uniform_whatever_its_value():
 
 def test_a_late_value_stays_hidden_though_its_key_is_known():
     """The server has reconstructed the key of a silent member; when its message comes, b still covers it."""
-    run = Sum(4, 3, silent=((), (), {2}, ()))
+    run = Sum(4, 3, silent=((), (), {2}, (), ()))
     total, survivors = run.run()
     assert np.array_equal(total, run.values[survivors].sum(axis=0, dtype=np.uint64))
     letters = run.server.letters(run.seen[1])
     late = run.members[2].mask(letters[2], run.values[2])
-    keys = KeyPair(join_shares({k + 1: shares[2] for k, shares in run.seen[3].items()}, 3))
+    keys = KeyPair(join_shares({k + 1: shares[2] for k, shares in run.seen[4].items()}, 3))
     for other in (0, 1, 3):
         add_pair(late, keys.agree(run.seen[0][other][0], "x"), plus=not other > 2)
     assert not np.array_equal(late, run.values[2])  # all pairwise masks are off
@@ -150,19 +121,21 @@ def test_a_late_value_stays_hidden_though_its_key_is_known():
 
 
 def test_nobody_hands_in_both_shares_of_a_member():
-    run = Sum(4, 3, silent=((), (), {2}, ()))
+    run = Sum(4, 3, silent=((), (), {2}, (), ()))
     run.run()
-    for shares in run.seen[3].values():
+    for shares in run.seen[4].values():
         assert set(shares) == {0, 1, 2, 3}
     with pytest.raises(ProtocolError, match="once only"):
-        run.members[0].unmask([0, 1, 2])
+        run.members[0].sign([0, 1, 2])
+    with pytest.raises(ProtocolError, match="once only"):
+        run.members[0].unmask(run.seen[3])
 
 
 @pytest.mark.parametrize("threshold", [1, 0, -3, None, 2.0])
 def test_a_sum_of_one_member_is_refused(threshold):
     """A server that says so would read the value: its one survivor hands in the share that is the secret."""
     with pytest.raises(ProtocolError, match="needs a threshold of at least 2 members, got"):
-        Member(0, 1, threshold, KeyPair())
+        Member(0, Terms(names_of(2), 1, threshold), KeyPair())
 
 
 def test_members_refuse_too_few_partners():
@@ -179,7 +152,9 @@ def test_members_refuse_too_few_partners():
     with pytest.raises(ProtocolError, match="a value is sent once"):
         run.members[0].mask({k: letters[k][0] for k in (1, 2)}, run.values[0])
     with pytest.raises(ProtocolError, match="the server names 2 survivors"):
-        run.members[0].unmask([0, 1])
+        run.members[0].sign([0, 1])
+    with pytest.raises(ProtocolError, match="with this one among them, and once only"):
+        run.members[0].sign([1, 2, 3])
 
 
 def test_a_letter_that_was_changed_or_came_from_another_sum_is_refused():
@@ -209,11 +184,11 @@ def test_a_member_can_be_put_down_and_taken_up_between_stages():
 
 
 def test_shares_of_a_wrong_key_are_found():
-    run = Sum(4, 3, silent=((), (), {2}, ()))
+    run = Sum(4, 3, silent=((), (), {2}, (), ()))
     run.run()
-    run.server._keys[2] = (KeyPair().public, run.server._keys[2][1])
+    run.server._keys[2] = (KeyPair().public, *run.server._keys[2][1:])
     with pytest.raises(ProtocolError, match="do not give the key that it announced"):
-        run.server.total(run.seen[3])
+        run.server.total(run.seen[4])
 
 
 def test_the_threshold_is_more_than_two_thirds():

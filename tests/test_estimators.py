@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 import colonnade as cn
+from colonnade import private_files
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError
 from colonnade.estimators import MODELS
 
@@ -159,7 +160,7 @@ def test_files_that_do_not_fit_are_refused(models, tmp_path):
     (tmp_path / "party2.colonnade.npz").unlink()
     with pytest.raises(DataError, match=r"the files of \['party2'\] are missing"):
         cn.load(tmp_path)
-    (tmp_path / "party2.colonnade.npz").write_bytes(b"not an archive")
+    private_files.write(tmp_path / "party2.colonnade.npz", b"not an archive")
     with pytest.raises(DataError, match="is not a model file of Colonnade"):
         cn.load(tmp_path)
     whole = (tmp_path / "party1.colonnade.npz").read_bytes()

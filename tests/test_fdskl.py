@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from functools import partial
 
@@ -17,7 +18,7 @@ import colonnade as cn
 from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.blocks.coefficients import Known
 from colonnade.blocks.columns import DenseColumns
-from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, rehearsed_secret, shared_secret, to_features
+from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, shared_secret, to_features
 from colonnade.checks import party_part
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, RunFailed
 from colonnade.losses import loss
@@ -27,6 +28,7 @@ RNG = np.random.default_rng(0)
 N, D = 400, 6
 X = RNG.standard_normal((N, D))
 Y = np.where((X[:, 0] * X[:, 3] + 0.3 * RNG.standard_normal(N)) > 0, "in", "out")  # no line separates these
+PROCESSES = cn.Processes(secret="rehearsal")  # the simulation's own, so that directions are the same
 SMALL = {"features": 64, "gamma": 0.2, "alpha": 1e-3, "verbose": 0}
 
 
@@ -115,11 +117,11 @@ def optimum(features, y, alpha, name="logistic"):
 @pytest.mark.parametrize("name", ["logistic", "smooth_hinge", "square"])
 def test_it_ends_at_the_optimum_of_its_features(name):
     parties = cn.split(X, Y, into=3)
-    model = fit(parties, epochs=150, loss=name)
+    model = fit(parties, epochs=250, loss=name)
     y = np.where(Y == "out", 1.0, -1.0)
     best, _ = optimum(phi(model, parties)["party1"], y, 1e-3, {"square": "binary_square"}.get(name, name))
     assert best - 1e-6 < min(record["loss"] for record in model.history_) < best * (1 + 2e-3)
-    assert model.score(*parties) > 0.75  # of points that no line separates
+    assert model.score(*parties) > 0.7  # of points that no line separates
 
 
 def test_several_label_holders_share_the_features():
@@ -171,7 +173,7 @@ def test_the_same_bits_in_processes_and_under_every_sum():
     parties = cn.split(X, Y, into=3, active=2)
     found = [
         fit(parties, on=on, sum_=sum_)
-        for on, sum_ in ((None, "pairwise"), (None, "two-trees"), (None, "plain"), (cn.Processes(), "pairwise"))
+        for on, sum_ in ((None, "pairwise"), (None, "two-trees"), (None, "plain"), (PROCESSES, "pairwise"))
     ]
     bits = {tuple(None if c is None else c.tobytes() for c in coefficients(model).values()) for model in found}
     assert len(bits) == 1
@@ -222,7 +224,7 @@ def test_a_run_goes_on_to_the_same_bits():
     def run(shelves, on=None):
         programs = {}
         for party, shelf in zip(parties, shelves, strict=True):
-            mine = (*party_part(party, classes, loss("logistic")), None, rehearsed_secret(0, party.name))
+            mine = (*party_part(party, classes, loss("logistic")), None)
             programs[party.name] = (partial(train_kernel, keeper=shelf), (job, mine))
         outcomes = (on or cn.Simulation()).run(programs)
         return outcomes, [outcome.value for outcome in outcomes.values()]
@@ -292,6 +294,10 @@ def test_it_stops_by_itself_on_the_validation_loss():
 # -- an attack ---------------------------------------------------------------------------------------------------------
 
 
+def made_up(number, party):
+    return hashlib.sha256(f"{number} {party}".encode()).digest()
+
+
 @pytest.mark.parametrize("directions", ["shared", "private"])
 def test_what_the_receiver_of_phases_can_solve_for(directions):
     """Two parties: the label holder subtracts its own part and has the partner's phases, whatever the masks.
@@ -302,12 +308,12 @@ def test_what_the_receiver_of_phases_can_solve_for(directions):
     bank, shop = cn.Party("bank", X[:, :3], Y), cn.Party("shop", X[:, 3:])
     kernel, width = Kernel("rbf", 0.05), 64
     secrets = {
-        name: shared_secret(0, name) if directions == "shared" else rehearsed_secret(0, name)
-        for name in ("bank", "shop")
+        name: shared_secret(0, name) if directions == "shared" else made_up(0, name) for name in ("bank", "shop")
     }
+    own = {name: made_up(1, name) for name in secrets}
 
     def phases(party):
-        mine = Directions(secrets[party.name], rehearsed_secret(1, party.name), kernel, 3)
+        mine = Directions(secrets[party.name], own[party.name], kernel, 3)
         return mine.project(DenseColumns(party.X), np.arange(N), (0, 0), width)
 
     total = phases(bank) + phases(shop)

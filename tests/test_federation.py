@@ -22,7 +22,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.cli.main import main
-from colonnade.errors import DataError, TomlError
+from colonnade.errors import DataError, OptionError, TomlError
 from colonnade.federation import data, model_file, people, preparation
 from colonnade.federation.job_file import read_job
 from colonnade.federation.ledger import verify
@@ -33,6 +33,7 @@ from colonnade.federation.training import share_out
 from colonnade.runtimes import mpi
 from colonnade.runtimes.place import Place
 from ports import free_ports
+from test_job import complete
 
 PEOPLE = 400
 BLOCKS = {
@@ -71,9 +72,17 @@ def federation(tmp_path, names, algorithm):
     a, b = text.index("[algorithm]"), text.index("[sum]")
     text = text[:a] + f"[algorithm]\n{algorithm}\n\n" + text[b:]
     text = text.replace("grace = 10 ", "grace = 2 ")
-    (folder / "job.toml").write_text(text)
+    (folder / "job.toml").write_text(complete(text))
+    for name in names:
+        let_out(folder, name, 1000)
     write_tables(folder, names)
     return folder
+
+
+def let_out(folder, name, share):
+    """Numbers about each person, as a share of the columns; a party of two columns lets one out, if it says nothing."""
+    path = folder / f"{name}.toml"
+    path.write_text(path.read_text().replace("max_directions = 0.5", f"max_directions = {share}"))
 
 
 def start(folder, name, *command):
@@ -138,8 +147,7 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
     names = ("bank", "clinic", "shop")
     folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 3\nepochs = 2\ntol = 0.0\npatience = 99')
     text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "paillier" ')
-    told = '"own gradients, which show the labels of small batches"'
-    (folder / "job.toml").write_text(text.replace('"signals, which show the labels"', told))
+    (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
     assert states(folder, names) == estimator_states(folder, names)
     for name in names:
@@ -196,8 +204,7 @@ def test_a_kernel_model_from_training_to_scores(tmp_path, capsys):
     a, b = text.index("[model]"), text.index("[algorithm]")
     model = '[model]\nkind = "kernel"\nfeatures = 100\nalpha = 1e-3\n\n'
     text = text[:a] + model + text[b:]
-    told = '"signals, which show the labels"'
-    (folder / "job.toml").write_text(text.replace(told, '"distances between rows, to label holders"'))
+    (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
     parts = {name: model_file.load(folder / f"{name}-files", name) for name in names}
     assert {name: part.state[0] is None for name, part in parts.items()} == {
@@ -404,6 +411,10 @@ def test_people_who_are_served(tmp_path):
     ids = np.array(["b", "a\nb", "c", " Zo\u0065\u0308 "], dtype=object)
     people.remember(party, ids, np.array([3, 1]))
     assert people.served(party) == {"Zo\u00eb", "a\nb"}
+    (party.folder / "people.json").chmod(0o644)
+    with pytest.raises(OptionError, match=r"people.json '.*people.json' has mode 644, with which others"):
+        people.served(party)
+    (party.folder / "people.json").chmod(0o600)
     model.write_bytes(b"the second")
     with pytest.raises(DataError, match=r"names the people of another model than 'shop' has there; restore both"):
         people.served(party)
@@ -507,8 +518,77 @@ def test_a_policy_that_lets_nothing_out(tmp_path):
     assert read_party(path, read_job(folder / "job.toml")).policy.kinds == ()
     started = {name: start(folder, name) for name in ("bank", "shop")}
     said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
-    assert "the policy of 'shop' does not let messages of the kind 'kept versions' out" in said["shop"]
+    assert "the policy of 'shop' does not let messages of the kind 'ledger head' out" in said["shop"]
     assert "party 'shop' failed with PolicyRefused" in said["bank"]
+
+
+@pytest.mark.parametrize("kind", ["FedBCD", "BlockNewton"])
+def test_sequential_order_of_three_is_refused_before_anybody_is_waited_for(tmp_path, capsys, kind):
+    folder = federation(tmp_path, ("bank", "clinic", "shop"), f'kind = "{kind}"\norder = "sequential"\nepochs = 2')
+    sentence = "in sequential order, which shows label holders what each party changed, whatever the masks"
+    for command in ("run", "plan", "check"):
+        capsys.readouterr()
+        assert main([command, str(folder / "job.toml"), "--as", "shop"]) == 1
+        assert sentence in re.sub(r"[\s│]+", " ", "".join(capsys.readouterr()))
+    assert not (folder / "shop-files").exists()  # nothing has begun
+    path = folder / "shop.toml"
+    path.write_text(path.read_text().replace("sequential = false", "sequential = true"))
+    capsys.readouterr()
+    main(["check", str(folder / "job.toml"), "--as", "shop"])  # the others are not there
+    said = re.sub(r"[\s│]+", " ", "".join(capsys.readouterr()))
+    assert "policy ok allows this job" in said
+    assert "bank could see what you alone changed, whatever the masks" in said
+
+
+def test_a_ledger_that_is_rolled_back_between_two_runs(tmp_path, capsys):
+    """The files of an earlier day, put back together with their seal: by themselves they are as they were written."""
+    names = ("bank", "shop")
+    folder = federation(tmp_path, names, 'kind = "FedSGD"\nepochs = 1')
+    job, files = str(folder / "job.toml"), folder / "bank-files"
+
+    def ledger(name, *rest):
+        capsys.readouterr()
+        code = main(["ledger", rest[0], job, "--as", name, *map(str, rest[1:])])
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    run_all(folder, names)
+    shutil.copytree(files, tmp_path / "earlier")
+    run_all(folder, names)
+    receipts = tmp_path / "shop-receipts.json"
+    code, said = ledger("shop", "receipts", "--out", receipts)
+    assert (code, "shop: 4 receipts of what it has seen" in said) == (0, True)
+    code, said = ledger("bank", "verify", "--receipts", receipts)
+    assert code == 0, said
+    assert "lines of 2 runs, all as they were written" in said
+    assert re.search(r"countersigned by shop up to line \d+", said)
+    assert "holds all that shop has seen of it, 4 receipts" in said
+    assert "not countersigned" not in said
+    for name in ("ledger.jsonl", "ledger.jsonl.seal", "ledger.jsonl.key"):
+        shutil.copy2(tmp_path / "earlier" / name, files / name)
+    assert ledger("bank", "verify")[0] == 0
+    code, said = ledger("bank", "verify", "--receipts", receipts)
+    assert (code, "the ledger 'ledger.jsonl' was rolled back or rewritten: 'shop' saw" in said) == (1, True)
+    model = (files / "bank.colonnade.npz").read_bytes()
+    started = {name: start(folder, name) for name in names}
+    said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
+    assert [process.returncode for process in started.values()] == [1, 1]
+    assert "colonnade: the ledger 'ledger.jsonl' was rolled back or rewritten: 'shop' saw" in said["bank"], said
+    assert (files / "bank.colonnade.npz").read_bytes() == model
+    code, said = ledger("bank", "verify")
+    assert re.search(r"run 2 \(first, .*\) is not countersigned by shop", said)
+    for wrong, sentence in (
+        (("accept",), "whose ledger? give --peer, one of bank"),
+        (("accept", "--peer", "shop"), "whose ledger?"),
+        (("receipts",), "give --out FILE"),
+        (("show", "--peer", "bank"), "--peer goes with `colonnade ledger accept`"),
+    ):
+        code, said = ledger("shop", *wrong)
+        assert (code, sentence in said) == (1, True), said
+    code, said = ledger("shop", "accept", "--peer", "bank")  # its owner has told why
+    assert (code, "what was seen of it before does not count any more" in said) == (0, True)
+    run_all(folder, names)
+    assert ledger("bank", "verify")[0] == 0
 
 
 def test_a_party_that_is_started_twice(tmp_path):

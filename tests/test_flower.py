@@ -15,7 +15,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 import colonnade as cn
-from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, PartySilent
+from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, PartySilent, ProtocolError
+from horizontal_programs import one_layer, two_layers
+from masked_sums import mutations
 from ports import free_ports
 
 flwr = pytest.importorskip("flwr")
@@ -25,6 +27,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from colonnade.flower import SSCA, client_app  # noqa: E402
+from colonnade.flower.letters import packed, unpacked  # noqa: E402
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "flower-ssca"
 X, Y = load_digits(return_X_y=True)
@@ -127,8 +130,8 @@ def test_only_flowers_own_kinds_of_messages_are_sent():
     grid = Grid(load)
     strategy().start(grid)
     assert {kind for kind, _ in grid.sent} == {"query", "train", "evaluate"}
-    # hello; then counts, 4 steps and 5 evaluations of four stages each, to four nodes
-    assert len(grid.sent) == 4 + 4 * 4 * (1 + 4 + 5)
+    # hello; then counts, 4 steps and 5 evaluations of five stages each, to four nodes
+    assert len(grid.sent) == 4 + 4 * 5 * (1 + 4 + 5)
 
 
 def test_it_goes_on_from_given_arrays_and_tells_a_function():
@@ -224,6 +227,148 @@ def test_a_foreign_message_is_refused_in_words():
     message = Message(RecordDict({"arrays": ArrayRecord()}), 100, "train")
     reply = grid.app(message, grid.contexts[100])
     assert b"without Colonnade's record" in reply.content.config_records["colonnade"]["value"]
+
+
+# -- servers that do not follow the program ---------------------------------------------------------------------------
+
+
+def with_rosters(sites, **changes):
+    who = {one.name: cn.Identity() for one in sites}
+    roster = {**{name: one.public for name, one in who.items()}, **changes}
+    return [
+        cn.Site(s.name, s.X, s.y, groups=s.groups, identity=who[s.name], roster={**roster, s.name: who[s.name].public})
+        for s in sites
+    ]
+
+
+class Lying(Grid):
+    """A grid whose messages are changed on their way: change(message, number of the node) -> message."""
+
+    def __init__(self, load, change, **options):
+        super().__init__(load, **options)
+        app = self.app
+
+        def through(message, context):
+            value = change(unpacked(message), context.node_config["partition-id"])
+            told = Message(packed(value), message.metadata.dst_node_id, message.metadata.message_type)
+            return app(told, context)
+
+        self.app = through
+
+
+def test_rosters_change_no_bit_and_a_site_refuses_who_is_not_in_its_own():
+    ours, plain = strategy(), strategy()
+    signed = with_rosters(SITES)
+    ours.start(Grid(lambda context: signed[context.node_config["partition-id"]]))
+    plain.start(Grid(load))
+    native = cn.SSCAClassifier(hidden=8, algorithm=SHORT, verbose=0).fit(*signed)
+    assert np.array_equal(ours.ended.parameters, plain.ended.parameters)
+    assert np.array_equal(ours.ended.parameters, native.parameters_)
+    other = with_rosters(SITES, site3=cn.Identity().public)
+    with pytest.raises(ProtocolError, match="a site refuses: the keys of site 'site3' come under another identity"):
+        strategy().start(Grid(lambda context: other[context.node_config["partition-id"]]))
+
+
+def test_a_sites_own_key_never_lies_in_the_nodes_store():
+    signed = with_rosters(SITES)
+    grid = Grid(lambda context: signed[context.node_config["partition-id"]])
+    strategy().start(grid)
+    for context in grid.contexts.values():
+        kept = bytes(context.state.config_records["colonnade"]["turn"])
+        assert not any(site.identity.secret in kept for site in signed)
+
+
+def test_a_torch_module_is_each_sites_own():
+    pytest.importorskip("torch")
+    ours = strategy(network=two_layers)
+    ours.start(Grid(load, network=two_layers))
+    native = cn.SSCAClassifier(network=two_layers, algorithm=SHORT, verbose=0).fit(*SITES)
+    assert np.array_equal(ours.ended.parameters, native.parameters_)
+    with pytest.raises(OptionError, match="a site refuses: the network of site 'site1' has parameters of the shapes"):
+        strategy(network=two_layers).start(Grid(load, network=one_layer))
+    with pytest.raises(OptionError, match="a site refuses: the model is a torch module, and site 'site1' was given no"):
+        strategy(network=two_layers).start(Grid(load))
+    with pytest.raises(OptionError, match="a site refuses: the model is told by its layers, and site 'site1' was"):
+        strategy().start(Grid(load, network=two_layers))
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["as it was", "as it is"])
+def test_no_server_runs_code_at_a_site(old, tmp_path):
+    """The description of a model named builtins:exec, and the code stood where the number of columns does."""
+    mark = tmp_path / "mark"
+    model = ("torch", f"open({str(mark)!r}, 'w').write('code ran')", "builtins:exec", None, 1.0)
+    start = (0, "site1", 4) if old else (0, tuple(site.name for site in SITES))
+    job = ((*start, model, ("SSCA", ()), 1, 0.0, 3), tuple(range(10)), (), (), False)
+    grid = Grid(load)
+    reply = grid.app(Message(packed(("task", 1, ("count",), job)), 100, "train"), grid.contexts[100])
+    assert unpacked(reply)[0] == "error"
+    assert not mark.exists()
+
+
+def test_no_value_in_a_message_is_a_name_to_import(tmp_path, monkeypatch):
+    """Each value of each message, one at a time, is a module that leaves a mark, a path to it, or code that does."""
+    mark, name = tmp_path / "mark", "colonnade_marks_its_import_on_flower"
+    code = f"open({str(mark)!r}, 'w').write('code ran')"
+    (tmp_path / f"{name}.py").write_text(f"def make(*args):\n    {code}\n{code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    strange = (f"{name}:make", name, f"{tmp_path / name}.py:make", "builtins:exec", "__import__", "__class__", code)
+    sent = []
+    grid = Lying(load, lambda value, number: sent.append((value, number)) or value)
+    strategy(cost_limit={0: 1.2, 1: 1.0}, algorithm=cn.SSCA(rounds=1)).start(grid)
+    first = [value for value, number in sent if number == 0]
+    assert [value[0] for value in first[:6]] == ["hello", "task", "keys", "letters", "survivors", "signatures"]
+    tried = 0
+    for value in first[:7]:
+        for changed in mutations(value, strange):
+            fresh = Grid(load)
+            reply = unpacked(fresh.app(Message(packed(changed), 100, "train"), fresh.contexts[100]))
+            tried += 1
+            assert reply[0] in ("error", "answer")
+            assert reply[0] == "error" or value[0] == "hello" or changed[3][0][1][0] == "site1"
+    assert tried > 500
+    assert name not in sys.modules
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("stage", "change", "sentence"),
+    [
+        ("task", lambda v, k: (*v[:3], ((*v[3][0][:6], 2), *v[3][1:])), "a threshold of 2 among 4 sites; it must be"),
+        ("keys", lambda v, k: (*v[:2], tuple((n, *v[2][0][1:]) for n, *_ in v[2]), None), "are not signed by it"),
+        (
+            "survivors",
+            lambda v, k: (*v[:2], (0, 1, 2) if k < 2 else (1, 2, 3), None),
+            "did not sign the survivors|among",
+        ),
+        ("survivors", lambda v, k: (*v[:2], (0, 1, 2, 3, 9), None), "names member 9 a survivor, and no letter of it"),
+        ("signatures", lambda v, k: (*v[:2], v[2][:2], None), "2 members signed who is left; 3 of the 4"),
+    ],
+)
+def test_a_server_that_lies_in_a_sum_is_refused(stage, change, sentence):
+    grid = Lying(load, lambda value, number: change(value, number) if value[0] == stage else value)
+    with pytest.raises(ProtocolError, match=f"a site refuses: .*({sentence})"):
+        strategy().start(grid)
+
+
+def test_a_site_that_is_asked_twice_with_other_survivors_refuses():
+    """Between two messages all that it knows lies in the node's store: that it has signed, too."""
+    grid = Grid(load)
+    seen = []
+    app = grid.app
+
+    def through(message, context):
+        reply = app(message, context)
+        value = unpacked(message)
+        if value[0] in ("survivors", "signatures"):
+            again = value if value[0] == "signatures" else (*value[:2], (0, 1, 2), None)
+            second = Message(packed(again), message.metadata.dst_node_id, "train")
+            seen.append((value[0], unpacked(app(second, context))))
+        return reply
+
+    grid.app = through
+    strategy(algorithm=cn.SSCA(rounds=1)).start(grid)
+    assert {kind for kind, _ in seen} == {"survivors", "signatures"}
+    assert all(answer[0] == "error" and "once only" in answer[2] for _, answer in seen)
 
 
 # -- deployed ---------------------------------------------------------------------------------------------------------

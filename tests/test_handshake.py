@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError
 from colonnade.federation import handshake as h
+from colonnade.federation.certificates import Authority
 from colonnade.federation.handshake import Handshake, Hello, Standing, Terms
+from colonnade.federation.identity import Identity
 from colonnade.runtimes.wire import decode, encode
 
 JOB = {
@@ -32,16 +35,22 @@ def changed(**algorithm):
 FIRST, SECOND = Standing(ONE), Standing(TWO)
 
 
-def pair(one=FIRST, other=SECOND, jobs=(JOB, JOB)):
+AUTHORITY = Authority()
+BANK, SHOP = (Identity(AUTHORITY.issue(name)) for name in NAMES)
+
+
+def pair(one=FIRST, other=SECOND, jobs=(JOB, JOB), identities=(None, None)):
     """(dialler, listener)"""
     return (
-        Handshake("bank", "shop", Terms.of(NAMES, jobs[0]), one),
-        Handshake("shop", "bank", Terms.of(NAMES, jobs[1]), other),
+        Handshake("bank", "shop", Terms.of(NAMES, jobs[0]), one, identities[0]),
+        Handshake("shop", "bank", Terms.of(NAMES, jobs[1]), other, identities[1]),
     )
 
 
 def meet(dialler, listener):
-    listener.settle(dialler.answered(listener.answer(dialler.open())))
+    hello = dialler.open()
+    shown = dialler.own.chain[0] if dialler.own.chain else None
+    listener.settle(dialler.answered(listener.answer(hello, shown)))
     dialler.accepted(h.ACCEPTED)
     return dialler.conclude(), listener.conclude()
 
@@ -120,9 +129,10 @@ def test_a_job_is_no_place_for_data():
     ],
 )
 def test_how_two_parties_stand_to_each_other(one, other, relations):
-    dialler, listener = pair(one, other)
-    assert meet(dialler, listener) == relations
-    assert (dialler.hello.received, listener.hello.received) == (other.received, one.received)
+    for identities in ((None, None), (BANK, SHOP)):
+        dialler, listener = pair(one, other, identities=identities)
+        assert meet(dialler, listener) == relations
+        assert (dialler.hello.received, listener.hello.received) == (other.received, one.received)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +189,7 @@ def test_a_recorded_stream_fits_no_other():
     listener.settle(proof)
     again, late = pair()
     late.answer(opening)
-    with pytest.raises(HandshakeFailed, match="its proof belongs to another stream: a replay"):
+    with pytest.raises(HandshakeFailed, match="its proof belongs to another stream, or another key: a replay, or an"):
         late.settle(proof)
     with pytest.raises(HandshakeFailed, match="its proof is missing"):
         late.conclude()
@@ -205,17 +215,17 @@ def test_no_proof_is_taken_where_the_jobs_differ():
 
 
 def hello(**fields):
-    good = Hello(__version__, h.PROTOCOL, "bank", "shop", ONE, TWO, b"", 0, Terms.of(NAMES, JOB).digest)
+    good = Hello(__version__, h.PROTOCOL, "bank", "shop", ONE, TWO, b"", 0, Terms.of(NAMES, JOB).digest, ())
     return replace(good, **fields).pack()
 
 
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (
-            hello(protocol=99, package="9.9"),
-            f"it speaks protocol 99 (colonnade 9.9), this party speaks {h.PROTOCOL} (colonnade 0.",
-        ),
+        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 2 (colonnade 0."),
+        (encode(("colonnade", 1, "0.1.0", "bank", "shop", ONE, TWO, b"", 0, b"")), "it speaks protocol 1 (colonnade "),
+        (hello(chain=("text",)), "its hello is malformed"),
+        (hello(chain=(b"",) * 5), "its hello is malformed"),
         (hello(me="post"), "it says that it is 'post' and not 'bank'"),
         (hello(to="post"), "it looks for 'post', this party is 'shop'"),
         (hello(session=b"short"), "its hello is malformed"),
@@ -283,11 +293,17 @@ def test_a_listener_that_takes_different_jobs_for_the_same_is_refused():
         dialler.answered(encode(("welcome", hello(me="shop", to="bank", digest=b"other"), b"proof")))
 
 
+def differs_after(dialler, theirs, entries):
+    """What a listener without TLS says, whose proof is a digest."""
+    transcript = hashlib.sha256(dialler.own.pack() + theirs).digest()
+    return encode(("differs", theirs, hashlib.sha256(b"listener" + transcript).digest(), entries))
+
+
 def test_a_job_with_another_digest_and_the_same_entries_is_no_job():
     dialler, _ = pair()
     dialler.open()
     entries = Terms.of(NAMES, JOB).entries
     with pytest.raises(HandshakeFailed, match="another digest, and yet the same entries"):
-        dialler.answered(encode(("differs", hello(me="shop", to="bank", digest=b"other"), entries)))
+        dialler.answered(differs_after(dialler, hello(me="shop", to="bank", digest=b"other"), entries))
     with pytest.raises(HandshakeFailed, match="its job is malformed"):
-        dialler.answered(encode(("differs", hello(me="shop", to="bank", digest=b"other"), (("key", 1),))))
+        dialler.answered(differs_after(dialler, hello(me="shop", to="bank", digest=b"other"), (("key", 1),)))

@@ -12,7 +12,7 @@ import colonnade as cn
 from colonnade.algorithms import gathering, horizontal
 from colonnade.algorithms.gathering import Heard
 from colonnade.algorithms.horizontal import attend
-from colonnade.algorithms.site_work import Part, SiteWork, instruction
+from colonnade.algorithms.site_work import Own, Part, SiteWork, instruction
 from colonnade.algorithms.ssca import PAPER
 from colonnade.blocks.whole import Linear
 from colonnade.cost_limits import CostLimits
@@ -30,12 +30,15 @@ from colonnade.errors import (
 )
 from colonnade.horizontal_estimator import part_of
 from colonnade.runtimes.network import Network
-from horizontal_programs import die_after, two_layers
+from colonnade.sums.dropout import Member, Terms
+from colonnade.sums.masks import KeyPair
+from horizontal_programs import die_after, one_layer, two_layers
 
 X, Y = load_digits(return_X_y=True)
 X = X / 16
 SITES = cn.split_rows(X, Y, into=10, seed=1)
 SHORT = cn.SSCA(batch=20, rounds=6)
+FIVE = tuple(f"s{k}" for k in range(5))
 
 
 def model(**options):
@@ -138,6 +141,99 @@ def test_a_torch_module():
         model(network=lambda features, classes: None).fit(*SITES)
     with pytest.raises(OptionError, match="can't be saved"):
         one.save("nowhere")
+
+
+def test_a_site_whose_network_is_another_one_says_so():
+    pytest.importorskip("torch")
+    plan = model(network=two_layers).plan(SHORT, ("a", "b", "c"), 64, 10, CostLimits.of(None, grouped=False))
+    assert plan.model == ("own", 64, ((8, 64), (8,), (10, 8), (10,)), 10, False)  # no name of any code
+    part = Part(X, Y, np.zeros(len(Y), int))
+    work = SiteWork.of(plan.as_site_job(1), "b", part, None, Own(two_layers))
+    assert work.model.size == 8 * 65 + 10 * 9
+    with pytest.raises(
+        OptionError, match=r"network of site 'b' has parameters of the shapes \(\(10, 64\), \(10,\)\), the"
+    ):
+        SiteWork.of(plan.as_site_job(1), "b", part, None, Own(one_layer))
+    with pytest.raises(OptionError, match="the model is a torch module, and site 'b' was given none; give it network="):
+        SiteWork.of(plan.as_site_job(1), "b", part, None, Own())
+    layers = model().plan(SHORT, ("a", "b", "c"), 64, 10, CostLimits.of(None, grouped=False))
+    with pytest.raises(OptionError, match="the model is told by its layers, and site 'b' was given a network="):
+        SiteWork.of(layers.as_site_job(1), "b", part, None, Own(two_layers))
+
+
+def test_a_torch_module_in_processes():
+    """The name of the function goes to each program as its own argument."""
+    pytest.importorskip("torch")
+    options = {"network": two_layers, "algorithm": cn.SSCA(batch=20, rounds=2)}
+    sites = cn.split_rows(X, Y, into=3, seed=1)
+    here = model(**options).fit(*sites)
+    there = model(**options).fit(*sites, on=cn.Processes(600.0))
+    assert np.abs(here.parameters_ - there.parameters_).max() < 1e-9
+
+
+# -- who is who -------------------------------------------------------------------------------------------------------
+
+
+def with_rosters(sites, identities=None, **changes):
+    """The same sites, each with an identity and a roster of all; `changes` are keys that all rosters have instead."""
+    who = identities or {one.name: cn.Identity() for one in sites}
+    public = {**{name: one.public for name, one in who.items()}, **changes}
+    return [
+        cn.Site(s.name, s.X, s.y, identity=who[s.name], roster={**public, s.name: who[s.name].public}) for s in sites
+    ]
+
+
+def test_identities_and_rosters_change_no_bit(fitted):
+    assert np.array_equal(model().fit(*with_rosters(SITES)).parameters_, fitted.parameters_)
+    there = model().fit(*with_rosters(SITES), on=cn.Processes(600.0))
+    assert np.abs(there.parameters_ - fitted.parameters_).max() < 1e-9
+    some = [*with_rosters(SITES)[:9], SITES[9]]  # one without an identity: the rosters of the others have another
+    with pytest.raises(ProtocolError, match="the keys of site 'site10' come under another identity than this site's"):
+        model().fit(*some)
+
+
+def test_three_of_ten_are_left_out_under_rosters_too():
+    on = cn.Simulation(faults=cn.Faults(crashes={"site1": 0.0, "site2": 0.0, "site3": 0.0}), deadline=6.0)
+    with pytest.warns(ColonnadeWarning, match="died"):
+        signed = model().fit(*with_rosters(SITES), on=on)
+    with pytest.warns(ColonnadeWarning, match="died"):
+        plain = model(sum="plain").fit(*SITES, on=on)
+    assert np.array_equal(signed.parameters_, plain.parameters_)
+
+
+def test_a_roster_that_is_out_of_date_ends_the_run_with_both_names():
+    sites = with_rosters(cn.split_rows(X, Y, into=3, seed=0), site2=cn.Identity().public)
+    with pytest.raises(ProtocolError, match="the keys of site 'site2' come under another identity"):
+        model().fit(*sites)
+
+
+def test_a_server_that_hands_on_other_keys_is_refused(monkeypatch):
+    """Through the whole run, on the wire: it puts a key of its own in the place of one site's."""
+    strange = Member(1, Terms(("site1", "site2", "site3"), 1, 3), KeyPair())
+    real = gathering.Collector.keys
+    monkeypatch.setattr(gathering.Collector, "keys", lambda self, found: real(self, {**found, 1: strange.public}))
+    sites = cn.split_rows(X, Y, into=3, seed=0)
+    with pytest.raises(ProtocolError, match="the keys of site 'site2' come under another identity"):
+        model().fit(*with_rosters(sites))
+    with pytest.raises(ProtocolError, match="other keys for this member than those it sent"):
+        model().fit(*sites)  # site 1 believes it, and site 2 sees it: a server would answer in its place
+
+
+def test_a_server_that_tells_sites_different_survivors_is_refused(monkeypatch):
+    real, seven = gathering._masked, range(7)
+
+    def splitting(*args):
+        stages = real(*args)
+        stage, contents = next(stages)
+        while True:
+            if stage == "survivors":
+                contents = {k: tuple(seven[:4] if k < 3 else seven[3:]) for k in seven}
+            stage, contents = stages.send((yield stage, contents))
+
+    monkeypatch.setattr(gathering, "_masked", splitting)
+    sites = cn.split_rows(X, Y, into=7, seed=0)
+    with pytest.raises(ProtocolError, match=r"did not sign the survivors|who is not; 4 of the 4 who are left must"):
+        model(algorithm=cn.SSCA(rounds=1, threshold=4)).fit(*sites)
 
 
 def test_save_and_load(fitted, tmp_path):
@@ -249,18 +345,31 @@ def test_a_site_without_rows_of_the_only_limit_has_no_part_in_it(grouped):
 
 @pytest.mark.filterwarnings("ignore:sites 's2' died")
 def test_a_limit_of_rows_that_nobody_left_has_is_not_met():
-    """The only site with rows of a class dies: its cost is unknown, and slack stays with the class it belongs to."""
+    """The only site with rows of a class dies: its cost is unknown, and slack stays with the class it belongs to.
+
+    The penalty is so small that a unit of slack costs less than a shorter model gains: the slack is no rounding.
+    """
     parts = [cn.Site(f"s{k}", X[rows], Y[rows]) for k, rows in enumerate((Y < 6, Y % 2 == 0, Y > 6, Y < 8, Y != 7))]
     parts[2], rest = cn.Site("s2", X[Y == 9], Y[Y == 9]), [p.take(p.y != 9) for k, p in enumerate(parts) if k != 2]
     sites = [*rest[:2], parts[2], *rest[2:]]
     on = cn.Simulation(faults=cn.Faults(crashes={"s2": 0.006}), deadline=6.0)
-    one = model(cost_limit={9: 5.0, 0: 1e-3}, classes=range(10), algorithm=cn.SSCA(batch=20, rounds=5, penalties=1))
+    method = cn.SSCA(batch=20, rounds=5, penalties=1, penalty=1.0)
+    one = model(cost_limit={9: 5.0, 0: 1e-3}, classes=range(10), algorithm=method)
     with pytest.raises(LimitNotMet, match=r"the cost of class 9 is not known, as no site .*; the cost of class 0 is "):
         one.fit(*sites, on=on)
     assert np.isnan(one.costs_[9])
     assert not one.met_
     assert set(one.slack_) == set(one.multipliers_) == {9, 0}
-    assert one.slack_[9] == 0.0 < one.slack_[0]
+    assert one.slack_[9] == 0.0 < 1.0 < one.slack_[0]
+    assert one.multipliers_ == {9: 0.0, 0: 1.0}  # the second is at its bound, the penalty
+
+
+def test_a_limit_that_is_kept_up_to_rounding_is_not_said_to_be_missed():
+    limits = CostLimits.of({"a": 1.0, "b": 1.0}, grouped=True)
+    sentence = limits.sentence((0.5, 2.0), (5e-16, 0.0), 10, None)
+    assert "group 'a'" not in sentence
+    assert "the cost of group 'b' is 2, the limit 1;" in sentence
+    assert "the cost of group 'a' is 0.5, the limit 1;" in limits.sentence((0.5, 2.0), (0.1, 0.0), 10, None)
 
 
 def test_an_evaluation_that_nobody_answers_does_not_train_a_model_without_limits_again(monkeypatch):
@@ -294,7 +403,7 @@ def test_a_batch_has_its_share_of_every_group():
     table, y, groups = rng.normal(size=(90, 3)), rng.integers(0, 2, 90), np.repeat([0, 1, -1], [60, 10, 20])
     network = Linear(3, 2)
     part = Part(table, y, groups)
-    work = SiteWork(0, "here", 1, network, cn.SSCA(batch=30), 2, 0.0, 0, part)
+    work = SiteWork(0, ("here",), network, cn.SSCA(batch=30), 2, 0.0, 0, part)
     assert work.counts().tolist() == [60, 10, 90, 0]
     w, totals = rng.normal(size=6), np.array([120.0, 10.0, 180.0, 0.0])
     sums = np.mean([work.step(t, w, totals) for t in range(1, 4000)], axis=0).reshape(2, -1)
@@ -322,12 +431,17 @@ def test_below_the_threshold_rounds_are_skipped_and_said():
     """Two of three sites must stay; the third is so slow that it comes late, then a second one dies."""
     sites = cn.split_rows(X, Y, into=3, seed=0)
     slow = cn.Simulation(speeds={"site2": 1e-6}, deadline=6.0)
-    with pytest.raises(PartySilent, match="rounds 1 to 5 were skipped: 2 of 3 sites answered in the last, 3 are"):
+    late = "3 are needed; 'site2' fell silent at step 'mask keys'"
+    with pytest.raises(PartySilent, match=f"rounds 1 to 5 were skipped: 2 of 3 sites answered in the last, {late}"):
         model(algorithm=cn.SSCA(batch=20, rounds=20)).fit(*sites, on=slow)
     assert model(algorithm=cn.SSCA(batch=20, rounds=3, threshold=2)).fit(*sites, on=slow).skipped_ == ()
     gone = cn.Simulation(faults=cn.Faults(crashes={"site1": 0.0}), deadline=6.0)
-    with pytest.raises(PartySilent, match="only 2 of 3 sites answered at the start, 3 are needed"):
+    with pytest.raises(PartySilent, match="only 2 of 3 sites answered at the start, 3 are needed; 'site1'") as caught:
         model().fit(*sites, on=gone)
+    assert (caught.value.party, caught.value.step) == ("site1", "mask keys")
+    gone = cn.Simulation(faults=cn.Faults(crashes={site.name: 0.0 for site in sites}), deadline=6.0)
+    with pytest.raises(PartySilent, match="1 is needed; 'site1', 'site2', 'site3' fell silent at step 'sum'"):
+        model(sum="plain").fit(*sites, on=gone)
 
 
 def test_a_few_skipped_rounds_are_a_warning(monkeypatch):
@@ -439,7 +553,8 @@ def site(name="a", X=X, y=Y, **options):
         ({"sum": "pairwise"}, [site()], OptionError, "needs at least two sites"),
         ({"algorithm": cn.FedSGD()}, SITES, OptionError, "algorithm must be one of SSCA, FedAvg"),
         ({"algorithm": cn.FedAvg(), "cost_limit": 0.5}, SITES, OptionError, "cost_limit needs algorithm=SSCA"),
-        ({"algorithm": cn.SSCA(threshold=11)}, SITES, OptionError, "threshold must be between 2 and the 10 sites"),
+        ({"algorithm": cn.SSCA(threshold=11)}, SITES, OptionError, "threshold must be between 6 and the 10 sites"),
+        ({"algorithm": cn.SSCA(threshold=5)}, SITES, OptionError, "threshold must be between 6 and the 10 sites"),
         ({"cost_limit": 0.0}, SITES, OptionError, "cost_limit must be > 0, got 0.0"),
         ({"cost_limit": "low"}, SITES, OptionError, "cost_limit must be a number > 0, got 'low'"),
         ({"cost_limit": {}}, SITES, OptionError, "cost_limit is an empty dict"),
@@ -603,7 +718,7 @@ def test_a_site_refuses_to_unmask_the_part_of_one_chosen_site():
     """Whatever the server says: it would have to be another one than ours."""
     algorithm = cn.FedAvg(fraction=0.4)
     works = [
-        SiteWork(k, f"s{k}", 5, Linear(3, 2), algorithm, 1, 0.0, 3, Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int)))
+        SiteWork(k, FIVE, Linear(3, 2), algorithm, 1, 0.0, 3, Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int)))
         for k in range(5)
     ]
     task = ("step", 1, np.zeros(6), np.array([45.0, 45.0, 0.0]))
@@ -617,14 +732,15 @@ def test_a_site_refuses_to_unmask_the_part_of_one_chosen_site():
     assert len(left) == 4
     with pytest.raises(ProtocolError, match="only 1 of the sites that are left have a part"):
         turns[left[0]].answer("survivors", left)
-    assert len(turns[left[0]].answer("survivors", tuple(range(5)))) == 5
+    signed = tuple((k, turn.answer("survivors", tuple(range(5)))) for k, turn in enumerate(turns))
+    assert len(turns[left[0]].answer("signatures", signed)) == 5
 
 
 def test_a_sum_that_was_asked_for_before_is_refused():
     """A second sum of the same number could be fed the first one's letters, and open the other share of each."""
     part = Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int))
     for threshold in (0, 3):
-        work = SiteWork(0, "s0", 5, Linear(3, 2), SHORT, 1, 0.0, threshold, part)
+        work = SiteWork(0, FIVE, Linear(3, 2), SHORT, 1, 0.0, threshold, part)
         work.begin(4, ("count",))
         for serial in (4, 3):
             with pytest.raises(ProtocolError, match=f"asks for sum {serial} after sum 4"):
@@ -633,6 +749,7 @@ def test_a_sum_that_was_asked_for_before_is_refused():
 
 
 ARRAY = np.zeros(3)
+FOUR = (b"", b"", b"", b"")
 
 
 @pytest.mark.parametrize(
@@ -642,7 +759,8 @@ ARRAY = np.zeros(3)
         ("unheard", 1, ()), ("task", 1, ()), ("task", 1, None), ("task", 1, ("count", 1)), ("task", 1, (["x"],)),
         ("task", 1, ("step", 0, ARRAY, ARRAY)), ("task", 1, ("step", "1", ARRAY, ARRAY)),
         ("task", 1, ("step", 1, ARRAY)), ("keys", 1, ((0, b""),)),
-        ("task", 1, ("evaluate", 1, ARRAY, None)), ("keys", 1, 5), ("keys", 1, ((0, b"", ""),)),
+        ("task", 1, ("evaluate", 1, ARRAY, None)), ("keys", 1, 5), ("keys", 1, ((0, b"", b""),)),
+        ("keys", 1, ((0, *FOUR[1:], ""),)), ("signatures", 1, (0, 1)), ("signatures", 1, ((0, "x"),)),
         ("letters", 1, ((0, 1),)), ("letters", 1, {0: b""}), ("survivors", 1, (0, "1")), ("survivors", 1, 4),
     ],
 )  # fmt: skip
@@ -655,8 +773,8 @@ def test_a_site_obeys_no_malformed_instruction(message):
     "message",
     [
         ("end", 9, ARRAY), ("task", 1, ("count",)), ("task", 1, ("step", 1, ARRAY, ARRAY)),
-        ("task", 1, ("evaluate", 0, ARRAY, ARRAY)), ("keys", 2, ((0, b"", b""), (1, b"", b""))),
-        ("letters", 2, ((0, b""),)), ("survivors", 2, (0, 1, 2)),
+        ("task", 1, ("evaluate", 0, ARRAY, ARRAY)), ("keys", 2, ((0, *FOUR), (1, *FOUR))),
+        ("letters", 2, ((0, b""),)), ("survivors", 2, (0, 1, 2)), ("signatures", 2, ((0, b""), (4, b""))),
     ],
 )  # fmt: skip
 def test_the_forms_that_a_server_gives_its_instructions(message):
@@ -672,23 +790,53 @@ def test_a_site_tells_that_it_can_not_obey():
         await net.recv(sites[0], "mask keys")
 
     plan = model().plan(SHORT, ("site1", "site2"), X.shape[1], 10, CostLimits.of(None, grouped=False)).as_value()
-    parts = {site.name: (part_of(site, np.arange(10), CostLimits.of(None, grouped=False)), None) for site in SITES[:2]}
-    programs = {name: (attend, ("server", plan, part)) for name, part in parts.items()}
+    parts = {site.name: part_of(site, np.arange(10), CostLimits.of(None, grouped=False)) for site in SITES[:2]}
+    programs = {name: (attend, ("server", plan, (part, None, None, None, None))) for name, part in parts.items()}
     with pytest.raises(ProtocolError, match="the server's instruction is none"):
         cn.Simulation().run({"server": (strange, (("site1", "site2"),)), **programs})
 
 
 @pytest.mark.parametrize(
-    "job", [None, (1, 2), (0, "s", 2, ("network", 3), ("SSCA", ()), 1, 0.0, 2), (0, "s", 2, 5, 6, 1, 0.0, 2)]
+    ("changes", "sentence"),
+    [
+        ({0: 2}, "this site can't read the server's job"),
+        ({0: "0"}, "this site can't read the server's job"),
+        ({1: ("a", 3)}, "this site can't read the server's job"),
+        ({1: ()}, "this site can't read the server's job"),
+        ({1: ("b", "a")}, "the server takes site 'a' for 'b'"),
+        ({2: ("network", 3)}, "a model is told as sizes of layers or shapes of parameters, got"),
+        ({2: ("layers", 64, 2.0, 10, True)}, "a model is told as sizes of layers"),
+        ({2: ("layers", 64, 1 << 60, 10, True)}, "a model is told as sizes of layers"),
+        ({2: ("layers", 63, 8, 10, True)}, "of 63 columns and 10 classes, site 'a' has 64 columns and at least 10"),
+        ({2: ("layers", 64, 8, 9, True)}, "of 64 columns and 9 classes"),
+        ({2: ("own", 64, ((8, "x"),), 10, False)}, "a model is told as sizes of layers"),
+        ({2: ("own", 64, ((8, 64),), 10, False)}, "the model is a torch module, and site 'a' was given none"),
+        ({3: 6}, "an algorithm must be told as"),
+        ({3: ("SSCA", (1, 2))}, "an algorithm must be told as"),
+        ({3: ("Rounds", ())}, "the algorithm 'Rounds' is none of SSCA, FedAvg"),
+        ({3: ("SSCA", (("__class__", 1),))}, "the algorithm SSCA can't have these options .*'__class__'"),
+        ({3: ("SSCA", (("rounds", "x"),))}, "the algorithm SSCA can't have these options .rounds must be a whole"),
+        ({4: 1 << 40}, "this site can't read the server's job"),
+        ({5: np.nan}, "this site can't read the server's job"),
+        ({6: -1}, "this site can't read the server's job"),
+    ],
 )
-def test_a_job_that_can_not_be_read_is_one_sentence(job):
-    with pytest.raises(ProtocolError, match="this site can't read the server's job"):
-        SiteWork.of(job, Part(X, Y, np.zeros(len(Y), int)), None)
+def test_a_job_that_can_not_be_is_one_sentence(changes, sentence):
+    job = [0, ("a", "b"), ("layers", 64, 8, 10, True), ("SSCA", ()), 1, 0.0, 2]
+    part = Part(X, Y, np.zeros(len(Y), int))
+    assert SiteWork.of(tuple(job), "a", part, None, Own()).sites == 2
+    for place, value in changes.items():
+        job[place] = value
+    with pytest.raises((ProtocolError, OptionError), match=sentence):
+        SiteWork.of(tuple(job), "a", part, None, Own())
+    for strange in (None, (1, 2), tuple(job[:6]), job):
+        with pytest.raises(ProtocolError, match="this site can't read the server's job"):
+            SiteWork.of(strange, "a", part, None, Own())
 
 
 def test_a_wait_beyond_the_deadline_is_said_at_once():
     with pytest.raises(
-        OptionError, match=r"wait must be at most 0\.2 of the runtime's deadline, 1\.2 s, got 100: the other"
+        OptionError, match=r"wait must be at most 0\.16 of the runtime's deadline, 0\.96 s, got 100: the other"
     ):
         model(algorithm=cn.SSCA(rounds=3, wait=100.0)).fit(*SITES, on=cn.Simulation(deadline=6.0))
 

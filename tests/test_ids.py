@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as cn
-from colonnade.errors import DataError
-from colonnade.ids import canonical, digests, pack, same
+from colonnade.errors import DataError, ProtocolError
+from colonnade.ids import canonical, digests, pack, same, unpack
 
 
 def normal(ids):
@@ -130,3 +130,65 @@ def test_a_party_keeps_the_normal_form():
     assert party.ids.tolist() == ["x", "\u00e9"]
     with pytest.raises(DataError, match="party 'a': 1 ids are missing"):
         cn.Party("a", np.zeros((2, 1)), ids=["x", None])
+
+
+# -- what another party sends ------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6).filter(str.strip), unique=True))
+def test_what_was_packed_is_unpacked(ids):
+    packed = pack(np.array(ids, dtype=object))
+    assert unpack(*packed, "bank", "scoring", len(ids)) == ids
+
+
+def around_the_circle(text, laps):
+    """Ends whose differences, as 64 bits hold them, are all positive and add up to the text: each id is all of it."""
+    ends, at, longest = [], 0, 2**63 - 1
+    while len(ends) < laps or (len(text) - at) % 2**64 >= 2**63:
+        at = (at + longest) % 2**64
+        ends.append(at if at < 2**63 else at - 2**64)
+    return np.array([*ends, len(text)], np.int64)
+
+
+def test_ends_that_wrap_around_are_refused():
+    """200 kB that became 80 MB: every second id was the whole text."""
+    text = np.frombuffer(b"x" * 200_000, np.uint8)
+    ends = around_the_circle(text, 400)
+    with np.errstate(over="ignore"):
+        sizes = np.diff(ends, prepend=0)
+    assert (sizes >= 0).all()
+    assert sizes.sum() == len(text)
+    with pytest.raises(ProtocolError, match="party 'bank' sent no ids at step 'scoring'"):
+        unpack(text, ends, "bank", "scoring", 10_000)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [[3, 2, 5], [-1, 5], [5, 5, 6], [2, 4], [], [-(2**63), 5], [2**63 - 1, 5], [5, 2**63 - 1], [[2, 5]], [2.0, 5.0]],
+)
+def test_ends_that_are_none_are_refused(ends):
+    text = np.frombuffer(b"hello", np.uint8)
+    with pytest.raises(ProtocolError, match="party 'bank' sent no ids at step 'scoring'"):
+        unpack(text, np.array(ends) if ends else np.zeros(0, np.int64), "bank", "scoring", 10)
+
+
+@pytest.mark.parametrize(("count", "length"), [(11, 11), (10**6, 0), (1, 20_000), (10, 10_241)])
+def test_more_ids_than_were_agreed_are_refused_before_any_is_made(count, length):
+    text = np.zeros(length, np.uint8)
+    ends = np.linspace(length // count, length, count).astype(np.int64)
+    with pytest.raises(ProtocolError, match=f"sent {count} ids of {length} bytes in all at step 'scoring', at most 10"):
+        unpack(text, ends, "bank", "scoring", 10)
+    if count <= 10:
+        assert len(unpack(text[:10_240], ends.clip(max=10_240), "bank", "scoring", 10)) == count
+
+
+@settings(max_examples=300)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 12), max_size=6), st.binary(max_size=10))
+def test_whatever_comes_is_no_more_than_its_bytes(ends, raw):
+    text = np.frombuffer(raw, np.uint8)
+    try:
+        ids = unpack(text, np.array(ends, np.int64), "bank", "scoring", 5)
+    except ProtocolError:
+        return
+    assert len(ids) == len(ends) <= 5
+    assert "".join(ids).encode() == raw

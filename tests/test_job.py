@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
+
 import pytest
 
 import colonnade as cn
 from colonnade.errors import OptionError
 from colonnade.federation import toml
-from colonnade.federation.job import COMMON, DISTANCES, LABELLED, OBJECTIVE, SIGNALS, TOTALS, disclosures
-from colonnade.federation.job_file import JOB, job_of
+from colonnade.federation.job_file import JOB, described, job_of
+from colonnade.leaks import (
+    ALL_DIRECTIONS,
+    ASKED,
+    CHANGES,
+    CLASSES,
+    COLUMNS,
+    COMMON,
+    CONTRIBUTION,
+    CONTRIBUTIONS,
+    DIRECTIONS,
+    DISTANCES,
+    FIRST_NAMES,
+    LABELLED,
+    MEAN,
+    OBJECTIVE,
+    PRODUCTS,
+    SCORES,
+    SHARED,
+    SIGNALS,
+    SINGLE,
+    SIZES,
+    TOTALS,
+)
 
 GOOD = """\
 version = 1
 name = "first"
-disclosed = ["who is in common", "which rows are labelled", "signals, which show the labels", "objective and metric"]
+disclosed = ["who is in common", "how many people each party has", "which rows are labelled", \
+"signals, which show the labels", "scores, which follow from the signals", "contributions of the partner, row by row", \
+"directions of columns, more with every round", "inner products of rows", "how many columns, and their scale", \
+"who is asked about in predictions", "objective and metric"]
 
 [parties.shop]
 [parties.bank]
@@ -31,8 +60,17 @@ epochs = 7
 """
 
 
+LIST = re.compile(r"^disclosed = \[.*?\]$", re.MULTILINE | re.DOTALL)
+
+
 def job(text):
     return job_of(toml.parse(text.encode(), JOB, "job.toml"))
+
+
+def complete(text):
+    """The same job with a list of all that it discloses; for tests that are about something else."""
+    told = described(toml.parse(LIST.sub("disclosed = []", text).encode(), JOB, "job.toml")).disclosed()
+    return LIST.sub(lambda _: f"disclosed = {json.dumps(told)}", text)
 
 
 def test_what_a_job_says():
@@ -71,13 +109,22 @@ def test_kernels_that_make_no_sense(keys, sentence):
 
 def kernel_job(keys=""):
     text = GOOD[: GOOD.index("[model]")] + f'[model]\nkind = "kernel"\n{keys}\n'
-    return text.replace(repr(SIGNALS).replace("'", '"'), repr(DISTANCES).replace("'", '"'))
+    told = [COMMON, SIZES, LABELLED, DISTANCES, COLUMNS, ASKED, OBJECTIVE]
+    return LIST.sub(lambda _: f"disclosed = {json.dumps(told)}", text)
 
 
 def test_a_job_of_kernels():
     read = job(kernel_job("features = 64\ngamma = 0.5"))
     assert (read.kernel, read.algorithm, read.loss) == (("rbf", 0.5, 64, 1e-5), cn.FDSKL(), "logistic")
-    assert disclosures(cn.FDSKL(), 2, aligned=True) == (LABELLED, SIGNALS, DISTANCES, OBJECTIVE)
+    rest = (COMMON, SIZES, LABELLED)
+    assert read.disclosed() == (*rest, DISTANCES, COLUMNS, ASKED, OBJECTIVE)
+    # a number for gamma and one for the step: nobody tells the scale of its columns
+    fixed = replace(read, algorithm=cn.FDSKL(step=0.1))
+    assert fixed.disclosed() == (*rest, DISTANCES, ASKED, OBJECTIVE)
+    shared = replace(fixed, algorithm=cn.FDSKL(step=0.1, directions="shared"))
+    assert shared.disclosed() == (*rest, DISTANCES, SHARED, ASKED, OBJECTIVE)
+    both = replace(fixed, holders=("bank", "shop"))
+    assert both.disclosed() == (*rest, CLASSES, SIGNALS, SCORES, CONTRIBUTION, DISTANCES, ASKED, OBJECTIVE)
 
 
 def test_the_algorithm_may_be_left_out():
@@ -89,9 +136,56 @@ def test_the_algorithm_may_be_left_out():
 
 
 def test_what_is_disclosed():
-    assert disclosures(cn.VFB2(), 2, aligned=False) == (COMMON, LABELLED, SIGNALS, OBJECTIVE)
-    assert disclosures(cn.AFSGD(), 2, aligned=True) == (LABELLED, TOTALS, OBJECTIVE)
-    assert disclosures(cn.AFSGD(), 1, aligned=True) == (LABELLED, OBJECTIVE)
+    """Of two parties and of three, with one label holder and with two, whatever the algorithm."""
+    two = replace(job(GOOD), aligned=True)
+    three = replace(two, addresses={"bank": "-", "clinic": "-", "shop": "-"})
+    start, end = (SIZES, LABELLED), (COLUMNS, ASKED, OBJECTIVE)
+    for algorithm in (cn.FedSGD(), cn.FedBCD(), cn.FedBCD(curvature=True), cn.VFB2("svrg"), cn.BlockNewton()):
+        told = replace(two, algorithm=algorithm).disclosed()
+        assert told == (*start, SIGNALS, SCORES, CONTRIBUTION, DIRECTIONS, PRODUCTS, *end), algorithm
+        told = replace(three, algorithm=algorithm).disclosed()
+        assert told == (*start, SIGNALS, SCORES, CONTRIBUTIONS, ALL_DIRECTIONS, PRODUCTS, *end), algorithm
+    assert replace(two, aligned=False).disclosed()[:3] == (COMMON, *start)
+    both = replace(two, holders=("bank", "shop"))
+    assert both.disclosed()[:4] == (*start, CLASSES, SIGNALS)
+    assert replace(both, algorithm=cn.AFSGD()).disclosed() == (
+        *start, CLASSES, TOTALS, CONTRIBUTION, DIRECTIONS, PRODUCTS, *end,
+    )  # fmt: skip
+    # columns without labels stay at zero, and only what their scale is told for a step is seen of them
+    assert replace(two, algorithm=cn.AFSGD()).disclosed() == (*start, *end)
+    assert replace(two, algorithm=cn.AFSGD(step=0.1)).disclosed() == (*start, ASKED, OBJECTIVE)
+    # the sum of several predictions is not linear in anybody's columns
+    assert replace(three, algorithm=cn.FDML()).disclosed() == (*start, SIGNALS, SCORES, CONTRIBUTIONS, *end)
+    assert SINGLE in replace(three, sum="plain").disclosed()
+    assert SINGLE not in replace(two, sum="plain").disclosed()
+    poisson = replace(two, loss="poisson", algorithm=cn.FedSGD(), sum="paillier")
+    assert MEAN in poisson.disclosed()
+    assert MEAN not in replace(poisson, sum="pairwise").disclosed()  # signals show every single label
+
+
+@pytest.mark.parametrize("algorithm", [cn.FedBCD(order="sequential"), cn.BlockNewton(order="sequential")])
+def test_sequential_order_is_listed_where_it_shows_more(algorithm):
+    """Between two the sum is the partner's part anyway; from three on it is what masks were to hide."""
+    two = replace(job(GOOD), algorithm=algorithm)
+    assert two.disclosed() == job(GOOD).disclosed()
+    three = replace(two, addresses={"bank": "-", "clinic": "-", "shop": "-"})
+    assert CHANGES in three.disclosed()
+
+
+def test_a_list_of_version_0_1_is_told_all_that_it_lacks():
+    old = [name for name in job(GOOD).disclosed() if name in FIRST_NAMES]
+    assert old == [COMMON, LABELLED, SIGNALS, OBJECTIVE]
+    lacking = [SIZES, SCORES, CONTRIBUTION, DIRECTIONS, PRODUCTS, COLUMNS, ASKED]
+    with pytest.raises(OptionError) as caught:
+        job(LIST.sub(lambda _: f"disclosed = {json.dumps(old)}", GOOD))
+    named = ", ".join(f'"{name}"' for name in lacking)
+    assert str(caught.value).endswith(
+        f"FedBCD on this job discloses {named}, which the list lacks (lists of version 0.1 were not complete); add "
+        f"them, or change the job"
+    )
+    assert job(LIST.sub(lambda _: f"disclosed = {json.dumps([*old, *lacking])}", GOOD)) == replace(
+        job(GOOD), agreed={**job(GOOD).agreed, "disclosed": [*old, *lacking]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,12 +239,12 @@ def test_what_is_disclosed():
         (
             ', "objective and metric"]',
             "]",
-            r"line 3, key disclosed: FedBCD on this job discloses 'objective and metric'",
+            r'line 3, key disclosed: FedBCD on this job discloses "objective and metric", which the list lacks; add it',
         ),
         (
             '"objective and metric"]',
             '"objective and metric", "weather"]',
-            r"key disclosed\[4\]: this job does not disclose",
+            r"key disclosed\[11\]: this job does not disclose",
         ),
         ("[model]", "[modell]", r"line 10, key modell: unknown key.*did you mean 'model'\?"),
     ],
@@ -162,6 +256,7 @@ def test_wrong_jobs(old, new, sentence):
 
 
 ENCRYPTED = GOOD.replace("signals, which show the labels", "own gradients, which show the labels of small batches")
+ENCRYPTED = ENCRYPTED.replace('"scores, which follow from the signals", ', "")
 
 
 def test_encrypted_signals():
@@ -171,7 +266,7 @@ def test_encrypted_signals():
     bare = ENCRYPTED[: ENCRYPTED.index("[algorithm]")]
     assert job(bare + '\n[sum]\nkind = "paillier"\n').algorithm == cn.FedSGD()
     # what is disclosed is another thing than without it
-    with pytest.raises(OptionError, match="discloses 'own gradients, which show the labels of small batches'"):
+    with pytest.raises(OptionError, match='discloses "own gradients, which show the labels of small batches", which'):
         job(GOOD + '\n[sum]\nkind = "paillier"\n')
 
 

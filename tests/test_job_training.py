@@ -15,21 +15,21 @@ from colonnade.federation import toml
 from colonnade.federation.job_file import JOB, job_of
 from colonnade.federation.policy import Policy
 from colonnade.federation.training import Keepers, digest_of, share_out, take_part
-from test_job import GOOD
+from test_job import GOOD, complete
 from test_kept import Shelf
 
 RNG = np.random.default_rng(0)
 PEOPLE = 300
 X = RNG.standard_normal((PEOPLE, 6))
 Y = np.where(X[:, 0] + X[:, 4] + 0.3 * RNG.standard_normal(PEOPLE) > 0, "yes", "no")
-THIRD = GOOD.replace("[parties.shop]", "[parties.clinic]\n[parties.shop]\naddress = '127.0.0.1:7444'")
+THIRD = complete(GOOD.replace("[parties.shop]", "[parties.clinic]\n[parties.shop]\naddress = '127.0.0.1:7444'"))
 
 
 class Plain:
     """Columns as they are."""
 
     def __init__(self, X):
-        self.X, self.columns = X, tuple(f"c{j}" for j in range(X.shape[1]))
+        self.X, self.columns, self.sources = X, tuple(f"c{j}" for j in range(X.shape[1])), X.shape[1]
 
     def matrix(self, rows):
         return self.X[rows]
@@ -45,7 +45,7 @@ class Source:
 
 
 def job_for(text, **changes):
-    return replace(job_of(toml.parse(text.encode(), JOB, "job.toml")), **changes)
+    return replace(job_of(toml.parse(complete(text).encode(), JOB, "job.toml")), **changes)
 
 
 def sources(order):
@@ -99,7 +99,7 @@ def test_a_job_is_the_estimator_on_the_common_rows():
 
 
 def test_rows_that_are_aligned_already():
-    text = THIRD.replace('"who is in common", ', "") + '\n[alignment]\nkind = "none"\n'
+    text = THIRD + '\n[alignment]\nkind = "none"\n'
     given = {name: Source(X[:, cut], None, np.array(Y, dtype=object) if name == "bank" else None)
              for name, cut in (("bank", slice(0, 2)), ("clinic", slice(2, 4)), ("shop", slice(4, 6)))}  # fmt: skip
     results, _ = run(job_for(text), given)
@@ -186,9 +186,7 @@ def test_a_job_warns_of_what_an_estimator_warns_of(algorithm, sentence):
 def test_a_kernel_job_warns_of_shared_directions():
     algorithm = cn.FDSKL(directions="shared", epochs=2, tol=None, block=8)
     text = THIRD.replace('kind = "logistic"\nl2 = 0.01', 'kind = "kernel"\nfeatures = 16')
-    text = text[: text.index("[algorithm]")].replace(
-        "signals, which show the labels", "distances between rows, to label holders"
-    )
+    text = text[: text.index("[algorithm]")]
     with pytest.warns(ColonnadeWarning, match="directions='shared': every party can work out"):
         run(job_for(text, algorithm=algorithm), sources(ORDER))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import json
+import os
 
 import numpy as np
 import pytest
@@ -12,9 +15,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade import private_files
 from colonnade.errors import LedgerError
-from colonnade.federation import ledger
+from colonnade.federation import ledger, ledger_lines
 from colonnade.federation.ledger import Ledger, entries, seal_file, shape, verify
+from colonnade.federation.ledger_key import digest, key_file, line_key, read_key
+from colonnade.ids import pack
 from colonnade.runtimes.wire import encode
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -45,8 +51,10 @@ def test_what_a_line_says(tmp_path):
     assert [line.get("event") for line in lines] == ["run", "begin", None, None, "end"]
     assert lines[3]["to"] == "shop"
     assert (lines[3]["kind"], lines[3]["shape"], lines[3]["bytes"]) == ("scores", "float64[2]", 101)
-    assert lines[3]["digest"] == hashlib.sha256(encode(np.arange(2.0))).hexdigest()
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert lines[3]["digest"] == digest(line_key(read_key(path), 4), np.arange(2.0))
+    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == dict.fromkeys(
+        ("ledger", "ledger.seal", "ledger.key"), 0o600
+    )
 
 
 def test_shapes_tell_no_content():
@@ -158,7 +166,7 @@ def test_an_end_that_was_cut_and_sealed_before(tmp_path):
 
 def test_the_first_line_follows_from_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "ledger"
-    monkeypatch.setattr(ledger, "_START", "0" * 64)
+    monkeypatch.setattr(ledger, "START", b"0" * 64)
     written(path)
     monkeypatch.undo()
     with pytest.raises(LedgerError, match="line 1"):
@@ -221,3 +229,166 @@ def test_a_first_run_that_crashes_before_its_seal(tmp_path):
     seal_file(path).unlink()
     written(path)
     assert verify(path, check).runs == 2
+
+
+# -- digests -----------------------------------------------------------------------------------------------------------
+
+
+def question(person):
+    """What a label holder sends that asks about one person."""
+    texts = np.empty(1, dtype=object)
+    texts[:] = [person]
+    return ("ask", *pack(texts))
+
+
+def test_who_was_asked_about_can_not_be_guessed_from_the_ledger(tmp_path):
+    """Whoever has the ledger and its seal tries all ids there are; with the key, its owner finds the one."""
+    path = tmp_path / "ledger"
+    book = Ledger(path, KEY.sign, check, run={"job": "abc"})
+    for _ in range(2):
+        book.note("shop", "scoring", question("p01234"), 60)
+    book.close()
+    first, second = (line for line in entries(path) if line.get("kind") == "scoring")
+    named = next(entries(path))["key"].encode()
+    public = [b"", b"\0" * 32, first["chain"].encode(), named]  # what anybody knows
+    for number in range(20_000):
+        guess = encode(question(f"p{number:05}"))
+        found = {hashlib.sha256(guess).hexdigest(), *(hmac.digest(key, guess, "sha256").hex() for key in public[:2])}
+        assert first["digest"] not in found
+    for key in public:
+        for n in (0, first["n"]):
+            assert digest(line_key(key, n), question("p01234")) != first["digest"]
+    assert first["digest"] != second["digest"]  # nor that it was the same person
+    # The owner shows one line's key, and with it what left then, and nothing else.
+    shown = line_key(read_key(path), first["n"])
+    matching = [number for number in range(20_000) if digest(shown, question(f"p{number:05}")) == first["digest"]]
+    assert matching == [1234]
+    assert digest(shown, question("p01234")) != second["digest"]
+
+
+def test_the_key_of_a_ledger(tmp_path):
+    path = tmp_path / "ledger"
+    written(path)
+    key = read_key(path)
+    written(path)
+    assert read_key(path) == key
+    assert len(verify(path, check).keys) == 1
+    key_file(path).write_text("no key")
+    with pytest.raises(LedgerError, match="must hold 32 bytes in hexadecimal; put it back from a backup"):
+        written(path)
+    key_file(path).unlink()  # lost: earlier digests can't be proved, and the ledger says which
+    written(path)
+    assert list(verify(path, check).keys.values()) == [2, 1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system knows no such modes")
+@pytest.mark.parametrize("name", ["ledger", "ledger.key"])
+def test_a_ledger_that_others_may_use_is_not_gone_on_with(tmp_path, name):
+    written(tmp_path / "ledger")
+    (tmp_path / name).chmod(0o640)
+    with pytest.raises(LedgerError, match=f"has mode 640, with which others .* chmod 600 {tmp_path / name}"):
+        written(tmp_path / "ledger")
+    (tmp_path / name).chmod(0o600)
+    written(tmp_path / "ledger")
+
+
+# -- from run to run ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_remembered_over_runs(tmp_path):
+    path = tmp_path / "ledger"
+    records = [{"numbers": 3, "step": "scores", "share": 0.1}, {"numbers": 1 << 60, "note": 'a "quoted" word, é'}]
+    for record in records:
+        book = Ledger(path, KEY.sign, check, run={"job": "abc"})
+        book.remember("budget", record)
+        book.remember("another kind", {})
+        book.note("shop", "scores", np.arange(5.0), 99)
+        book.close()
+    book = Ledger(path, KEY.sign, check, run={"job": "abc"})
+    assert book.remembered("budget") == records
+    assert book.remembered("another kind") == [{}, {}]
+    assert book.remembered("no such") == []
+    book.remember("budget", {"numbers": 2})
+    book.remembered("budget")[0]["numbers"] = 0  # a copy
+    assert [record["numbers"] for record in book.remembered("budget")] == [3, 1 << 60, 2]
+    book._file.close()  # killed: what was remembered is there nevertheless
+    book = Ledger(path, KEY.sign, check, run={"job": "abc"})
+    assert len(book.remembered("budget")) == 3
+    book.close()
+    report = verify(path, check)
+    assert report.memory.records["budget"] == [*records, {"numbers": 2}]
+    assert report.by_kind == {("shop", "scores"): 2}  # a record is no message
+    for old, new in (('"numbers":3', '"numbers":0'), ('"of":"budget"', '"of":"nothing"')):
+        text = path.read_text()
+        path.write_text(text.replace(old, new, 1))
+        with pytest.raises(LedgerError, match="line 3 of 'ledger' does not follow from the lines before it"):
+            verify(path, check)
+        with pytest.raises(LedgerError, match="line 3 of 'ledger' does not follow from the lines before it"):
+            written(path)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "sentence"),
+    [
+        ("Budget!", {}, "a kind of record has up to 40 lower-case letters"),
+        ("", {}, "a kind of record has up to 40 lower-case letters"),
+        ("budget", {"x": True}, "holds texts and finite numbers under names, got True as 'x'"),
+        ("budget", {"x": None}, "got None as 'x'"),
+        ("budget", {"x": [1]}, r"got \[1\] as 'x'"),
+        ("budget", {"x": float("nan")}, "got nan as 'x'"),
+        ("budget", {"x": float("inf")}, "got inf as 'x'"),
+        ("budget", {"x": np.float64(1.0)}, "as 'x'"),
+        ("budget", {1: 1}, "got 1 as 1"),
+        ("budget", {"x": "y" * 20_000}, "has at most 16384 characters"),
+    ],
+)
+def test_what_would_not_be_read_as_it_was_written(tmp_path, kind, record, sentence):
+    book = Ledger(tmp_path / "ledger", KEY.sign, check, run={"job": "abc"})
+    with pytest.raises(LedgerError, match=sentence):
+        book.remember(kind, record)
+    book.close()
+    assert verify(tmp_path / "ledger", check).lines == 3
+
+
+def test_a_ledger_of_the_first_format_goes_on(tmp_path):
+    """As version 0.1 wrote it: plain digests, no key, nobody who should have countersigned."""
+    path = tmp_path / "ledger"
+    chain, lines = hashlib.sha256(b"colonnade ledger 1").hexdigest(), []
+
+    def add(entry):
+        nonlocal chain
+        text = json.dumps({"n": len(lines) + 1, "time": "2026-01-01T00:00:00.000000+00:00", **entry})[:-1]
+        chain = hashlib.sha256((chain + text).encode()).hexdigest()
+        lines.append(f'{text},"chain":"{chain}"}}\n')
+
+    def signed(text):
+        return base64.b64encode(KEY.sign(text.encode())).decode()
+
+    add({"event": "run", "format": 1, "job": "abc", "name": "loans", "me": "bank"})
+    add({"event": "begin", "seal": signed(chain)})
+    plain = hashlib.sha256(encode(np.arange(3.0))).hexdigest()
+    add({"to": "shop", "kind": "scores", "shape": "float64[3]", "bytes": 99, "digest": plain})
+    add({"event": "end", "seal": signed(chain)})
+    private_files.write(path, "".join(lines))
+    end = {"lines": 4, "chain": chain, "seal": signed(f"4 {chain}")}
+    private_files.write(seal_file(path), json.dumps(end))
+    report = verify(path, check)
+    assert (report.runs, report.lines, report.uncountersigned, dict(report.keys)) == (1, 4, [], {})
+    written(path)
+    report = verify(path, check)
+    assert (report.runs, report.lines, sum(report.keys.values())) == (2, 13, 1)
+    assert report.by_kind["shop", "scores"] == 1 + 3
+
+
+def test_a_ledger_of_a_later_version_is_left_alone(tmp_path, monkeypatch):
+    path = tmp_path / "ledger"
+    monkeypatch.setattr(ledger_lines, "FORMAT", 3)
+    monkeypatch.setattr(ledger, "FORMAT", 3)
+    written(path)
+    monkeypatch.undo()
+    before = path.read_bytes()
+    for look in (lambda: verify(path, check), lambda: written(path)):
+        with pytest.raises(LedgerError, match=r"line 1 of 'ledger' .*has format 3, this version reads up to 2"):
+            look()
+    assert path.read_bytes() == before

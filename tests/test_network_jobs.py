@@ -21,7 +21,7 @@ from colonnade.federation.job_file import read_job
 from colonnade.federation.party_file import read_party
 from colonnade.federation.training import Keepers, share_out, take_part
 from test_federation import LIMIT, federation, run_all, start
-from test_job import GOOD
+from test_job import GOOD, complete
 from test_job_training import ORDER, THIRD, align, job_for, sources
 from test_kept import Shelf
 
@@ -115,7 +115,7 @@ def folder(tmp_path):
     made = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 2\nepochs = 3\nstep = 0.3')
     text = (made / "job.toml").read_text()
     a, b = text.index("[model]"), text.index("[algorithm]")
-    (made / "job.toml").write_text(text[:a] + MODEL + "\n" + text[b:])
+    (made / "job.toml").write_text(complete(text[:a] + MODEL + "\n" + text[b:]))
     for name, inputs in (("bank", 5), ("shop", 2)):
         maker(made, name, inputs)
         given = (made / f"{name}.toml").read_text()
@@ -173,6 +173,6 @@ def test_a_party_without_a_network_and_one_too_many(folder):
         read_party(path, job)
     path.write_text(whole)
     text = (folder / "job.toml").read_text().replace('"network"', '"logistic"')
-    (folder / "job.toml").write_text(text)
+    (folder / "job.toml").write_text(complete(text))
     with pytest.raises(OptionError, match="key network: the job trains no networks; remove this table"):
         read_party(path, read_job(folder / "job.toml"))

@@ -310,7 +310,8 @@ def test_a_saved_model_is_the_same(tmp_path, y):
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         f"{name}.colonnade.safetensors" for name in NAMES
     ]
-    again = cn.load(tmp_path / "model")
+    named = {"bank": network_makers.small} if y is TWO else {}
+    again = cn.NetworkClassifier.load(tmp_path / "model", networks=named)
     assert type(again) is cn.NetworkClassifier
     assert same_bits(again, model)
     assert np.array_equal(again.predict(*parties(y)), model.predict(*parties(y)))
@@ -356,6 +357,45 @@ def test_a_network_with_layers_of_its_own_is_given_again(tmp_path):
     wrong = cn.NetworkClassifier.load(tmp_path, networks={"shop": nn.Linear(4, 1)})
     with pytest.raises(OptionError, match="has other parameters than the stored ones"):
         wrong.predict(*parties())
+
+
+def test_a_file_does_not_say_which_function_is_called(tmp_path, monkeypatch):
+    """A folder that somebody else made: its networks are named after a module that leaves a mark."""
+    mark, name = tmp_path / "mark", "colonnade_marks_its_import_in_a_file"
+    code = f"open({str(mark)!r}, 'w').write('code ran')"
+    (tmp_path / f"{name}.py").write_text(f"{code}\ndef make():\n    {code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    model = cn.NetworkClassifier(networks(), algorithm=cn.FedSGD(**SHORT), verbose=0).fit(*parties())
+    for strange in (
+        ("named", f"{name}:make"),
+        ("named", f"{tmp_path / name}.py:make"),
+        ("here", "0"),
+        ("__class__", 1),
+    ):
+        model._how["shop"] = strange
+        model.save(tmp_path / "model")
+        with pytest.raises(
+            OptionError, match=r"the file of party 'shop' says that its network is made by .* if that fun"
+        ):
+            cn.load(tmp_path / "model").predict(*parties())
+    for layer in (("Module", (), ()), ("Linear", (("__class__", 1),), ()), ("load", (("f", str(mark)),), ())):
+        model._how["shop"] = ("layers", layer)
+        model.save(tmp_path / "model")
+        with pytest.raises(OptionError, match="a network's description"):
+            cn.load(tmp_path / "model").predict(*parties())
+    assert name not in sys.modules
+    assert not mark.exists()
+
+
+def test_a_network_that_a_function_makes_is_named_again(tmp_path):
+    named = networks() | {"shop": "network_makers:small"}
+    model = cn.NetworkClassifier(named, algorithm=cn.FedSGD(**SHORT), verbose=0).fit(*parties())
+    model.save(tmp_path)
+    with pytest.raises(OptionError, match="made by 'network_makers:small', and a file does not decide what is cal"):
+        cn.load(tmp_path)
+    for given in ("network_makers:small", network_makers.small, network_makers.small()):
+        again = cn.NetworkClassifier.load(tmp_path, networks={"shop": given})
+        assert np.array_equal(again.predict(*parties()), model.predict(*parties()))
 
 
 def test_damaged_and_missing_files(tmp_path):

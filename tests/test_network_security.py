@@ -6,16 +6,20 @@ import asyncio
 import logging
 import os
 import socket
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import grpc
 import grpc.aio
 import numpy as np
 import pytest
+from cryptography import x509
 
 from colonnade.errors import HandshakeFailed, OptionError, PartyFailed, PartySilent
+from colonnade.federation import trust
 from colonnade.federation.certificates import Authority, Credentials, dns_name
 from colonnade.federation.handshake import Handshake, NotNow, Standing, Terms
+from colonnade.federation.identity import Identity
 from colonnade.runtimes import grpc_streams
 from colonnade.runtimes.endpoint import DATA, MAX_MESSAGE
 from colonnade.runtimes.frames import HEADER, pack_frame
@@ -25,8 +29,10 @@ from colonnade.runtimes.reliable import MAX_LINE_MESSAGE
 from colonnade.runtimes.wire import decode
 from contracts import programs
 from federations import AUTHORITY, PATIENCE, Federation, more, ping, pong, run, until, when
+from odd_certificates import NOT_NAMES, issue, revoked
 
 FOREIGN = Authority()
+REPLAY = "its proof belongs to another stream, or another key: a replay, or an impostor"
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +46,17 @@ def lines(log):
     return [record.getMessage() for record in log.records if record.name == "colonnade.network"]
 
 
-def under_attack(attack, log, first_word=PATIENCE):
+def under_attack(attack, log, first_word=PATIENCE, change=None):
     """A run of a and b, in which b is attacked; returns what the log says, after both have ended well.
 
-    first_word: seconds that b gives to callers from now on, for attacks that are found by waiting.
+    first_word: seconds that b gives to callers from now on, for attacks that are found by waiting. change: of b's
+    credentials, as a function of the federation.
     """
 
     async def scenario():
         with Federation("a", "b") as federation:
+            if change is not None:
+                federation.credentials["b"] = change(federation)
             stop, started = asyncio.Event(), asyncio.Event()
             lead, follow = until(stop, started)
             run_ = asyncio.ensure_future(federation.all({"a": (lead, "b"), "b": (follow, "a")}))
@@ -137,24 +146,26 @@ def test_a_flood_of_callers_is_not_a_flood_of_lines(log):
 # -- not who it says ---------------------------------------------------------------------------------------------------
 
 
-def opening(me, job=None, session=b"s" * 32):
+def opening(me, credentials, job=None, session=b"s" * 32):
     names = ("a", "b")
-    return Handshake(me, "b", Terms.of(names, job or {"algorithm": {"step": 0.1}}), Standing(session))
+    terms = Terms.of(names, job or {"algorithm": {"step": 0.1}})
+    return Handshake(me, "b", terms, Standing(session), Identity(credentials))
 
 
 @pytest.mark.parametrize(
     ("certificate", "says", "words"),
     [
-        ("c", "a", "it says that it is 'a', and its certificate is made out to 'c.colonnade'"),
-        ("b", "a", "it says that it is 'a', and its certificate is made out to 'b.colonnade'"),
+        ("c", "a", "its certificate is made out to 'c.colonnade', party 'a' needs 'a.colonnade'"),
+        ("b", "a", "its certificate is made out to 'b.colonnade', party 'a' needs 'a.colonnade'"),
         ("c", "c", "'c' is no party of this run"),
         ("b", "b", "'b' is no party of this run"),
     ],
 )
 def test_a_name_that_is_not_the_callers_is_refused(certificate, says, words, log):
     async def attack(federation):
-        async with Caller(federation, tls(AUTHORITY.issue(certificate))) as stream:
-            handshake = opening(says)
+        own = AUTHORITY.issue(certificate)
+        async with Caller(federation, tls(own)) as stream:
+            handshake = opening(says, own)
             await stream.write(handshake.open())
             with pytest.raises(HandshakeFailed) as caught:
                 handshake.answered(await stream.read())
@@ -163,6 +174,60 @@ def test_a_name_that_is_not_the_callers_is_refused(certificate, says, words, log
     (line,) = under_attack(attack, log)
     assert line.startswith("refused ipv4:127.0.0.1:")
     assert line.endswith(f": {words}")
+
+
+@pytest.mark.parametrize("names", NOT_NAMES.values(), ids=NOT_NAMES)
+def test_a_caller_is_known_by_its_dns_names_alone(names, log):
+    """Its authority is the right one, and something in its certificate reads as the party's name."""
+    own = issue(AUTHORITY, names("a.colonnade"), common="a.colonnade")
+
+    async def attack(federation):
+        async with Caller(federation, tls(own)) as stream:
+            await stream.write(opening("a", own).open())
+            kind, why = decode(await stream.read())
+            assert kind == "refused"
+            assert why.startswith("its certificate is made out to ")
+            assert why.endswith(", party 'a' needs 'a.colonnade'")
+
+    assert len(under_attack(attack, log)) == 1
+
+
+def test_a_certificate_that_only_its_hello_holds_is_refused(log):
+    """Certificates are public: a caller shows a's in its hello, and its own to TLS."""
+
+    async def attack(federation):
+        async with Caller(federation, tls(AUTHORITY.issue("c"))) as stream:
+            await stream.write(opening("a", federation.credentials["a"]).open())
+            words = "its hello holds another certificate than the one that it has shown to TLS"
+            assert decode(await stream.read()) == ("refused", words)
+
+    assert len(under_attack(attack, log)) == 1
+
+
+@pytest.mark.parametrize("how", ["revoked", "not pinned"])
+def test_a_caller_whose_certificate_is_not_wanted_any_more_is_refused(how, log):
+    old = AUTHORITY.issue("a")
+
+    def more(federation):
+        b = federation.credentials["b"]
+        if how == "revoked":
+            return replace(b, revoked=revoked(AUTHORITY, old))
+        return replace(b, pins=(("a", fingerprint(federation.credentials["a"])),))
+
+    async def attack(federation):
+        async with Caller(federation, tls(old)) as stream:
+            await stream.write(opening("a", old).open())
+            kind, why = decode(await stream.read())
+            assert (kind, "was revoked by" in why, "pinned for 'a'" in why) == (
+                *("refused", how == "revoked"),
+                how == "not pinned",
+            )
+
+    assert len(under_attack(attack, log, change=more)) == 1
+
+
+def fingerprint(credentials):
+    return trust.fingerprint(x509.load_pem_x509_certificate(credentials.certificate))
 
 
 def test_a_recorded_stream_is_refused(log, monkeypatch):
@@ -189,17 +254,17 @@ def test_a_recorded_stream_is_refused(log, monkeypatch):
             await stream.write(opening)
             assert decode(await stream.read())[0] == "welcome"  # it may be a's next attempt to connect, so far
             await stream.write(proof)
-            assert decode(await stream.read()) == ("refused", "its proof belongs to another stream: a replay")
+            assert decode(await stream.read()) == ("refused", REPLAY)
             assert await stream.read() is None
 
     (line,) = under_attack(attack, log)
-    assert line.endswith("its proof belongs to another stream: a replay")
+    assert line.endswith(REPLAY)
 
 
 def test_another_job_is_refused(log):
     async def attack(federation):
         async with Caller(federation, tls(federation.credentials["a"])) as stream:
-            handshake = opening("a", {"algorithm": {"step": 9.5}})
+            handshake = opening("a", federation.credentials["a"], {"algorithm": {"step": 9.5}})
             await stream.write(handshake.open())
             await stream.write(handshake.answered(await stream.read()))
             with pytest.raises(HandshakeFailed, match=r"differs in 'algorithm.step': 9.5 here, 0.1 there"):
@@ -215,7 +280,7 @@ def test_another_job_is_refused(log):
 def test_a_second_session_of_a_party_that_is_there_is_refused(log):
     async def attack(federation):
         async with Caller(federation, tls(federation.credentials["a"])) as stream:
-            handshake = opening("a")
+            handshake = opening("a", federation.credentials["a"])
             await stream.write(handshake.open())
             await stream.write(handshake.answered(await stream.read()))
             with pytest.raises(NotNow, match="it said: it is in this run already"):
@@ -352,6 +417,129 @@ def test_a_dialler_does_not_speak_to_an_impostor(impostor):
             assert heard == []
 
     run(scenario)
+
+
+@asynccontextmanager
+async def listening_as_b(federation, credentials, take):
+    """Somebody else where party b should be, with credentials that TLS takes for b's."""
+    listener = grpc_streams.Listener(federation.listen["b"], credentials, take, lambda: None, shared=True)
+    await listener.start()
+    try:
+        yield
+    finally:
+        await listener.stop()
+
+
+# TLS itself refuses the others: it looks for DNS names, and for the common name where there are none.
+TAKEN_BY_TLS = ["a common name alone", "a star"]
+
+
+@pytest.mark.parametrize("names", TAKEN_BY_TLS)
+@pytest.mark.parametrize("differs", [False, True], ids=["the same job", "another job"])
+def test_a_dialler_believes_no_listener_that_tls_took_for_the_party(names, differs):
+    """It hears a hello, and neither a job nor a proof: the impostor's certificate is not b's."""
+    own = issue(AUTHORITY, NOT_NAMES[names]("b.colonnade"), common="b.colonnade")
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            heard = []
+
+            async def listen(stream):
+                hello = await stream.read()
+                heard.append(hello)
+                terms = Terms.of(("a", "b"), {"other": 1} if differs else federation.job)
+                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), Identity(own))
+                await stream.write(impostor.answer(hello, stream.shown))
+                heard.append(await stream.read())
+
+            async with listening_as_b(federation, own, listen):
+                with pytest.raises(HandshakeFailed, match=r"its certificate is made out to .*, party 'b' needs"):
+                    await federation.party("a", ping, "b", 1)
+            assert [message for message in heard[1:] if message is not None] == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("differs", [False, True], ids=["the same job", "another job"])
+def test_a_dialler_believes_no_listener_that_shows_the_partys_certificate_and_lacks_its_key(differs):
+    """It passes b's own certificate on, which everybody may know, and signs with what it has."""
+    own = issue(AUTHORITY, NOT_NAMES["a star"]("b.colonnade"))
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            heard = []
+
+            async def listen(stream):
+                hello = await stream.read()
+                terms = Terms.of(("a", "b"), {"other": 1} if differs else federation.job)
+                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), Identity(own))
+                impostor.own = replace(impostor.own, chain=federation.credentials["b"].chain())
+                await stream.write(impostor.answer(hello, stream.shown))
+                heard.append(await stream.read())
+
+            async with listening_as_b(federation, own, listen):
+                with pytest.raises(HandshakeFailed, match="a replay, or an impostor"):
+                    await federation.party("a", ping, "b", 1)
+            assert [message for message in heard if message is not None] == []
+
+    run(scenario)
+
+
+def test_nobody_in_between_gets_a_listener_to_sign_for_a_dialler(log):
+    """TLS takes it for b, and it passes everything on to the real b, over a connection of its own."""
+    own = issue(AUTHORITY, [*NOT_NAMES["a star"]("b.colonnade")])
+    said = []
+
+    async def attack(federation):
+        async def listen(stream):
+            hello = await stream.read()
+            async with Caller(federation, tls(own)) as real:
+                await real.write(hello)
+                said.append(await real.read())
+                await stream.write(said[0])
+                await stream.read()
+
+        with Federation("a", "b") as another:
+            another.credentials = federation.credentials
+            async with listening_as_b(another, own, listen):
+                with pytest.raises(HandshakeFailed, match="another certificate than the one that it has shown to TLS"):
+                    await another.party("a", ping, "b", 1)
+
+    under_attack(attack, log)
+    assert decode(said[0])[0] == "refused"
+
+
+@pytest.mark.parametrize("how", ["revoked", "not pinned", "out of date"])
+def test_a_dialler_looks_at_lists_and_pins_too(how):
+    async def scenario():
+        with Federation("a", "b") as federation:
+            a, b = federation.credentials.values()
+            federation.credentials["a"], words = {
+                "revoked": (replace(a, revoked=revoked(AUTHORITY, b)), "its certificate was revoked by"),
+                "not pinned": (
+                    replace(a, pins=(("b", fingerprint(a)),)),
+                    "its certificate is not the one that is pinned",
+                ),
+                "out of date": (replace(a, revoked=revoked(AUTHORITY, until=-1)), "revoked certificates expired on"),
+            }[how]
+            values = await federation.all({"a": (ping, "b", 1), "b": (pong, "a", 1)}, patience=5.0)
+            assert isinstance(values["a"], HandshakeFailed)
+            assert words in str(values["a"])
+            assert isinstance(values["b"], PartySilent)
+
+    run(scenario)
+
+
+def test_lists_and_pins_let_those_in_who_are_wanted(log):
+    async def scenario():
+        with Federation("a", "b") as federation:
+            pins = tuple((name, fingerprint(each)) for name, each in federation.credentials.items())
+            for name, each in federation.credentials.items():
+                federation.credentials[name] = replace(each, pins=pins, revoked=revoked(AUTHORITY))
+            assert await federation.all({"a": (ping, "b", 3), "b": (pong, "a", 3)}) == {"a": 3, "b": 3}
+
+    run(scenario)
+    assert lines(log) == []
 
 
 # -- without TLS -------------------------------------------------------------------------------------------------------

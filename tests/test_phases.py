@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,8 +16,6 @@ from colonnade.blocks.phases import (
     Directions,
     Kernel,
     Layout,
-    new_secret,
-    rehearsed_secret,
     shared_secret,
     to_features,
     to_steps,
@@ -23,7 +23,11 @@ from colonnade.blocks.phases import (
 from colonnade.errors import DataError
 
 RNG = np.random.default_rng(0)
-SECRET = rehearsed_secret(0, "bank")
+SECRET = bytes(range(32))
+
+
+def made_up(number, party):
+    return hashlib.sha256(f"{number} {party}".encode()).digest()
 
 
 @settings(deadline=None)
@@ -60,7 +64,7 @@ def test_features_stand_for_their_kernel(name, kernel):
     X, width = RNG.standard_normal((6, 5)), 40_000
     total = np.zeros((6, width), np.uint32)
     for party, columns in (("bank", [0, 1, 2]), ("shop", [3, 4])):
-        mine = Directions(rehearsed_secret(1, party), rehearsed_secret(2, party), Kernel(name, 0.1), len(columns))
+        mine = Directions(made_up(1, party), made_up(2, party), Kernel(name, 0.1), len(columns))
         total += mine.project(DenseColumns(X[:, columns]), np.arange(6), (0, 0), width)
     phi = to_features(total).astype(float)
     expected = [[kernel(a, b) for b in X] for a in X]
@@ -75,7 +79,6 @@ def test_directions_are_drawn_again_or_kept_and_the_same():
         assert one.tobytes() == two.tobytes()
     assert len({kept.block(place, 6).tobytes() for place in ((0, 0), (0, 1), (1, 0))}) == 3
     assert shared_secret(0, "bank") != shared_secret(0, "shop")
-    assert new_secret() != new_secret()
 
 
 def test_sparse_columns_are_projected_as_dense_ones():

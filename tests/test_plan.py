@@ -37,16 +37,15 @@ from colonnade.federation.policy import Policy, kind_of
 from colonnade.federation.training import take_part
 from colonnade.federation.trials import Mark, Taken, sample
 from test_federation import LIMIT, federation, start
-from test_job import GOOD, job
+from test_job import GOOD, complete, job
 from test_job_training import Source
 from test_kept import Shelf
 
-ALIGNED = GOOD.replace('"who is in common", ', "") + '\n[alignment]\nkind = "none"\n'
+ALIGNED = complete(GOOD + '\n[alignment]\nkind = "none"\n')
 NEWTON = re.sub(r'kind = "FedBCD"\nlocal_steps = 3\nepochs = 7', 'kind = "BlockNewton"', ALIGNED)
-THREE = NEWTON.replace("[parties.shop]", "[parties.clinic]\n[parties.shop]\naddress = '127.0.0.1:7444'")
+THREE = complete(NEWTON.replace("[parties.shop]", "[parties.clinic]\n[parties.shop]\naddress = '127.0.0.1:7444'"))
 KERNEL = NEWTON.replace('kind = "logistic"\nl2 = 0.01', 'kind = "kernel"\nfeatures = 64')
-KERNEL = KERNEL.replace("BlockNewton", "FDSKL")
-KERNEL = KERNEL.replace("signals, which show the labels", "distances between rows, to label holders")
+KERNEL = complete(KERNEL.replace("BlockNewton", "FDSKL"))
 
 
 def breast_cancer(names, *, labels=("bank",)):
@@ -168,7 +167,6 @@ def test_second_order_rounds_where_all_rows_take_too_long():
 @pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 def test_the_jobs_own_algorithm_comes_first(algorithm):
     text = NEWTON.replace('kind = "BlockNewton"', algorithm)
-    text = text.replace('"signals, which show the labels", ', "") if "AFSGD" in algorithm else text
     job_ = job(text + "\n[validation]\npart = 0.2\n")
     sources = breast_cancer(job_.parties)
     plan = plan_of(job_, sources, keeps=True)[0]["bank"]
@@ -179,7 +177,7 @@ def test_the_jobs_own_algorithm_comes_first(algorithm):
 
 
 def test_several_label_holders_and_sparse_columns():
-    job_ = job(NEWTON.replace("[parties.shop]", "[parties.shop]\nlabels = true"))
+    job_ = job(complete(NEWTON.replace("[parties.shop]", "[parties.shop]\nlabels = true")))
     sources = breast_cancer(job_.parties, labels=job_.parties)
     sources["shop"].X = sp.csr_matrix(np.where(np.abs(sources["shop"].X) > 1, sources["shop"].X, 0.0))
     sources["shop"].rows = 569
@@ -215,8 +213,7 @@ def test_only_linear_models_are_planned(tmp_path, capsys):
     text = (folder / "job.toml").read_text()
     a, b = text.index("[model]"), text.index("[algorithm]")
     text = text[:a] + '[model]\nkind = "kernel"\nfeatures = 100\n\n' + text[b:]
-    told = '"signals, which show the labels"'
-    (folder / "job.toml").write_text(text.replace(told, '"distances between rows, to label holders"'))
+    (folder / "job.toml").write_text(complete(text))
     capsys.readouterr()
     assert main(["plan", str(folder / "job.toml"), "--as", "bank"]) == 1  # before anybody is waited for
     assert "trains a kernel model with FDSKL" in capsys.readouterr().err
@@ -408,7 +405,7 @@ def test_one_command_each(tmp_path, names, capsys, monkeypatch):
         assert "ms there and back" in text
         rounds[name] = int(re.search(r"BlockNewton \(the job's\) (\d+) ", text)[1])
         files = {path.name for path in (folder / f"{name}-files").rglob("*")}
-        assert files == {"ledger.jsonl", "ledger.jsonl.seal"}  # no model, no history, no checkpoint
+        assert files == {"ledger.jsonl", "ledger.jsonl.seal", "ledger.jsonl.key"}  # no model, no history, no checkpoint
         capsys.readouterr()
         assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
         party = read_party(folder / f"{name}.toml", read_job(folder / "job.toml"))

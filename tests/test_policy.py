@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import colonnade as cn
 from colonnade.errors import PolicyRefused
 from colonnade.federation.policy import KINDS, Door, Policy, kind_of
 from colonnade.runtimes.endpoint import Endpoint
+from test_job import GOOD, job
 
 CHECK = ("bank", ("bank", "shop"), "pairwise", 5, 64)
 
@@ -34,6 +36,23 @@ def test_before_a_run(policy, changed, sentence):
     with pytest.raises(PolicyRefused, match=sentence):
         check(policy, *(changed.get(at, value) for at, value in enumerate(CHECK)))
     check(Policy(plain=True, peers=("shop",)), *CHECK)
+
+
+@pytest.mark.parametrize("algorithm", [cn.FedBCD(order="sequential"), cn.BlockNewton(order="sequential")])
+def test_sequential_order_needs_a_policys_word(algorithm):
+    """With three parties it shows label holders what masks were to hide; with two there is nothing more to see."""
+    two = replace(job(GOOD), algorithm=algorithm)
+    three = replace(two, addresses={"bank": "-", "clinic": "-", "shop": "-"})
+    with pytest.raises(PolicyRefused) as caught:
+        Policy().check_shown("shop", algorithm.name, three.disclosed())
+    assert str(caught.value) == (
+        f"the job trains with {algorithm.name} in sequential order, which shows label holders what each party changed, "
+        f"whatever the masks, and the policy of 'shop' does not allow it; use order = 'parallel', or set sequential = "
+        f"true in [policy]"
+    )
+    Policy(sequential=True).check_shown("shop", algorithm.name, three.disclosed())
+    Policy().check_shown("shop", algorithm.name, two.disclosed())
+    Policy().check_shown("shop", algorithm.name, replace(three, algorithm=cn.BlockNewton()).disclosed())
 
 
 @pytest.mark.parametrize(

@@ -164,3 +164,45 @@ def test_a_peer_that_claims_more_than_was_sent_is_refused():
     assert not one.fits(5)
     with pytest.raises(ProtocolError, match="a peer has received 5 bytes, it had acknowledged 0 of 0"):
         one.resume(5)
+
+
+# -- a receiver that has enough ----------------------------------------------------------------------------------------
+
+
+def test_a_sender_that_is_held_back_waits_until_it_hears_otherwise():
+    one, other = Reliable(window=100, piece=50), Reliable(window=100, piece=50)
+    for _ in range(2):
+        one.push(b"x" * 50)
+        other.take(one.message())
+    assert other.received == 100
+    one.take(other.message(even_empty=True, hold=True))
+    assert one.full
+    one.take(other.message(even_empty=True))
+    assert not one.full
+    assert one.settled
+
+
+def test_a_new_connection_is_no_leave_to_send_more():
+    """It says what has arrived, so that nothing is kept or sent twice; whether more may come is another matter."""
+    one, other = Reliable(window=100, piece=100), Reliable(window=100, piece=100)
+    one.push(b"x" * 100)
+    other.take(one.message())
+    one.resume(other.received)
+    other.resume(one.received)
+    assert one.settled
+    assert one.full
+    assert one.message() is None
+    one.take(other.message(even_empty=True))
+    assert not one.full
+
+
+def test_many_small_frames_are_as_bad_as_large_ones():
+    one, other = Reliable(frames=3), Reliable()
+    for _ in range(2):
+        one.push(b"x")
+    assert not one.full
+    one.push(b"x")
+    assert one.full
+    other.take(one.message())
+    one.take(other.message(even_empty=True))
+    assert not one.full

@@ -57,7 +57,8 @@ def test_lines_between_machines_agree(data, into, algorithm, runtime):
     chosen = getattr(cn, algorithm)(**batch, epochs=2 if batch else 6, tol=None, **options)
     parties = cn.split(X, y, into=into, active=1 + (into == 5))
     simulated, real = (
-        cn.LogisticRegression(algorithm=chosen, verbose=0).fit(*parties, on=on) for on in (None, runtime())
+        cn.LogisticRegression(algorithm=chosen, verbose=0).fit(*parties, on=on)
+        for on in (None, runtime(secret="rehearsal"))
     )
     assert bits(simulated) == bits(real)
     assert [r["loss"] for r in simulated.history_] == [r["loss"] for r in real.history_]
@@ -102,7 +103,7 @@ def test_second_order_steps_agree_in_processes(data, into, active, kind):
     parties = cn.split(sp.csr_matrix(X) if kind == "csr" else X, y, into=into, active=active)
     simulated, real = (
         model(algorithm=cn.BlockNewton(epochs=8, tol=None), verbose=0).fit(*parties, on=on)
-        for on in (None, cn.Processes())
+        for on in (None, cn.Processes(secret="rehearsal"))
     )
     assert {name: coef.tobytes() for name, coef in simulated.coef_.items()} == {
         name: coef.tobytes() for name, coef in real.coef_.items()

@@ -105,6 +105,23 @@ def test_several_constraints_satisfy_the_conditions_of_kuhn_and_tucker(seed, m, 
     assert np.abs(gradient).max() <= 1e-9 * (1 + sum(nu)) * (1 + np.abs(w).max())
 
 
+def test_a_constraint_that_is_kept_has_no_slack():
+    """None at all, though its value is seldom exactly 0, and what is left of it is another number on every machine."""
+    rng, noise = np.random.default_rng(4), 0
+    for _ in range(300):
+        d, m = int(rng.integers(2, 30)), int(rng.integers(1, 4))
+        constraints = [quadratic(rng, d) for _ in range(m)]
+        alone = lemma_1(constraints[0], 1e8)
+        found = solve(Quadratic(0.0, np.zeros(d), 1.0), constraints, 1e8)
+        for each, nu, slack, w in (
+            (constraints[0], alone.multipliers[0], alone.slack[0], alone.parameters),
+            *((*rest, found.parameters) for rest in zip(constraints, found.multipliers, found.slack, strict=True)),
+        ):
+            noise += 0 < nu < 1e8 and each(w) != 0.0
+            assert (slack > 0) == (nu == 1e8)
+    assert noise > 100
+
+
 def wild_constraints(rng):
     """Of very different sizes, some a multiple of another, some without a linear part; often more than parameters."""
     m, d, scale, constraints = int(rng.integers(1, 7)), int(rng.integers(1, 9)), 10.0 ** rng.uniform(-3, 3), []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +14,13 @@ import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import ColonnadeWarning, OptionError
 from colonnade.federation import data, model_file, toml
-from colonnade.federation.job import CORRELATIONS, CURVATURES, GRADIENTS, LABELLED, OBJECTIVE, SIGNALS, disclosures
 from colonnade.federation.job_file import JOB, job_of, read_job
 from colonnade.federation.ledger import verify
 from colonnade.federation.party_file import read_party
 from colonnade.federation.signatures import checker
+from colonnade.leaks import CORRELATIONS, COVARIANCES, CURVATURES, MEAN, SCORES, SIGNALS
 from test_federation import federation, run_all
-from test_job import ENCRYPTED, GOOD
+from test_job import ENCRYPTED, GOOD, complete
 from test_job_training import PEOPLE, RNG, THIRD, Source, X, Y, job_for, run
 
 ASKED = "\n[run]\nstatistics = true\n"
@@ -37,21 +39,24 @@ def job(text):
 
 def test_what_is_disclosed():
     assert not job(GOOD).statistics
-    assert job(told(GOOD, CORRELATIONS) + ASKED).statistics
-    with pytest.raises(OptionError, match="FedBCD on this job discloses 'correlations of rotated columns"):
+    assert job(told(GOOD, CORRELATIONS, COVARIANCES) + ASKED).statistics
+    with pytest.raises(OptionError, match=r'FedBCD on this job discloses "correlations of rotated columns, .*", "corr'):
         job(GOOD + ASKED)
     with pytest.raises(OptionError, match="this job does not disclose 'correlations of rotated columns"):
         job(told(GOOD, CORRELATIONS))
-    kinds = {"aligned": True, "encrypted": True}
-    assert disclosures(cn.FedSGD(), 1, **kinds, statistics="poisson") == (
-        LABELLED, GRADIENTS, CURVATURES, CORRELATIONS, OBJECTIVE,
-    )  # fmt: skip
-    assert disclosures(cn.FedSGD(), 1, **kinds, statistics="square") == (LABELLED, GRADIENTS, CORRELATIONS, OBJECTIVE)
-    assert disclosures(cn.FedSGD(), 1, aligned=True, statistics="logistic") == (
-        LABELLED, SIGNALS, CORRELATIONS, OBJECTIVE,
-    )  # fmt: skip
-    sealed = told(ENCRYPTED, CURVATURES, CORRELATIONS) + '\n[sum]\nkind = "paillier"\n' + ASKED
-    assert job(sealed).disclosed()[-3:] == (CURVATURES, CORRELATIONS, OBJECTIVE)
+    sealed = job(told(ENCRYPTED, CURVATURES, CORRELATIONS, COVARIANCES) + '\n[sum]\nkind = "paillier"\n' + ASKED)
+
+    def more(asked):
+        return {*asked.disclosed()} - {*replace(asked, statistics=False).disclosed()}
+
+    assert more(sealed) == {CURVATURES, CORRELATIONS, COVARIANCES}
+    assert more(replace(sealed, loss="square")) == {CORRELATIONS, COVARIANCES}  # where all curvatures are 1
+    # two label holders hear the mean of each other's labels
+    assert more(replace(sealed, holders=sealed.parties)) == {CURVATURES, CORRELATIONS, COVARIANCES, MEAN}
+    # signals say how large scores are, and more, and every label
+    open_ = replace(sealed, sum="pairwise", holders=sealed.parties)
+    assert {SIGNALS, SCORES} <= {*open_.disclosed()}
+    assert more(open_) == {CORRELATIONS, COVARIANCES}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_what_is_disclosed():
     ],
 )
 def test_wrong_jobs(old, new, sentence):
-    text = told(GOOD, CORRELATIONS) + ASKED
+    text = told(GOOD, CORRELATIONS, COVARIANCES) + ASKED
     assert old in text
     with pytest.raises(OptionError, match=sentence):
         job(text.replace(old, new))
@@ -75,7 +80,7 @@ def test_wrong_jobs(old, new, sentence):
 
 def test_too_many_columns_leave_a_model_without_statistics():
     """Everybody is told, and nobody loses what was trained."""
-    text = told(THIRD, CORRELATIONS).replace('"who is in common", ', "") + '\n[alignment]\nkind = "none"\n' + ASKED
+    text = THIRD + '\n[alignment]\nkind = "none"\n' + ASKED
     wide = RNG.standard_normal((PEOPLE, PEOPLE))
     blocks = {"bank": X[:, :2], "clinic": X[:, 2:4], "shop": wide}
     labels = np.array(Y, dtype=object)
@@ -92,9 +97,7 @@ def test_between_organisations(tmp_path, capsys):
     folder = federation(tmp_path, names, 'kind = "BlockNewton"')
     text = (folder / "job.toml").read_text().replace("part = 0.2 ", "part = 0.0 ")
     text = text.replace("statistics = false", "statistics = true")
-    (folder / "job.toml").write_text(
-        text.replace('"signals, which show the labels",', f'"signals, which show the labels",\n    "{CORRELATIONS}",')
-    )
+    (folder / "job.toml").write_text(complete(text))
     said = run_all(folder, names)
     assert "the statistics of its coefficients are" in said["clinic"]
     # the parts of the model, and the common rows, in one place
@@ -106,7 +109,7 @@ def test_between_organisations(tmp_path, capsys):
     together = tmp_path / "together"
     together.mkdir()
     for name, table in tables.items():
-        (together / f"{name}.colonnade.npz").write_bytes((folder / f"{name}-files/{name}.colonnade.npz").read_bytes())
+        shutil.copy(folder / f"{name}-files" / f"{name}.colonnade.npz", together)
         where = {str(one): row for row, one in enumerate(table.ids.tolist())}
         taken = table.take(np.array([where[one] for one in ids]))
         learned = parts[name].prepared

@@ -15,11 +15,14 @@ from colonnade.algorithms.statistics import SEALED, infer_linear
 from colonnade.blocks.information import Joint, random_rotation
 from colonnade.checks import party_part
 from colonnade.errors import ColonnadeError
+from colonnade.key_proof import context_of
 from colonnade.losses import loss as loss_named
 from colonnade.paillier import PrivateKey
 from test_encrypted import Lying, other_key
 from test_security import Recorder
 from test_statistics import COLUMNS, LABELS, PRODUCTS, SHARES, SHORT, N, X, fitted, parties_of
+
+KEY = "paillier key"
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +114,7 @@ def test_shares_alone_are_uniform():
     for _ in range(8):
         for frm, step, value in transcripts(model, parties)["party1"]:
             if step == "paillier key" and frm == "party2":
-                keys.append(int.from_bytes(value, "little"))
+                keys.append(int.from_bytes(value[0], "little"))
             if step == SHARES and frm in ("party2", "party3"):
                 kind = "opened" if frm == "party2" else "masks"  # of the pair of these two: the second of its shares
                 numbers[kind] += [int.from_bytes(row.tobytes(), "little") / keys[-1] for row in value[1]]
@@ -131,7 +134,19 @@ def test_rotations_are_uniform():
     assert random_rotation(0).shape == (0, 0)
 
 
+def proof_of_signals(value):
+    """A key of one's own, with a proof that would do for training."""
+    context = context_of("signals", "party1", "logistic", str(N), "party1", "party2", "", "party1")
+    return PrivateKey.generate(SHORT).to_wire_value(context)
+
+
 LIES = {
+    "no proof": (
+        KEY,
+        lambda value: value[0],
+        "the Paillier key of party 'party1' .* is refused, as its proof must have",
+    ),
+    "proof for something else": (KEY, proof_of_signals, "the Paillier key of party 'party1' .* does not show that"),
     "size": ("block size", lambda value: -1, "must tell a number of columns at step 'block size'"),
     "curvatures": ("curvatures", lambda value: -value, "'party1' must tell finite numbers >= 0 at step 'curvatures'"),
     "pace": ("pace", lambda value: value + 1, "is at another portion of the rows at step 'pace'"),
@@ -152,6 +167,20 @@ def test_what_no_honest_party_sends(lie):
     model = fitted(cn.LogisticRegression, parties)
     with pytest.raises(ColonnadeError, match=sentence):
         transcripts(model, parties, liar)
+
+
+def test_every_partys_key_is_looked_at():
+    """Not only the first label holder's: of three parties the second has one too, and the third multiplies under it."""
+    parties = parties_of(cn.LogisticRegression, into=3)
+    model = fitted(cn.LogisticRegression, parties)
+
+    class Second(Recorder):
+        async def send(self, to, tag, value):
+            lie = tag == KEY and self.me == "party2"
+            await self._net.send(to, tag, (value[0], bytes(len(value[1]))) if lie else value)
+
+    with pytest.raises(ColonnadeError, match="the Paillier key of party 'party2' at step 'paillier key' is refused"):
+        transcripts(model, parties, Second)
 
 
 def test_nothing_leaves_unsealed():

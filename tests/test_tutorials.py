@@ -16,7 +16,8 @@ BLOCK = re.compile(r"^```(python|sh)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.
 
 
 def test_two_companies_in_fifteen_minutes(tmp_path):
-    blocks = BLOCK.findall((DOCS / "two-companies.md").read_text())
+    page = (DOCS / "two-companies.md").read_text()
+    blocks = BLOCK.findall(page)
     assert [kind for kind, *_ in blocks].count("sh") >= 6
     folder = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
@@ -28,12 +29,14 @@ def test_two_companies_in_fifteen_minutes(tmp_path):
         "stderr": subprocess.STDOUT,
         "text": True,
     }
-    waiting = []
+    waiting, heard = [], ""
 
     def all_done():
+        nonlocal heard
         for process, text in waiting:
             said = process.communicate(timeout=LIMIT)[0]
             assert process.returncode == 0, (text, said)
+            heard += said
         waiting.clear()
 
     for kind, how, text in blocks:
@@ -52,6 +55,9 @@ def test_two_companies_in_fifteen_minutes(tmp_path):
                 written = written.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
             job.write_text(written)
     all_done()
+    shown = re.findall(r"^    (shop: .*)$", page, re.MULTILINE)
+    assert len(shown) == 11
+    assert "\n".join(shown) in heard  # as the page has it, in one piece
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert lines[0] == "id,known,prediction,p(lost),p(repaid)"
     assert len(lines) == 2501

@@ -5,6 +5,7 @@ import enum
 import itertools
 import math
 import struct
+import tracemalloc
 from collections import namedtuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from colonnade.errors import OptionError, OversizedMessage, ProtocolError, TruncatedMessage, WrongShape
 from colonnade.runtimes import frames
 from colonnade.runtimes.frames import FrameReader, pack_frame
+from colonnade.runtimes.values import PLAIN, ROOM, weight
 from colonnade.runtimes.wire import decode, encode, encoded_size, expect_array, freeze
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
@@ -290,6 +292,87 @@ def test_bytes_that_are_refused(data, error, sentence):
         with pytest.raises(ProtocolError, match=sentence) as caught:
             decode(form)
         assert type(caught.value) is error
+
+
+# -- what a message takes ----------------------------------------------------------------------------------------------
+
+HEAVY = {
+    "0-d arrays": b"a\x01\x00\x05",
+    "empty arrays": b"a\x01\x01" + bytes(8),
+    "arrays of one": b"a\x0a\x01\x01" + bytes(7 + 8),
+    "arrays of ndim 8": b"a\x01\x08" + b"\x01\0\0\0\0\0\0\0" * 8 + b"\x05",
+    "None": b"N",
+    "bools": b"?\x01",
+    "ints": b"i" + b"\x7f" * 8,
+    "floats": b"f" + b"\x3f" * 8,
+    "short texts": b"s\x02" + bytes(7) + b"xy",
+    "wide texts": b"s\x14" + bytes(7) + "😀".encode() + b"0123456789abcdef",
+    "short bytes": b"b\x02" + bytes(7) + b"xy",
+    "empty tuples": b"(" + bytes(8),
+    "pairs": b"(\x02" + bytes(7) + b"NN",
+    "nested tuples": b"(\x01" + bytes(7) + b"(\x01" + bytes(7) + b"N",
+}
+
+
+def peak_of(data):
+    """(bytes that decoding takes at most, the error or None)."""
+    tracemalloc.start()
+    try:
+        decode(data)
+    except ProtocolError as error:
+        return tracemalloc.get_traced_memory()[1], error
+    else:
+        return tracemalloc.get_traced_memory()[1], None
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("item", HEAVY.values(), ids=HEAVY)
+def test_a_message_never_takes_much_more_memory_than_its_bytes(item):
+    """As many small values as are let through, one more, and a million of them."""
+    cost = weight(decode(item))
+    fitting = (ROOM - PLAIN) // cost
+    message = b"(" + struct.pack("<Q", fitting) + item * fitting
+    peak, error = peak_of(message)
+    assert error is None
+    assert peak < 1.3 * ROOM + len(message)
+    over = b"(" + struct.pack("<Q", fitting + 1) + item * (fitting + 1)
+    peak, error = peak_of(over)
+    assert isinstance(error, OversizedMessage)
+    assert "send them as one array" in str(error)
+    assert peak < 1.3 * ROOM + len(over)
+    million = b"(" + struct.pack("<Q", 1 << 20) + item * (1 << 20)
+    peak, error = peak_of(million)
+    assert isinstance(error, OversizedMessage)
+    assert peak < 1 << 16  # it is refused by its number, before the first is made
+
+
+def test_a_long_text_of_which_one_letter_is_wide():
+    """A letter that needs four bytes makes all of them take four."""
+    for letters, fits in ((ROOM // 4 - 100, True), (ROOM // 4, False)):
+        raw = b"x" * letters + "😀".encode()
+        peak, error = peak_of(b"s" + struct.pack("<Q", len(raw)) + raw)
+        assert (error is None) is fits
+        assert peak < ROOM + 2 * len(raw)
+
+
+@given(values)
+@settings(deadline=None)
+def test_what_a_value_takes_is_known_to_its_sender(value):
+    """`weight` and `decode` count the same, and nothing takes more than 64 times its bytes."""
+    value = (value,)
+    data = encode(value)
+    assert same(decode(data, room=weight(value)), value)
+    with pytest.raises(OversizedMessage):
+        decode(data, room=weight(value) - 1)
+    assert weight(value) <= 64 * len(data)
+
+
+def test_what_a_party_has_written_itself_may_be_of_any_number_of_values():
+    many = tuple(range(300_000))
+    assert decode(encode(many), room=math.inf) == many
+    with pytest.raises(OversizedMessage):
+        decode(encode(many))
 
 
 def test_decode_reads_any_memoryview():

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         load,
     )
     from colonnade.horizontal_estimator import SSCAClassifier
+    from colonnade.identity import Identity
     from colonnade.kernel_estimators import KernelClassifier, KernelRegressor
     from colonnade.network_estimators import NetworkClassifier, NetworkRegressor
     from colonnade.party import Party, split
@@ -63,6 +64,7 @@ _HOME = {
     "FedAvg": "colonnade.algorithms.fedavg",
     "MiniBatchSGD": "colonnade.algorithms.fedavg",
     "ParallelRestartedSGD": "colonnade.algorithms.fedavg",
+    "Identity": "colonnade.identity",
     "Site": "colonnade.site",
     "split_rows": "colonnade.site",
     "Party": "colonnade.party",
@@ -83,6 +85,7 @@ __all__ = [
     "FedAvg",
     "FedBCD",
     "FedSGD",
+    "Identity",
     "KernelClassifier",
     "KernelRegressor",
     "LinearSVC",

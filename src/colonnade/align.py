@@ -249,8 +249,8 @@ class _Follower(_Role):
             await self.net.send(self.leader, "align table", None)  # a sign of life
         keys, pads = prints[:, :2].copy(), prints[:, 2:]
         table = await self.net.in_thread(lambda: oblivious_store.encode(keys, pads ^ self.shares(ciphers)))
+        await answering  # first: the leader has no use for the table before it has all answers, and would only keep it
         await self.tell_words(self.leader, "align table", table)
-        await answering
 
         while (verdict := await self.net.recv(self.leader, "align common")) is None:
             pass  # the leader is still at work

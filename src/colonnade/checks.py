@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,12 @@ import numpy.typing as npt
 
 from colonnade import labels, losses
 from colonnade.algorithms import Algorithm, check_sum
+from colonnade.algorithms.exposure import check_batches, usual_batch
+from colonnade.algorithms.parts import shared_out
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
+from colonnade.leaks import Leak
 from colonnade.party import Party
 
 Array = npt.NDArray[Any]
@@ -49,6 +52,36 @@ def check_encrypted(sum_name: str, algorithm: Algorithm, key_bits: Any) -> None:
         from colonnade.paillier import check_key_bits
 
         check_key_bits(key_bits)
+
+
+def check_exposure(
+    parties: Sequence[Party],
+    shares: Mapping[str, int],
+    algorithm: Algorithm,
+    outputs: int,
+    *,
+    intercept: bool,
+) -> None:
+    """Refuse encrypted signals in batches from which one of these parties could work out the labels.
+
+    shares: how many rows each label holder has; of nobody's labels anything is looked at here.
+    """
+    holders = tuple(shares)
+    sizes = {p.name: _used_columns(p.X) + (intercept and holders[0] == p.name) for p in parties}
+    rows = sum(shares.values())
+    batch = usual_batch(sizes, holders, outputs, rows) if algorithm.batch is None else algorithm.batch_for(rows)
+    check_batches(sizes, shares, batch, outputs)
+
+
+def owned_rows(parties: Sequence[Party], holders: tuple[str, ...]) -> dict[str, int]:
+    """How many rows each label holder computes the signals of."""
+    held = np.stack([np.asarray(party.labelled) for party in parties if party.name in holders])
+    return {name: len(rows) for name, rows in zip(holders, shared_out(held), strict=True)}
+
+
+def _used_columns(X: Any) -> int:
+    """Those with a number in some row: of the others nothing is ever worked out."""
+    return len(np.unique(X.indices[X.data != 0])) if hasattr(X, "indptr") else int(X.shape[1])
 
 
 def all_labels(parties: tuple[Party, ...]) -> Array:
@@ -177,42 +210,21 @@ def warn_frozen(frozen: list[str]) -> None:
         )
 
 
-def warn_sequential(parties: int) -> None:
-    """FedBCD-s with three or more parties shows the label holder each party's own change, masks or not."""
-    if parties > 2:
-        warnings.warn(
-            "order='sequential' sums the same rows again after each party's steps, so the label holder can subtract "
-            "two sums and see what that one party changed, whatever the masks; use order='parallel' where that matters",
-            ColonnadeWarning,
-            stacklevel=3,
-        )
+def warn_shown(leaks: Iterable[Leak]) -> None:
+    """What an algorithm declares that it shows, and that not everybody expects of it."""
+    for warning in dict.fromkeys(leak.warning for leak in leaks if leak.warning):
+        warnings.warn(warning, ColonnadeWarning, stacklevel=3)
 
 
-def warn_shared() -> None:
-    """Directions that the receiver of phases knows."""
+def warn_budget(used: float, most: float) -> None:
+    """A run that ended since a party's policy lets no more numbers out is said, with the remedy."""
     warnings.warn(
-        "directions='shared': every party can work out everybody's directions, so who receives a party's phases can "
-        "solve them for differences of that party's columns between rows; use directions='private' outside of "
-        "comparisons",
+        f"training ended after {used:.3g} of {most:.0f} numbers about each person, since a party's policy lets no more "
+        f"out; the model is the best one by then. For a better one raise max_directions in [policy] of the party with "
+        f"the least, if its partners may work out more combinations of its columns",
         ColonnadeWarning,
         stacklevel=3,
     )
-
-
-def warn_small_batches(parties: tuple[Party, ...], holders: tuple[str, ...], batch: int, *, intercept: bool) -> None:
-    """A party with as many columns as a batch has rows can solve its gradient for the signals, encrypted or not."""
-    for party in parties:
-        if holders == (party.name,):
-            continue  # it is never on the other side of the encryption
-        columns = party.features + (intercept and holders[0] == party.name)
-        if columns >= batch:
-            warnings.warn(
-                f"batches of {batch} rows are no larger than the {columns} columns of party {party.name!r}: it can "
-                f"solve its gradients for the signals, and so for the labels, though they are encrypted; use batches "
-                f"of several times as many rows",
-                ColonnadeWarning,
-                stacklevel=3,
-            )
 
 
 def warn_unfinished(history: list[dict[str, Any]], epochs: int, worthwhile: float | None = None) -> None:

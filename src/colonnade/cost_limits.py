@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.algorithms.conduct import VANISHED
 from colonnade.errors import DataError, OptionError, at_least
 from colonnade.site import Site
 
@@ -79,7 +80,7 @@ class CostLimits:
             + ("not known, as no site that has such rows answered" if math.isnan(cost) else f"{cost:.4g}")
             + f", the limit {limit:g}"
             for name, cost, limit, rest in zip(self.names, costs, self.limits, slack, strict=True)
-            if not cost <= limit or rest > 0
+            if not cost <= limit or rest >= VANISHED
         ]
         return (
             f"the limits could not all be met in {rounds} rounds: {'; '.join(missed)}; raise them, or give more "

@@ -106,6 +106,10 @@ class OversizedMessage(ProtocolError):
     """A message is longer than the receiver allows."""
 
 
+class InboxFull(ProtocolError):
+    """A party sent more than may wait at its receiver, which had not asked for any of it."""
+
+
 class WrongShape(ProtocolError):
     """An array arrived whose shape or type does not fit the step."""
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import colonnade
-from colonnade import labels, losses, metrics, store
+from colonnade import labels, losses, metrics, private_files, store
 from colonnade.algorithms.options import Training
 from colonnade.checks import (
     all_labels,
@@ -191,7 +191,7 @@ class Estimator:
         """One file per party in `folder`; give each organisation its own and delete the rest."""
         self._check_fitted()
         path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(path)
         public = {
             "model": type(self).__name__,
             "options": {k: v for k, v in self.get_params().items() if k not in self._unsaved},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy.typing as npt
 
 from colonnade import labels, losses, penalties
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm, BlockNewton, FedBCD
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm
 from colonnade.algorithms.auto import choose
 from colonnade.algorithms.program import score_linear, train_linear
 from colonnade.blocks.columns import columns_to_value
@@ -17,20 +17,22 @@ from colonnade.blocks.prediction import MIXTURES
 from colonnade.checks import (
     all_labels,
     check_encrypted,
+    check_exposure,
     check_fdml,
     check_runtime,
     label_holders,
+    owned_rows,
     party_part,
     warn_frozen,
     warn_scales,
-    warn_sequential,
+    warn_shown,
     warn_single_features,
-    warn_small_batches,
 )
 from colonnade.errors import (
     OptionError,
 )
 from colonnade.estimator import Estimator, ProbabilityMixin
+from colonnade.leaks import Setting
 from colonnade.network_store import holds_networks
 from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
@@ -52,7 +54,8 @@ class LinearModel(Estimator):
     ends at the optimum and needs no step size. Which one, and why, is said in one line.
     sum: how contributions are added up, "pairwise", "two-trees", "plain" or "paillier"; "auto" is "pairwise", or
     "plain" with two parties. "paillier" adds them up as "pairwise" and encrypts the signals, under keys of `key_bits`
-    bits; it goes with FedSGD (then "auto" is that) and FedBCD.
+    bits; it goes with FedSGD (then "auto" is that) and FedBCD. A batch then has at least 55 times as many rows as a
+    party has columns, and the first epoch is one batch of all rows: smaller ones would show that party the labels.
     """
 
     loss: ClassVar[str]
@@ -110,13 +113,12 @@ class LinearModel(Estimator):
         warn_scales(parties)
         if isinstance(algorithm, AFSGD):
             warn_frozen([party.name for party in parties if not party.active])
-        if isinstance(algorithm, (FedBCD, BlockNewton)) and algorithm.order == "sequential":
-            warn_sequential(len(parties))
-
         sum_name = choose_sum(self.sum, len(parties))
+        shown = algorithm.leaks(Setting(tuple(party.name for party in parties), holders, self.loss, sum_name))
+        warn_shown(shown)
         if sum_name == "paillier":
-            smallest = algorithm.smallest_batch(parties[0].rows, len(holders))
-            warn_small_batches(parties, holders, smallest, intercept=self.fit_intercept)
+            shares = owned_rows(parties, holders)
+            check_exposure(parties, shares, algorithm, outputs, intercept=self.fit_intercept)
         owner = holders[0] if self.fit_intercept else ""
         penalty = (self.penalty, float(self.l2))
         job = (

@@ -12,16 +12,26 @@ import numpy.typing as npt
 
 from colonnade import losses
 from colonnade.algorithms.conduct import Plan, Result
+from colonnade.algorithms.descriptions import METHODS, check_description, describe_model, model_from_value
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.horizontal import attend, serve
 from colonnade.algorithms.options import whole_number
-from colonnade.algorithms.site_work import METHODS, model_from_value, rows_to_value
+from colonnade.algorithms.site_work import rows_to_value
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_module import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
 from colonnade.checks import check_runtime, warn_scales
 from colonnade.cost_limits import CostLimits, limits_of_sites
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, LimitNotMet, OptionError, at_least, one_of
+from colonnade.errors import (
+    ColonnadeWarning,
+    DataError,
+    LabelError,
+    LimitNotMet,
+    OptionError,
+    ProtocolError,
+    at_least,
+    one_of,
+)
 from colonnade.estimator import Estimator
 from colonnade.metrics import METRICS
 from colonnade.party import Party
@@ -97,12 +107,13 @@ class SSCAClassifier(Estimator):
         warn_scales(sites)
         limits = limits_of_sites(self.cost_limit, sites, classes)
         order = tuple(site.name for site in sites)
+        maker = None if self.network is None else maker_name(self.network)  # each program gets it as its own argument
         plan = self.plan(method, order, sites[0].features, len(classes), limits)
         parts = [part_of(site, classes, limits) for site in sites]
         others = [None if held_out is None else part_of(site, classes, limits) for site in held_out or sites]
-        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(),))}
+        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker))}
         for site, train, other in zip(sites, parts, others, strict=True):
-            programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other)))
+            programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other, maker, *_who_is_who(site))))
         outcomes = self._carry_out(programs, on, method, order)
         _say_missing([name for name in order if outcomes[name].error is not None])
         if not limits.limits:  # under limits the cost of rows that have none may well rise
@@ -117,8 +128,7 @@ class SSCAClassifier(Estimator):
         self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, limits: CostLimits
     ) -> Plan:
         """What the server is told."""
-        described = self._described(features, classes)
-        model_from_value(described)  # a network that can't be made fails here
+        described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
         masked = self.sum == "pairwise" or (self.sum == "auto" and len(sites) > 1)
         threshold = (method.threshold or default_threshold(len(sites))) if masked else 0
         return Plan(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
@@ -162,10 +172,11 @@ class SSCAClassifier(Estimator):
             raise OptionError(f"algorithm must be one of {', '.join(METHODS)}, got {method!r}")
         if self.cost_limit is not None and not isinstance(method, SSCA):
             raise OptionError(f"cost_limit needs algorithm=SSCA(...), got {method!r}; no other keeps a limit")
-        if method.threshold is not None and not 2 <= method.threshold <= sites:
+        least = max(2, sites // 2 + 1)
+        if method.threshold is not None and not least <= method.threshold <= sites:
             raise OptionError(
-                f"threshold must be between 2 and the {sites} sites, got {method.threshold}: the sum of one site is "
-                f"its own part"
+                f"threshold must be between {least} and the {sites} sites, got {method.threshold}: sites answer to no "
+                f"server that could tell two halves of them different things"
             )
         if method.threshold is not None and self.sum == "plain":
             raise OptionError("threshold is of masked sums, got sum='plain'; leave one of them out")
@@ -192,11 +203,6 @@ class SSCAClassifier(Estimator):
         check_same_columns(first.name, first.columns, first.named, naming(validation))
         common_classes(validation, classes)
         return [given[name] for name in names]
-
-    def _described(self, features: int, classes: int) -> Any:
-        if self.network is not None:
-            return ("torch", features, maker_name(self.network), classes, False)
-        return ("layers", features, int(self.hidden), classes, bool(self.fit_intercept))
 
     # -- what was learnt ----------------------------------------------------------------------------------------
 
@@ -235,7 +241,7 @@ class SSCAClassifier(Estimator):
         return float(np.mean(self.predict(X) == np.asarray(truth)))
 
     def _whole(self) -> WholeModel:
-        return model_from_value(tuple(self._model))
+        return model_from_value(self._model, self.network, "this model")
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -250,6 +256,10 @@ class SSCAClassifier(Estimator):
 
     def _take_public(self, public: dict[str, Any]) -> None:
         self._model, self.sites_ = tuple(public["shape"]), tuple(public["sites"])
+        try:
+            check_description(self._model)
+        except ProtocolError as error:
+            raise DataError(f"the model's file is damaged: {error}") from None
 
 
 class _Table:
@@ -266,6 +276,12 @@ def part_of(site: Site, classes: Array, limits: CostLimits) -> Any:
     """A site's rows as its program takes them: classes and groups by number."""
     y = np.searchsorted(classes, site.y).astype(np.int64)
     return (rows_to_value(site.X), y, limits.numbers(site))
+
+
+def _who_is_who(site: Site) -> tuple[Any, Any]:
+    """The secret of a site's identity, and its roster, as its program takes them."""
+    secret = None if site.identity is None else site.identity.secret
+    return secret, None if site.roster is None else tuple(site.roster.items())
 
 
 def _warn_diverged(history: list[dict[str, Any]]) -> None:

@@ -28,6 +28,7 @@ Bytes = npt.NDArray[np.uint8]
 Packed = tuple[Bytes, npt.NDArray[np.int64]]  # all ids as UTF-8 one after another, and where each ends
 
 EXACT = 2**53  # from here on a float may stand for several whole numbers
+_LONGEST = 1024  # bytes, on average over as many ids as another party may send
 # Before every id that is hashed: a digest made here is of no use elsewhere, and the other way round.
 _PURPOSE = b"colonnade alignment v1\0"
 
@@ -81,14 +82,23 @@ def pack(ids: Array) -> Packed:
     return np.frombuffer(b"".join(raw), np.uint8), ends
 
 
-def unpack(text: Array, ends: Array, party: str, step: str) -> list[str]:
-    """The inverse of `pack`, for what another party sent."""
-    sizes = np.diff(ends, prepend=0) if ends.ndim == 1 and ends.dtype == np.int64 else np.array([-1])
-    if text.ndim != 1 or text.dtype != np.uint8 or (sizes < 0).any() or int(sizes.sum()) != len(text):
+def unpack(text: Array, ends: Array, party: str, step: str, most: int) -> list[str]:
+    """The inverse of `pack`, for what another party sent: `most` ids at most. Nothing is made before all is checked."""
+    if ends.ndim != 1 or ends.dtype != np.int64 or text.ndim != 1 or text.dtype != np.uint8:
         raise ProtocolError(f"party {party!r} sent no ids at step {step!r}")
+    if len(ends) > most or len(text) > _LONGEST * most:
+        raise ProtocolError(
+            f"party {party!r} sent {len(ends)} ids of {len(text)} bytes in all at step {step!r}, at most {most} are "
+            f"allowed at once, and {_LONGEST} bytes for each of these"
+        )
+    # Compared and not subtracted: a difference of two such numbers may be more than 64 bits hold, and wrap around.
+    last = int(ends[-1]) if len(ends) else 0
+    if last != len(text) or (len(ends) and ends[0] < 0) or (ends[1:] < ends[:-1]).any():
+        raise ProtocolError(f"party {party!r} sent no ids at step {step!r}")
+    stops = ends.tolist()
     try:
         whole = text.tobytes()
-        return [whole[end - size : end].decode() for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+        return [whole[start:stop].decode() for start, stop in zip([0, *stops], stops, strict=False)]
     except UnicodeDecodeError:
         raise ProtocolError(f"party {party!r} sent ids that are not UTF-8 at step {step!r}") from None
 

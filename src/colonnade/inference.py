@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from colonnade.algorithms import AFSGD
+from colonnade.algorithms import FedSGD
 from colonnade.algorithms.options import whole_number
-from colonnade.algorithms.statistics import SEALED, check_sizes, infer_linear
-from colonnade.checks import all_labels, party_part
+from colonnade.algorithms.statistics import SEALED, check_sizes, infer_linear, statistics_leaks
+from colonnade.checks import all_labels, party_part, warn_shown
 from colonnade.deviance import FAMILIES, Fit
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError
+from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.leaks import CURVATURES, Setting, listed
 from colonnade.paillier import check_key_bits
 from colonnade.party import Party
 from colonnade.progress import Line
@@ -96,11 +96,8 @@ def _check_model(model: LinearModel) -> None:
 
 def _warn_of_curvatures(model: LinearModel) -> None:
     """Who trained without signals in the clear is told what statistics show all the same."""
-    if model.loss != "square" and (model.sum_ == "paillier" or isinstance(model.algorithm, AFSGD)):
-        what = "the size of the score" if model.loss == "logistic" else "the score"
-        warnings.warn(
-            f"the model was trained without showing anybody signals in the clear, and its statistics tell every party "
-            f"the curvature of every row, which shows {what} of that row; leave them out where that matters",
-            ColonnadeWarning,
-            stacklevel=4,
-        )
+    setting = Setting(model.parties_, model.holders_, model.loss, model.sum_)
+    method = FedSGD() if isinstance(model.algorithm, str) else model.algorithm  # "auto" sends signals, or encrypts them
+    after = statistics_leaks(setting)
+    if CURVATURES in listed((*method.leaks(setting), *after)):
+        warn_shown(after)

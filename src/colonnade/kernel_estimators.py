@@ -14,17 +14,18 @@ from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.kernel_program import score_kernel, train_kernel
 from colonnade.algorithms.options import whole_number
 from colonnade.blocks.columns import columns_to_value
-from colonnade.blocks.phases import Kernel, rehearsed_secret
+from colonnade.blocks.phases import Kernel
 from colonnade.checks import (
     all_labels,
     check_runtime,
     label_holders,
     party_part,
-    warn_shared,
+    warn_shown,
     warn_single_features,
 )
 from colonnade.errors import LabelError, OptionError, at_least, one_of
 from colonnade.estimator import Estimator, ProbabilityMixin
+from colonnade.leaks import Setting
 from colonnade.party import Party, check_together
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
@@ -83,9 +84,10 @@ class KernelModel(Estimator):
         classes = self._classes(parties, loss)
         held_out = self._check_validation(parties, validation)
         warn_single_features(parties)
-        if algorithm.directions == "shared" and len(parties) > 1:
-            warn_shared()
         sum_name = choose_sum(self.sum, len(parties))
+        if len(parties) > 1:
+            names = tuple(party.name for party in parties)
+            warn_shown(algorithm.leaks(Setting(names, holders, loss.name, sum_name, model="kernel")))
         kernel = (self.kernel, self.gamma if self.gamma == "scale" else float(self.gamma))
         job = (
             loss.name, kernel, self.features, float(self.alpha), holders, sum_name, self.topology, algorithm.as_value()
@@ -93,8 +95,7 @@ class KernelModel(Estimator):
         programs = {}
         for party, other in zip(parties, held_out or parties, strict=True):
             apart = held_out and party_part(other, classes, loss)
-            secret = rehearsed_secret(algorithm.seed, party.name)
-            programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart, secret)))
+            programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart)))
         outcomes = self._run(programs, on, algorithm.epochs)
         self._combines, self._block = "features", min(algorithm.block, self.features)
         self._fitted(parties, classes, outcomes)

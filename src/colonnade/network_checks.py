@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.blocks.optimisers import OPTIMISERS
-from colonnade.errors import ColonnadeWarning, DataError, OptionError, one_of
+from colonnade.errors import DataError, OptionError, one_of
 from colonnade.party import Party
 
 Shapes = Mapping[str, Sequence[int]] | None
@@ -82,13 +81,3 @@ def check_widths(widths: Mapping[str, int]) -> str:
                 f"{widths[name]}; scores are added up, so give all networks the same last width"
             )
     return first
-
-
-def warn_embeddings() -> None:
-    """Split learning shows more than sums do."""
-    warnings.warn(
-        "with a top network the label holder gets every party's embeddings in the clear, and no mask hides them; leave "
-        "top out where that matters",
-        ColonnadeWarning,
-        stacklevel=4,
-    )

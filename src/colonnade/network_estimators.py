@@ -15,7 +15,7 @@ from colonnade import labels, losses, metrics, network_store
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.network_program import KEPT, check_width, score_network, train_network
 from colonnade.algorithms.options import whole_number
-from colonnade.algorithms.split import parted, score_split, train_split
+from colonnade.algorithms.split import parted, score_split, split_leaks, train_split
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.modules import forget, module_of, need_torch, reference
 from colonnade.blocks.network import NetworkBlock
@@ -24,7 +24,7 @@ from colonnade.checks import (
     check_runtime,
     label_holders,
     party_part,
-    warn_sequential,
+    warn_shown,
     warn_single_features,
 )
 from colonnade.errors import (
@@ -36,7 +36,8 @@ from colonnade.errors import (
     at_least,
 )
 from colonnade.estimator import Estimator
-from colonnade.network_checks import check_networks, check_step, check_widths, optimiser_of, shape_of, warn_embeddings
+from colonnade.leaks import Setting
+from colonnade.network_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.network_files import restore_networks, save_networks
 from colonnade.party import Party, check_together
 from colonnade.progress import History
@@ -252,10 +253,11 @@ class NetworkModel(Estimator):
 
     def _warn(self, parties: tuple[Party, ...], algorithm: FedSGD | FedBCD) -> None:
         warn_single_features(parties)
+        setting = Setting(tuple(party.name for party in parties), label_holders(parties), model="network")
         if self.top is not None and len(parties) > 1:
-            warn_embeddings()
-        elif isinstance(algorithm, FedBCD) and algorithm.order == "sequential":
-            warn_sequential(len(parties))
+            warn_shown(split_leaks(setting, algorithm))
+        else:
+            warn_shown(algorithm.leaks(setting))
 
     # -- what was learnt ----------------------------------------------------------------------------------------
 
@@ -339,7 +341,8 @@ class NetworkModel(Estimator):
     def load(cls: type[Model], folder: str | Path, networks: Mapping[str, Any] | None = None, top: Any = None) -> Model:
         """A model from the files of all its parties.
 
-        networks, top: those that have layers of their own, which no file can hold; their parameters are in the files.
+        networks, top: those that have layers of their own, which no file can hold, and those that a function makes,
+        which no file may call; their parameters are in the files.
         """
         need_torch()
         import_module("colonnade.transfer_estimator")  # so that its kind is known here too

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade import network_store
+from colonnade import network_store, private_files
+from colonnade.blocks.modules import forget, reference
 from colonnade.errors import OptionError
 from colonnade.network_checks import shape_of
 
@@ -18,7 +19,7 @@ _OPTIONS = ("l2", "sum", "topology")
 def save_networks(model: Any, folder: str | Path) -> None:
     """One file per party."""
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    private_files.make_folder(path)
     public = {
         "model": type(model).__name__, "options": {key: getattr(model, key) for key in _OPTIONS},
         "parties": model.parties_, "holders": model.holders_, "sum": model.sum_, "loss": model.loss_,
@@ -47,10 +48,13 @@ def restore_networks(
     model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
     model.sum_, model.loss_ = public["sum"], public["loss"]
     model.history_, model.traffic_, model.rounds_ = [], {}, 0
-    model._how = {name: _tuples(files[name][0]["network"]) for name in model.parties_}
+    model._how = {
+        name: _how(files[name][0]["network"], model.networks.get(name), name, f"networks={{{name!r}: ...}}")
+        for name in model.parties_
+    }
     model._widths = {name: files[name][0]["width"] for name in model.parties_}
     first = files[model.holders_[0]][0]
-    model._top_how = _tuples(first.get("top"))
+    model._top_how = _how(first.get("top"), model.top, model.holders_[0], "top=...")
     model._states = {
         name: (tuple(own["order"]), tuple(arrays[key] for key in own["order"]), tuple(own["still"]))
         for name, (own, arrays) in files.items()
@@ -59,6 +63,24 @@ def restore_networks(
     model.classes_ = np.array(first["classes"], dtype=np.dtype(first["kind"]))
     if public["top"] and model._top_how is None and model.top is None:
         raise OptionError("the top network has layers of its own, which no file can hold; load with top=...")
+
+
+def _how(stored: Any, given: Any, party: str, option: str) -> Any:
+    """How a network is made again: layers as the file tells them, and functions as the caller of `load` names them.
+
+    A file may come from somebody else. What it names is never imported: it is said, and the caller decides.
+    """
+    how = _tuples(stored)
+    if how is None or how[0] == "layers":
+        return how
+    if given is None:
+        raise OptionError(
+            f"the file of party {party!r} says that its network is made by {str(how[1])[:200]!r}, and a file does not "
+            f"decide what is called here; if that function is yours, load the model with {option}"
+        )
+    how, _ = reference(given, party, 0)
+    forget(how)
+    return None if how[0] == "here" else how
 
 
 def _tuples(value: Any) -> Any:

@@ -1,19 +1,19 @@
 """A network model on disk: one safetensors file per party, with nothing of another party in it.
 
 Parameters are tensors; what all parties know (who takes part, options) and what only this one does (its columns, how
-its network is made, at label holders the classes) stand in the file's header as text. Nothing in it can run; but where
-a network is made by a function, the file has its name, and who uses the model calls that function.
+its network is made, at label holders the classes) stand in the file's header as text. Nothing in it can run. Where a
+network is made by a function the file has its name, for the eyes of who loads it: `load` calls what its caller gives.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from colonnade import private_files
 from colonnade.errors import DataError, OptionError
 from colonnade.store import as_text
 
@@ -33,23 +33,18 @@ def _safetensors() -> Any:
 
 
 def write_party(folder: Path, party: str, public: dict[str, Any], own: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Write one party's file, whole or not at all."""
+    """Write one party's file, whole or not at all, and for its owner only."""
     header = {"format": FORMAT, "party": party, "public": as_text(public), "own": json.dumps(own)}
     # Not `ascontiguousarray`, which gives a lone number (the batches that batch norm has counted) a dimension.
     tensors = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     data = _safetensors().save(tensors, metadata=header)
-    partial = folder / f".{party}.partial"
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(folder / f"{party}{SUFFIX}")
+    private_files.write(folder / f"{party}{SUFFIX}", data)
 
 
 def read_party(path: Path) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]:
     """(party, what all know, what this one knows, arrays) of one file."""
     try:
-        data = path.read_bytes()
+        data = private_files.read(path, "the model file", DataError)
         arrays = _safetensors().load(data)
         length = int.from_bytes(data[:8], "little")
         header = json.loads(data[8 : 8 + length])["__metadata__"]

@@ -8,6 +8,9 @@ matters beyond the textbook:
 - Who does not hold it makes r^n as the textbook does. Damgård, Jurik and Nielsen's short exponents would be faster, but
   they hide only from those who can't factor n. Here the ciphertexts go *to* the holder of the key, and their r holds
   the sender's numbers as much as their m does; only a uniform r^n hides it from one who knows p and q.
+- A key comes with a proof that gcd(n, φ(n)) = 1 (`key_proof`). Then every number prime to n is (1 + n)^m r^n for one m
+  and one r, and times a ciphertext with uniform m and r it is uniform: whatever the holder of a key sends, and
+  however it made n, the answer to it is a one-time pad.
 - Primes come from OpenSSL, all randomness from the operating system.
 """
 
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from colonnade import key_proof
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.modular import Bytes, Digits, Modulus, PowersOf, Threads, product_tree, whole_numbers
 
@@ -54,8 +58,23 @@ class PublicKey:
         return self.n.to_bytes(self.width, "little")
 
     @classmethod
+    def from_wire_value(
+        cls, told: object, bits: int, party: str, context: bytes, threads: Threads | None = None
+    ) -> PublicKey:
+        """The key of a party, with its proof: nothing is to be multiplied modulo n^2 before."""
+        raw, proof = told if isinstance(told, tuple) and len(told) == 2 else (told, None)
+        key = cls.from_bytes(raw, bits, party, threads)
+        if trouble := key_proof.trouble(key.n, proof, context, threads):
+            raise ProtocolError(
+                f"the Paillier key of party {party!r} at step 'paillier key' is refused, as {trouble}, and such a key "
+                f"may read other parties' columns; check that every party runs the same job and the same version of "
+                f"colonnade"
+            )
+        return key
+
+    @classmethod
     def from_bytes(cls, raw: object, bits: int, party: str, threads: Threads | None = None) -> PublicKey:
-        """The key of a party, checked as far as a stranger can."""
+        """The key of a party as it says it is, without a proof."""
         n = int.from_bytes(raw, "little") if isinstance(raw, bytes) and len(raw) == bits // 8 else 0
         if n.bit_length() != bits or n % 2 == 0:
             got = f"{len(raw)} bytes" if isinstance(raw, bytes) else f"a value of type {type(raw).__name__}"
@@ -68,9 +87,15 @@ class PublicKey:
     # -- randomness ---------------------------------------------------------------------------------------------
 
     def residues(self, count: int) -> Digits:
-        """r^n for uniform r, in Montgomery's form: what hides a plaintext. Best made while there is time."""
-        r = [1 + secrets.randbelow(self.n - 1) for _ in range(count)]
-        return self.square.power(self.square.encode(r), self.n)
+        """r^n for r uniform and prime to n, in Montgomery's form: what hides a plaintext. Best made in advance."""
+        return self.square.power(self.square.encode([self._unit() for _ in range(count)]), self.n)
+
+    def _unit(self) -> int:
+        """Of a key that somebody else made, one in some hundred numbers may share a factor with n."""
+        while True:
+            found = 1 + secrets.randbelow(self.n - 1)
+            if math.gcd(found, self.n) == 1:
+                return found
 
     def encrypt(self, plaintexts: Sequence[int], residues: Digits) -> Digits:
         """Ciphertexts, not in Montgomery's form. Each residue is for one use."""
@@ -120,6 +145,11 @@ class PrivateKey:
         check_key_bits(bits)
         numbers = rsa.generate_private_key(65537, bits).private_numbers()
         return cls(numbers.p, numbers.q, threads)
+
+    def to_wire_value(self, context: bytes) -> tuple[bytes, bytes]:
+        """n, and the proof that `PublicKey.from_wire_value` asks for."""
+        p, q = (half.prime for half in self._halves)
+        return self.public.as_bytes(), key_proof.prove(p, q, context)
 
     def residues(self, count: int) -> Digits:
         """As `PublicKey.residues`, by way of p and q."""

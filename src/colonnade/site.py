@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from colonnade.algorithms.options import whole_number
 from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.identity import Identity, checked_roster
 from colonnade.party import Party
 
 Array = npt.NDArray[Any]
@@ -22,9 +23,23 @@ class Site:
     X: rows x columns; numpy, scipy sparse, pandas or polars, as for a `Party`. y: a label for every row. groups: the
     name of each row's group, text or whole numbers, where models shall keep limits for groups. columns: names of the
     columns, where X does not bring them itself.
+
+    identity: a `colonnade.Identity` that this site signs with. roster: {name of a site: its Identity.public} of all
+    sites that this one takes part with. With a roster it answers no server that puts keys of its own in their place;
+    without one it believes the keys that the server hands on (docs/security.md).
     """
 
-    def __init__(self, name: str, X: Any, y: Any, *, groups: Any = None, columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        X: Any,
+        y: Any,
+        *,
+        groups: Any = None,
+        columns: Sequence[str] | None = None,
+        identity: Identity | None = None,
+        roster: Mapping[str, str] | None = None,
+    ) -> None:
         if y is None:
             raise LabelError(f"site {name!r} has no labels; every site needs a y with a label for each of its rows")
         party = Party(name, X, y, columns=columns)
@@ -34,6 +49,7 @@ class Site:
         if missing:
             raise LabelError(f"site {name!r}: {missing} of {self.rows} rows have no label; leave those rows out")
         self.groups = None if groups is None else _groups(name, groups, self.rows)
+        self.identity, self.roster = identity, checked_roster(name, identity, roster)
 
     @property
     def rows(self) -> int:
@@ -58,6 +74,7 @@ class Site:
         if not part.X.shape[0]:
             raise DataError(f"site {self.name!r}: take leaves no row; take at least one")
         part.name, part.columns, part.named = self.name, self.columns, self.named
+        part.identity, part.roster = self.identity, self.roster
         return part
 
     def __repr__(self) -> str:

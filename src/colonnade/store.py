@@ -7,7 +7,6 @@ in every file; parameters and column names only in their owner's; classes and th
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from pathlib import Path
 from tokenize import TokenError
@@ -16,6 +15,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from colonnade import private_files
 from colonnade.errors import DataError
 
 FORMAT = 1
@@ -33,25 +33,25 @@ def as_text(public: dict[str, Any]) -> str:
 
 
 def write_party(folder: Path, party: str, public: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Write one party's file, whole or not at all."""
+    """Write one party's file, whole or not at all, and for its owner only."""
     text = as_text({"format": FORMAT, "party": party, **public})
-    final = folder / f"{party}{SUFFIX}"
-    partial = folder / f".{party}.partial"
-    with partial.open("wb") as file:
+    with private_files.writing(folder / f"{party}{SUFFIX}") as file:
         np.savez(file, public=np.array(text), **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(final)
 
 
 def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read one party's file."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # numpy leaves a damaged one open
+        with (
+            private_files.reading(path, "the model file", DataError) as file,  # numpy leaves a damaged one open
+            np.load(file, allow_pickle=False) as archive,
+        ):
             public = json.loads(str(archive["public"]))
             arrays = {key: archive[key] for key in archive.files if key != "public"}
             if not isinstance(public, dict):
                 raise ValueError("it does not say what it holds")
+    except DataError:
+        raise
     except (*DAMAGED, RecursionError) as error:
         raise DataError(
             f"{path.name} is not a model file of Colonnade ({error}); give a file that `save` wrote"

@@ -21,10 +21,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.session import Session
+from colonnade.algorithms.session import Session, session_leaks
 from colonnade.algorithms.side_by_side import Backward, Given
-from colonnade.algorithms.vfb2 import VFB2
+from colonnade.algorithms.vfb2 import SUMMED, VFB2
 from colonnade.blocks import FloatArray, Rows
+from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, nothing
 from colonnade.rules import Rule
 
 
@@ -36,6 +37,20 @@ class AFSGD(VFB2):
     """
 
     name: ClassVar[str] = "AFSGD"
+    tells_signals: ClassVar[bool] = False
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """No signals. Contributions of a party without labels are 0 for ever: there is nothing to see in them."""
+        found, holders = session_leaks(setting, self), setting.holders
+        if len(holders) == 1:
+            return (*found, nothing(setting, *SUMMED, "total", "prediction"))
+        numbers = self.numbers_per_row(setting)
+        words = "{who} will hear the scores of people whose label they have too, and so " + (
+            "your part of them" if setting.pair else "your part of them added to {theirs}"
+        )
+        total = Leak(TOTALS, OF_COLUMNS, holders, holders, ("total",), words, numbers)
+        zeros = nothing(setting, *SUMMED, "prediction", of=setting.unlabelled)
+        return (*found, total, *contributions(setting, numbers, SUMMED, holders), zeros)
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
@@ -55,6 +70,8 @@ class OwnLabels(Backward):
 
     async def send(self, rows: Rows, scores: FloatArray) -> Given:
         """Pass the scores on; those without any of these labels only hear that the batch is done."""
+        if len(self._held) > 1:
+            self.session.allowance.backward(scores.size)
         for name in self.session.others:
             held = self._held.get(name)
             await self.session.net.send(name, "total", None if held is None else scores[held[rows]])

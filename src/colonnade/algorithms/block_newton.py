@@ -7,7 +7,8 @@ all directions so far (`subspace`) and tells everybody the weights that lead the
 
 Near copies of a column at two parties make a direction slow: each party moves as if the other stood still. Where the
 search sees progress slow down, parties send their direction in several pieces, each with random signs of its columns.
-Each piece is one more dimension for the search, and for the messages.
+Each piece is one more dimension for the search, and for the messages. The signs are every party's own secret: with them
+and the products of directions, who receives the sums could undo them and solve for single columns.
 
 A label holder of all rows lets all its own columns take part in the search, and sends no direction. Several label
 holders search together: the few numbers of each trial are summed like everything else. docs/adr/0014-block-newton.md
@@ -16,14 +17,19 @@ has the trials that led here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from colonnade.algorithms.newton_leader import GROWTH
 from colonnade.algorithms.newton_party import NewtonParty
 from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.session import Session
+from colonnade.algorithms.session import Session, session_leaks
 from colonnade.errors import OptionError, one_of
+from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
 
+# Messages about rows.
+_SUMMED = ("directions", "evaluation")
 # What a schedule without steps has in place of them; other values are refused.
 _FIXED: dict[str, Any] = {"step": 1.0, "schedule": "constant", "batch": None, "evaluate_every": None}
 
@@ -76,6 +82,40 @@ class BlockNewton(Training):
         """Rows of the smallest message."""
         share = max(1, rows // holders)
         return share if self.grow_from is None else max(1, min(share, self.grow_from // holders))
+
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """Directions in one piece; as many times more as there are pieces, which the label holder says (`pieces`)."""
+        return outputs
+
+    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """A round; several label holders, and those who begin with a sample of rows, look at all rows once besides."""
+        return outputs * (1 + (holders > 1 or self.grow_from is not None))
+
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """As many as a direction has pieces, in every round; and scores, whenever rows are looked at that are new."""
+        if setting.outputs is None or (self.grow_from is not None and setting.rows is None):
+            return None
+        looks = 1
+        if self.grow_from is not None and setting.rows is not None:
+            # Samples grow fourfold, may have to be looked at twice, and there is a last look at all rows.
+            looks += 2 * (2 + math.ceil(math.log(max(1.0, setting.rows / self.grow_from), GROWTH)))
+        return (looks + self.epochs * self.pieces) * setting.outputs
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """Directions there, signals back, and at the first label holder the products of directions."""
+        numbers, back = self.numbers_per_row(setting), None
+        if setting.outputs is not None:
+            back = self.epochs * setting.outputs
+        return (
+            *session_leaks(setting, self),
+            *contributions(setting, numbers, _SUMMED),
+            *signals(setting, back, ("signal", "curvatures") if setting.loss == "poisson" else ("signal",)),
+            products(setting, (setting.leader,), ("products",)),
+            objective(setting, ("trial", "search", "move")),
+            nothing(setting, "search", of=setting.unlabelled),  # zeros
+            columns(setting, setting.parties, ("room",)),
+            *(sequential(setting, numbers, _SUMMED) if self.order == "sequential" else ()),
+        )
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""

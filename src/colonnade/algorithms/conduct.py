@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.algorithms.descriptions import method_from_value
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.gathering import Heard, Task
-from colonnade.algorithms.site_work import method_from_value, model_from_value
 from colonnade.algorithms.ssca import SSCA, Average, State, algorithm_1, algorithm_2, start
+from colonnade.blocks.whole import WholeModel
 from colonnade.errors import LabelError, PartySilent
 
 Array = npt.NDArray[Any]
@@ -51,8 +52,7 @@ class Plan:
 
     def as_site_job(self, number: int) -> Any:
         """What the site of that number has to know of it (`SiteWork.of`)."""
-        shared = (self.model, self.method, len(self.groups), self.l2, self.threshold)
-        return (number, self.sites[number], len(self.sites), *shared)
+        return (number, self.sites, self.model, self.method, len(self.groups), self.l2, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,15 @@ class _Run:
         return self.method.evaluate_every or max(1, self.method.rounds // 10)
 
 
-def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task, Heard, Result]:
-    """Algorithm 1, Algorithm 2 or one of those they are compared with, whole. first: parameters to begin with."""
-    method, model = method_from_value(plan.method), model_from_value(plan.model)
+def conduct(plan: Plan, model: WholeModel, say: Say, first: Array | None = None) -> Generator[Task, Heard, Result]:
+    """Algorithm 1, Algorithm 2 or one of those they are compared with, whole.
+
+    model: that of the plan's description, as the server makes it itself. first: parameters to begin with.
+    """
+    method = method_from_value(plan.method)
     heard = yield Task("count", (), len(plan.groups) + 2, 0)
     if heard.total is None:
-        raise PartySilent(
-            f"only {heard.answered} of {len(plan.sites)} sites answered at the start, {_needed(plan)}",
-            "",
-            "mask keys",
-        )
+        raise _too_few(plan, heard, f"only {heard.answered} of {len(plan.sites)} sites answered at the start")
     for name, count in zip(plan.groups, heard.total, strict=False):
         if not count:
             everybody = heard.answered == len(plan.sites)
@@ -135,8 +134,10 @@ def conduct(plan: Plan, say: Say, first: Array | None = None) -> Generator[Task,
     return Result(state.parameters, run.measured, state.slack, state.multipliers, c, met, tuple(run.skipped))
 
 
-def _needed(plan: Plan) -> str:
-    return f"{plan.threshold} are needed" if plan.threshold else "1 is needed"
+def _too_few(plan: Plan, heard: Heard, what: str) -> PartySilent:
+    needed = f"{plan.threshold} are needed" if plan.threshold else "1 is needed"
+    who = f"{', '.join(map(repr, heard.silent))} fell silent at step {heard.step!r}"
+    return PartySilent(f"{what}, {needed}; {who}", heard.silent[0] if heard.silent else "", heard.step)
 
 
 def _lower_aims(run: _Run) -> tuple[float, ...]:
@@ -175,12 +176,8 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
             # Enough were there, but not of those that were chosen: the next choice may be luckier.
             streak = 0 if heard.answered >= max(run.plan.threshold, 1) else streak + 1
             if streak == _MOST_SKIPPED:
-                raise PartySilent(
-                    f"rounds {run.skipped[-streak]} to {run.round} were skipped: {heard.answered} of "
-                    f"{len(run.plan.sites)} sites answered in the last, {_needed(run.plan)}",
-                    "",
-                    "mask keys",
-                )
+                what = f"rounds {run.skipped[-streak]} to {run.round} were skipped: {heard.answered} of"
+                raise _too_few(run.plan, heard, f"{what} {len(run.plan.sites)} sites answered in the last")
         else:
             streak = 0
             run.state = _advance(run, heard.total.reshape(run.functions, -1), c)

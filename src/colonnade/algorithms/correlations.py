@@ -10,10 +10,11 @@ has a key pair of its own:
     decrypts: W + rho mod n                                   -- product shares ->
                                            rho                -- product shares ->   W
 
-Party i sees uniform numbers and party j ciphertexts under i's key, so that nobody but the first label holder learns W.
-No coalition without i can open what i has encrypted: that is why each has a key of its own, and not the first label
-holder one for all. Rows go in portions, and all parties wait for each other after every portion: no wait is longer than
-the work on one of them.
+Every key comes with a proof that gcd(n, φ(n)) = 1, without which nobody multiplies under it (`key_proof`). So party i
+sees uniform numbers, whatever it has sent, and party j ciphertexts under i's key: nobody but the first label holder
+learns W. No coalition without i can open what i has encrypted: that is why each has a key of its own, and not the first
+label holder one for all. Rows go in portions, and all parties wait for each other after every portion: no wait is
+longer than the work on one of them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from colonnade.algorithms.encrypted import key_context
 from colonnade.algorithms.session import Session
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.ciphertexts import WholeColumns
@@ -70,12 +72,14 @@ class Correlations:
         net = self._net
         if self._after:
             self._own = await net.in_thread(PrivateKey.generate, self._bits, self._threads)
-            await self._session.tell("paillier key", self._own.public.as_bytes())
+            context = key_context(self._session, "statistics", net.me)
+            await self._session.tell("paillier key", await net.in_thread(self._own.to_wire_value, context))
             self._keys[net.me] = self._own.public
         for name in self._order[:-1]:
             if name != net.me:
-                raw = await net.recv(name, "paillier key")
-                self._keys[name] = PublicKey.from_bytes(raw, self._bits, name, self._threads)
+                told, context = await net.recv(name, "paillier key"), key_context(self._session, "statistics", name)
+                checked = PublicKey.from_wire_value
+                self._keys[name] = await net.in_thread(checked, told, self._bits, name, context, self._threads)
 
     # -- products -----------------------------------------------------------------------------------------------
 

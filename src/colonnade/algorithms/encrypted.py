@@ -12,12 +12,15 @@ label holder has a key pair of its own. For a batch of its rows:
     decrypts: g + rho mod n
                                  -- opened gradient -->  g, and with it its Q local steps
 
-The holder sees numbers that are uniform modulo n whatever g is, under fresh randomness; the others see ciphertexts, and
-the gradients of their own columns. For a linear block the data part of the gradient is the same in all Q local steps
-(the signal is that of the exchange), so an exchange under encryption costs the same for every Q: FedBCD's fewer rounds
-are fewer ciphertexts.
+A key comes with a proof that gcd(n, φ(n)) = 1, without which nothing is sent under it. So the holder sees numbers that
+are uniform modulo n, under fresh randomness, whatever g is and whatever it has sent: see `key_proof`. The others see
+ciphertexts, and the gradients of their own columns: `exposure` says in what batches.
 
-Signals are fixed point with 32 bits after the point, at any party and for any data, so an exponent tells nothing.
+For a linear block the data part of the gradient is the same in all Q local steps (the signal is that of the exchange),
+so an exchange under encryption costs the same for every Q: FedBCD's fewer rounds are fewer ciphertexts.
+
+Signals are fixed point with 32 bits after the point, at any party and for any data, so an exponent tells nothing. Many
+rows go in portions, each begun when everybody is done with the one before it: no wait is longer than one of them takes.
 """
 
 from __future__ import annotations
@@ -31,24 +34,47 @@ import numpy as np
 from colonnade.algorithms.session import Session
 from colonnade.algorithms.signals import Signals
 from colonnade.blocks import FloatArray, LocalSteps, Rows
-from colonnade.blocks.ciphertexts import WholeColumns
+from colonnade.blocks.ciphertexts import Entries, WholeColumns
 from colonnade.blocks.gradients import GradientSteps
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.sealed import Packing, to_rows, whole_numbers_of
 from colonnade.cores import cores
 from colonnade.errors import ProtocolError
+from colonnade.key_proof import context_of
+from colonnade.leaks import GRADIENTS, OF_LABELS, Leak, Setting, nothing
 from colonnade.modular import Bytes, Digits, Threads, whole_numbers
 from colonnade.paillier import PrivateKey, PublicKey
 from colonnade.runtimes.wire import expect_array
 
 # A signal has so many bits after the point, and as many as this altogether, besides its sign.
 FRACTION_BITS, SIGNAL_BITS = 32, 52
+# Rows of a portion: a second or so of one core for twenty columns, two megabytes of ciphertexts.
+PORTION = 4096
 
 
 def whole_signals(signal: FloatArray, party: str) -> FloatArray:
     """Signals as whole numbers of 2^-32, which a float64 holds exactly; refuses what does not fit, and NaN."""
     what, remedy = f"a signal of party {party!r}", "scale the labels, or use a smaller step"
     return whole_numbers_of(signal, FRACTION_BITS, SIGNAL_BITS, what, remedy)
+
+
+def key_context(session: Session, purpose: str, party: str) -> bytes:
+    """What the proof of a party's key is bound to: who it is, with whom, and what for."""
+    job = session.job
+    return context_of(purpose, party, job.loss.name, str(session.train.rows), *session.net.names, "", *job.holders)
+
+
+def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What a party learns though signals are encrypted: the gradients of its own columns, summed over each batch."""
+    kinds = ("encrypted signal", "opened gradient")
+    words = (
+        "{who} could work out your labels where batches have no more rows than they have columns, and guess them "
+        "better with every epoch elsewhere"
+    )
+    return (
+        Leak(GRADIENTS, OF_LABELS, setting.holders, setting.hearers, kinds, words),
+        nothing(setting, "blinded gradient"),  # uniform modulo n, whatever the gradient is
+    )
 
 
 class EncryptedSignals(Signals):
@@ -61,7 +87,8 @@ class EncryptedSignals(Signals):
         self.own: PrivateKey | None = None
         self.keys: dict[str, PublicKey] = {}
         self.block = cast("LinearBlock", session.block)
-        self.packing = Packing(job.key_bits, session.block.outputs, SIGNAL_BITS, session.batch)
+        most = max(map(len, session.train.owned.values()))  # rows of a batch: in the first epoch, all of a holder's
+        self.packing = Packing(job.key_bits, session.block.outputs, SIGNAL_BITS, most)
         self._made: dict[str, Awaitable[Digits]] = {}
 
     @classmethod
@@ -70,11 +97,13 @@ class EncryptedSignals(Signals):
         opened, net, bits = cls(session), session.net, session.job.key_bits
         if net.me in session.job.holders:
             opened.own = await net.in_thread(PrivateKey.generate, bits, opened.threads)
-            await session.tell("paillier key", opened.own.public.as_bytes())
+            told = await net.in_thread(opened.own.to_wire_value, key_context(session, "signals", net.me))
+            await session.tell("paillier key", told)
         for holder in session.job.holders:
             if holder != net.me:
-                raw = await net.recv(holder, "paillier key")
-                opened.keys[holder] = PublicKey.from_bytes(raw, bits, holder, opened.threads)
+                told, context = await net.recv(holder, "paillier key"), key_context(session, "signals", holder)
+                checked = PublicKey.from_wire_value
+                opened.keys[holder] = await net.in_thread(checked, told, bits, holder, context, opened.threads)
         return opened
 
     @cached_property
@@ -113,10 +142,17 @@ class EncryptedSignals(Signals):
         whole = whole_signals(signal.reshape(len(rows), -1), net.me)
         if not to:
             return
-        residues = await self._residues(net.me, len(rows) * self.packing.chunks)
-        sealed = await net.in_thread(self.packing.encrypt, own.public, whole, residues)
-        for name in to:
-            await net.send(name, "encrypted signal", sealed)
+        for at, portion in enumerate(_portions(len(rows))):
+            residues = await self._residues(net.me, len(portion) * self.packing.chunks)
+            sealed = await net.in_thread(self.packing.encrypt, own.public, whole[portion], residues)
+            for name in to if at else ():
+                await self._hear_pace(name, at)
+            for name in to:
+                await net.send(name, "encrypted signal", sealed)
+
+    async def _hear_pace(self, name: str, done: int) -> None:
+        if await self.session.net.recv(name, "pace") != done:
+            raise ProtocolError(f"party {name!r} is at another portion of the rows at step 'pace'; run the same job")
 
     async def serve(self, to: Sequence[str]) -> None:
         """Open blinded gradients: numbers that are uniform modulo n."""
@@ -124,6 +160,12 @@ class EncryptedSignals(Signals):
         for name in to:
             blinded = await net.recv(name, "blinded gradient")
             blinded = expect_array(blinded, (None, own.public.square.width), np.uint8, name, "blinded gradient")
+            most = self.packing.layout(self.session.sizes[name]).groups * self.packing.chunks
+            if len(blinded) > most:
+                raise ProtocolError(
+                    f"party {name!r} sent {len(blinded)} ciphertexts at step 'blinded gradient', its "
+                    f"{self.session.sizes[name]} columns need {most} at most; check that it runs the same version"
+                )
             found = await net.in_thread(own.decrypt, blinded, name, "blinded gradient")
             await net.send(name, "opened gradient", to_rows(found, own.public))
 
@@ -132,19 +174,23 @@ class EncryptedSignals(Signals):
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """The gradient of this party's own columns, shape (columns, outputs); the intercept's comes last."""
         net, key, packing = self.session.net, self.keys[holder], self.packing
-        shape = (len(rows), packing.chunks, key.square.width)
-        sealed = expect_array(await net.recv(holder, "encrypted signal"), shape, np.uint8, holder, "encrypted signal")
         place, column, value = self.columns.entries(rows)
         used, column = np.unique(column, return_inverse=True)
-        layout = packing.layout(len(used))
+        layout, products = packing.layout(len(used)), None
         masks = packing.masks(key, layout)
+        portions = _portions(len(rows))
+        for at, portion in enumerate(portions, 1):
+            sealed = await net.recv(holder, "encrypted signal")
+            shape = (len(portion), packing.chunks, key.square.width)
+            sealed = expect_array(sealed, shape, np.uint8, holder, "encrypted signal")
+            here = np.nonzero((place >= portion[0]) & (place <= portion[-1]))[0]
+            mine = (place[here] - portion[0], column[here], value[here])
+            products = await net.in_thread(self._products, holder, sealed, mine, len(used), products)
+            if at < len(portions):
+                await net.send(holder, "pace", at)
         residues = await self._residues(holder, len(masks))
-
-        def blinded() -> Bytes:
-            products = packing.products(key, sealed, (place, column, value), len(used), holder, "encrypted signal")
-            return packing.blind(key, products, layout, masks, residues)
-
-        await net.send(holder, "blinded gradient", await net.in_thread(blinded))
+        blinded = await net.in_thread(packing.blind, key, products or [], layout, masks, residues)
+        await net.send(holder, "blinded gradient", blinded)
         opened = await net.recv(holder, "opened gradient")
         opened = expect_array(opened, (len(masks), key.width), np.uint8, holder, "opened gradient")
         whole = packing.unblind(key, whole_numbers(opened), masks, layout)
@@ -156,3 +202,18 @@ class EncryptedSignals(Signals):
         gradient = np.zeros((self.columns.width, self.block.outputs))
         gradient[used] = whole * (self.columns.scale[used] / 2.0**FRACTION_BITS)[:, None] / len(rows)
         return gradient
+
+    def _products(
+        self, holder: str, sealed: Bytes, entries: Entries, columns: int, before: list[Digits] | None
+    ) -> list[Digits]:
+        """[[X^T s]] of some rows, and of those before them."""
+        key = self.keys[holder]
+        found = self.packing.products(key, sealed, entries, columns, holder, "encrypted signal")
+        if before is None:
+            return found
+        return [key.square.times(a, b) for a, b in zip(before, found, strict=True)]
+
+
+def _portions(rows: int) -> list[Rows]:
+    """Places in a batch, in portions of nearly one size."""
+    return np.array_split(np.arange(rows), -(-rows // PORTION))

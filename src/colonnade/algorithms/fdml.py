@@ -12,17 +12,18 @@ synchronous parallel of FDML is the bounded flow of `vfb2`: at most `max_stalene
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
 import numpy as np
 
-from colonnade.algorithms.session import Session
+from colonnade.algorithms.session import Session, session_leaks
 from colonnade.algorithms.side_by_side import Backward, Given
-from colonnade.algorithms.vfb2 import VFB2
+from colonnade.algorithms.vfb2 import SUMMED, VFB2
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.prediction import PredictionBlock
 from colonnade.errors import OptionError
+from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.losses import Loss
 from colonnade.rules import Rule
 
@@ -47,6 +48,21 @@ class FDML(VFB2):
         if self.estimator != "sgd":
             raise OptionError(f"FDML's estimator must be 'sgd', got {self.estimator!r}; leave it out, or use VFB2")
         super().__post_init__()
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """Predictions there, signals back. Of two, who has the other's prediction has its score, which is linear.
+
+        A sum of several parties' predictions is not linear in their columns: nothing follows from many of them.
+        """
+        of = setting if setting.pair else replace(setting, model="predictions")
+        numbers, everybody = self.numbers_per_row(setting), setting.parties
+        back = None if setting.outputs is None else self.epochs * setting.outputs
+        return (
+            *session_leaks(setting, self),
+            *contributions(of, numbers, SUMMED),
+            *signals(of, back),
+            columns(setting, everybody, ("columns", "all columns")),
+        )
 
     def boldness(self, loss: Loss) -> float:
         """A step that falls by itself starts longer: after a hundred rounds only a tenth of it is left."""

@@ -19,11 +19,12 @@ import numpy as np
 
 from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.parts import Part
-from colonnade.algorithms.session import Session
+from colonnade.algorithms.session import Session, session_leaks
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.coefficients import Coefficients, Known, Table
 from colonnade.blocks.phases import Ahead, Directions, Layout, Piece, merged, messages, to_features
 from colonnade.errors import OptionError, at_least, one_of
+from colonnade.leaks import DISTANCES, OF_COLUMNS, SHARED, Leak, Setting, columns, contributions, nothing, signals
 from colonnade.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -51,6 +52,7 @@ class FDSKL(Training):
     epochs: int = field(default=30, kw_only=True)
 
     name: ClassVar[str] = "FDSKL"
+    tells_signals: ClassVar[bool] = False  # to other label holders only
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +66,40 @@ class FDSKL(Training):
     def batch_for(self, rows: int) -> int:
         """Rows per batch where there are so many: large ones, but with enough of them in an epoch."""
         return min(rows, max(16, min(256, rows // 50))) if self.batch is None else super().batch_for(rows)
+
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """One for each feature; what is sent again says nothing new."""
+        return setting.features
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """Phases at the label holders, who own the features; scores and signals between them."""
+        everybody, holders, several = setting.parties, setting.holders, len(setting.holders) > 1
+        far = "" if setting.pair else ", with {theirs} added"
+        found = [
+            *session_leaks(setting, self),
+            Leak(
+                DISTANCES, OF_COLUMNS, everybody, holders, ("phases",),
+                "{who} could work out how far apart any two people are in your columns" + far
+                + ", from {count} angles at most about each of {people}",
+                setting.features, left=True,
+            ),
+        ]  # fmt: skip
+        if self.directions == "shared":
+            found.append(Leak(
+                SHARED, OF_COLUMNS, everybody, holders, ("phases",),
+                "{who} could work out your columns themselves, up to what all people have in common, as directions are "
+                "shared", setting.features, left=True,
+                warning="directions='shared': every party can work out everybody's directions, so who receives a "
+                "party's phases can solve them for differences of that party's columns between rows; use "
+                "directions='private' outside of comparisons",
+            ))  # fmt: skip
+        if setting.scaled:
+            found.append(columns(setting, everybody, ("kernel scale", "gamma")))
+        if not several:  # nobody else has a part of a score
+            return (*found, nothing(setting, "scores", "evaluation", "prediction"))
+        parts = contributions(setting, None, ("scores", "evaluation"), holders)
+        zeros = nothing(setting, "scores", "evaluation", "prediction", of=setting.unlabelled)
+        return (*found, *parts, *signals(setting, self.epochs, to=holders), zeros)
 
     def boldness(self, loss: Loss) -> float:
         """Momentum lengthens every step already."""
@@ -230,6 +266,19 @@ class KernelSession(Session):
         """This party's block."""
         return cast("Coefficients", self.block)
 
+    def least_numbers(self) -> float:
+        """See `Session.least_numbers`: every feature of every row, and some of them before for the step size."""
+        layout = self.exchange.layout
+        sample = layout.span(self.leader, 0).stop if self.options.step == "auto" else 0
+        return float(layout.features + sample) + 2 * (len(self.job.holders) > 1)
+
+    def numbers_ahead(self) -> float:
+        """See `Session.numbers_ahead`: features that no owner keeps are told again in every epoch."""
+        layout, train = self.exchange.layout, self.exchange.train
+        all_drawn = all(train.ahead[owner].kept >= train.rows for owner in layout.owners)
+        again = 0.0 if all_drawn else 2.0 * layout.features
+        return again + 2 * (len(self.job.holders) > 1)
+
     async def sum_parts(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
         """The sum of all owners' parts of f at one of them."""
         if len(self.job.holders) == 1:  # nobody else has a part
@@ -241,6 +290,8 @@ class KernelSession(Session):
         others = [name for name in self.job.holders if name != self.net.me]
         if scores is not None:
             signal = self.signal(scores, rows)
+            if others:
+                self.allowance.backward(signal.size)
             for name in others:
                 await self.net.send(name, "signal", signal)
             return signal

@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.session import Session
-from colonnade.algorithms.signals import Signals, open_signals
+from colonnade.algorithms.session import Session, session_leaks
+from colonnade.algorithms.signals import Signals, open_signals, signal_leaks
 from colonnade.blocks import FloatArray, LocalSteps, Rows
 from colonnade.errors import OptionError, at_least, one_of
+from colonnade.leaks import Leak, Setting, contributions, sequential
+
+# Messages about the rows of a batch and of an evaluation.
+_SUMMED = ("scores", "evaluation")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,14 @@ class FedSGD(Training):
     """Vanilla SGD, equation (8): one step per exchange. FedBCD-p with Q = 1."""
 
     name: ClassVar[str] = "FedSGD"
+
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """A contribution to each batch, and to each evaluation."""
+        return self._passes(setting, 1)
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """Contributions there, signals back."""
+        return (*session_leaks(setting, self), *_shown(setting, self.numbers_per_row(setting), self.epochs))
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
@@ -58,9 +70,34 @@ class FedBCD(Training):
         if not isinstance(self.curvature, bool):
             raise OptionError(f"curvature must be True or False, got {self.curvature!r}")
 
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """See `Training.numbers_between`; in turn, the same rows are summed again after each party's steps."""
+        again = max(0, parties - 2) if self.order == "sequential" else 0
+        return super().numbers_between(outputs, parties, holders, batches) + outputs * again
+
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """As FedSGD's; one after another, all parties contribute to a batch before every turn."""
+        turns = max(1, len(setting.parties) - 1) if self.order == "sequential" else 1
+        return self._passes(setting, turns)
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """Contributions there, signals back; of Poisson's curvature, which is sent with them, the score itself."""
+        numbers = self.numbers_per_row(setting)
+        kinds = ("signal", "curvatures") if self.curvature and setting.loss == "poisson" else ("signal",)
+        found = (*session_leaks(setting, self), *_shown(setting, numbers, self.epochs, kinds))
+        return (*found, *(sequential(setting, numbers, _SUMMED) if self.order == "sequential" else ()))
+
     async def train(self, session: Session) -> None:
         """Run this party's side."""
         await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential", self.curvature)
+
+
+def _shown(
+    setting: Setting, numbers: int | None, epochs: int, kinds: tuple[str, ...] = ("signal",)
+) -> tuple[Leak, ...]:
+    """What both show: a contribution to every batch and evaluation, and one signal of a row per epoch."""
+    back = None if setting.outputs is None else epochs * setting.outputs
+    return (*contributions(setting, numbers, _SUMMED), *signal_leaks(setting, back, kinds))
 
 
 async def _descend(

@@ -10,23 +10,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.algorithms.conduct import Plan, conduct
+from colonnade.algorithms.descriptions import method_from_value, model_from_value
 from colonnade.algorithms.gathering import Heard, Task, gather, step_of
-from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on, instruction, method_from_value
+from colonnade.algorithms.site_work import Own, Part, SiteWork, Turn, going_on, instruction
+from colonnade.blocks.torch_module import maker_of
 from colonnade.errors import OptionError, ProtocolError
+from colonnade.identity import Identity
 from colonnade.runtimes.net import Net
 
 INSTRUCTION = "instruction"
-# A site may be silent for this part of the deadline: a round has four stages, and others wait meanwhile. Beyond the
+# A site may be silent for this part of the deadline: a round has five stages, and others wait meanwhile. Beyond the
 # second, one that was left out of a sum could take the server for dead before the next one begins.
-_WAIT, _LONGEST = 1 / 6, 0.2
+_WAIT, _LONGEST = 1 / 7, 0.16
 
 
-async def serve(net: Net, plan: Any) -> Any:
-    """The server's program: returns how the run ended (`Result.as_value`)."""
+async def serve(net: Net, plan: Any, network: str | None = None) -> Any:
+    """The server's program: returns how the run ended (`Result.as_value`). network: see `attend`."""
     told = Plan.from_value(plan)
+    model = model_from_value(told.model, maker_of(network), "the server")
     net.spare(told.sites)
     desk = _Desk(net, told)
-    run = conduct(told, net.report)
+    run = conduct(told, model, net.report)
     task = next(run)
     while True:
         heard = await desk.sum(task)
@@ -91,13 +95,19 @@ class _Desk:
 
 
 async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
-    """A site's program: answers until the server says it is over; returns the parameters."""
+    """A site's program: answers until the server says it is over; returns the parameters.
+
+    mine: rows, rows to validate with, the name of the function that makes its network, the secret of its identity, its
+    roster. All of it, and the job, are arguments of the program: whoever started it gave them, and not the server.
+    """
     plan = Plan.from_value(job)
     net.spare(plan.sites)
     number = plan.sites.index(net.me)
-    train, validation = mine
+    train, validation, network, secret, roster = mine
     held_out = None if validation is None else Part.from_value(validation)
-    work = SiteWork.of(plan.as_site_job(number), Part.from_value(train), held_out)
+    identity = None if secret is None else Identity(secret)
+    own = Own(maker_of(network), identity, None if roster is None else dict(roster))
+    work = SiteWork.of(plan.as_site_job(number), net.me, Part.from_value(train), held_out, own)
     turn: Turn | None = None
     while True:
         message = await net.recv(server, INSTRUCTION)

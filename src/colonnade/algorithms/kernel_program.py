@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from colonnade import losses
+from colonnade.algorithms.allowance import Budget
 from colonnade.algorithms.fdskl import FDSKL, Exchange, KernelSession
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.parts import Job, Part
@@ -14,7 +15,7 @@ from colonnade.algorithms.scorers import KernelScorer, score_rows
 from colonnade.blocks import Block, FloatArray
 from colonnade.blocks.coefficients import Coefficients
 from colonnade.blocks.columns import Columns, columns_from_value
-from colonnade.blocks.phases import Directions, Kernel, Layout, new_secret, shared_secret
+from colonnade.blocks.phases import Directions, Kernel, Layout, shared_secret
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.sums import SecureSum, open_sum
@@ -22,32 +23,34 @@ from colonnade.sums import SecureSum, open_sum
 _MOMENTS = 1 << 14  # rows whose moments are added up at a time
 
 
-async def train_kernel(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
+async def train_kernel(
+    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
+) -> Any:
     """Train; returns (coefficients or None, secret of the directions, secret of the phases, gamma).
 
-    mine: columns, labels, which rows have one, validation data, and a secret for directions; without one the party
-    draws its own. keeper: where this party keeps its state, if the run shall be able to go on after a break.
+    mine: columns, labels, which rows have one, and validation data. keeper, budget: as in `program.train_linear`.
     """
     loss, (kernel, gamma), features, alpha, holders, sum_name, topology, options = job
-    X, y, labelled, validation, given = mine
+    X, y, labelled, validation = mine
     method = FDSKL(**dict(options[1]))
     columns = columns_from_value(X)
     parts = [columns] if validation is None else [columns, columns_from_value(validation[0])]
     secure = await open_sum(sum_name, net, topology)
     width = await agree_on_gamma(net, secure, holders[0], columns) if gamma == "scale" else float(gamma)
     layout = Layout(holders, features, min(method.block, features))
-    own = given or new_secret()
+    own = net.secret(f"directions {method.seed}")
     secret = own if method.directions == "private" else shared_secret(method.seed, net.me)
     directions = Directions(secret, own, Kernel(kernel, width), columns.shape[1])
-    budget = method.cache_mb * 1_000_000
-    exchange = Exchange(net, secure, layout, directions, parts, budget)
+    exchange = Exchange(net, secure, layout, directions, parts, method.cache_mb * 1_000_000)
     block = Coefficients(columns.shape[0], layout, net.me, alpha)
     train = Part(None, columns.shape[0], y, labelled)
     held_out = None if validation is None else Part(None, parts[1].shape[0], *validation[1:])
     agreed = Job(losses.loss(loss), holders, sum_name, topology)
     # A kernel session never asks its block for contributions: those need an exchange.
     asked = cast("Block", block)
-    session = KernelSession(net, agreed, asked, method, train, held_out, secure, keeper, exchange=exchange)
+    session = KernelSession(
+        net, agreed, asked, method, train, held_out, secure, keeper, budget=budget, exchange=exchange
+    )
     await session.agree()
     await method.train(session)
     (values,) = session.finish()

@@ -11,6 +11,7 @@ import numpy as np
 
 from colonnade import losses
 from colonnade.algorithms import from_value
+from colonnade.algorithms.allowance import Budget
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.parts import Job, Part
@@ -125,10 +126,12 @@ def parts_of(block: NetworkBlock, y: Any, labelled: Any, validation: Any) -> tup
     return train, Part(other, other.shape[0], *validation[1:])
 
 
-async def train_network(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
+async def train_network(
+    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
+) -> Any:
     """Train; returns this party's parameters and nothing else.
 
-    keeper: where this party keeps its state, if the run shall be able to go on after a break; then all have one.
+    keeper, budget: as in `program.train_linear`.
     """
     loss, outputs, l2, holders, sum_name, topology, algorithm, evaluate_rows = job
     X, y, labelled, validation, network = mine
@@ -138,7 +141,9 @@ async def train_network(net: Net, job: Any, mine: Any, keeper: Keeper | None = N
     train, held_out = parts_of(block, y, labelled, validation)
     agreed = Job(losses.loss(loss), holders, sum_name, topology)
     secure = await open_sum(sum_name, net, topology)
-    session = NetworkSession(net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=evaluate_rows)
+    session = NetworkSession(
+        net, agreed, block, method, train, held_out, secure, keeper, budget=budget, evaluate_rows=evaluate_rows
+    )
     await session.agree()
     return await watch_over(net, session, method)
 

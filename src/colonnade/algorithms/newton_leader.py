@@ -23,9 +23,14 @@ _NOISE = 1e-9
 # What is left of the square of a direction that depends on those before it, and what its weight costs then.
 _DEPENDENT, _NEVER = 1e-10, 1e30
 # A sample of rows has taught what it can when a round brings less than this part of the objective.
-_LEARNT, _GROWTH = 0.003, 4.0
+_LEARNT, GROWTH = 0.003, 4.0
 # Rounds on one sample, at most.
 _LONGEST = 10
+
+
+def next_part(part: float) -> float:
+    """The part of the rows in the sample after one of this part."""
+    return min(1.0, GROWTH * part)
 
 
 class Leader:
@@ -111,7 +116,7 @@ class Leader:
         if part >= 1.0 or not self._falls:
             return part
         learnt = self._falls[-1] < _LEARNT * abs(self._value) or len(self._falls) >= _LONGEST
-        return min(1.0, _GROWTH * part) if learnt else part
+        return next_part(part) if learnt else part
 
     def misled(self, value: float) -> bool:
         """Whether a smaller sample has led to where it is worse for more rows than at the very start."""

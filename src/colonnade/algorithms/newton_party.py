@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
 import numpy as np
 
-from colonnade.algorithms.newton_leader import Leader
+from colonnade.algorithms.newton_leader import Leader, next_part
 from colonnade.algorithms.newton_search import Search
 from colonnade.algorithms.parts import Part
 from colonnade.algorithms.session import CHUNK, Session
@@ -24,6 +25,8 @@ _OWN_LIMIT = 1024
 _LEAST_ROOM = 8
 # The largest number in two bytes.
 _MOST_SHORT = 32767.0
+# Directions are stretched at most so far, and so little, that their scores use the ring well.
+_SHORTEST, _LONGEST = 1e-300, 1e300
 
 
 class NewtonParty:
@@ -45,6 +48,8 @@ class NewtonParty:
         numbers = block.columns.nonzeros(np.arange(block.rows)) // (self.own.width * self.own.outputs)
         self.room = min(memory, max(_LEAST_ROOM, numbers))
         self.part = 1.0 if grow_from is None else min(1.0, grow_from / session.train.rows)
+        self.samples, self.most_pieces = self.part < 1.0, pieces
+        self._secret = self.net.secret(f"signs {session.options.seed}")
         self.search = Search(self)
         self._intercept = None if block.intercept is None else block.intercept.copy()
         self._start_anew()
@@ -55,9 +60,14 @@ class NewtonParty:
         if not self.leads:
             await net.send(session.leader, "room", self.room)
             told = await net.recv(session.leader, "room")
-            if type(told) is not tuple or [type(one) for one in told] != [int, bool] or not told[0] > 0:
-                raise ProtocolError(f"party {session.leader!r} must tell a number and a bool at step 'room'")
+            if type(told) is not tuple or [type(one) for one in told] != [int, bool] or not 0 < told[0] <= self.room:
+                raise ProtocolError(
+                    f"party {session.leader!r} must tell a number up to {self.room} and a bool at step 'room'"
+                )
+            if told[1] and not (self.alone and self.own.outputs == 1):
+                raise ProtocolError(f"party {session.leader!r} must not search with its own columns, as the job stands")
             self.room, self.joins = told
+            self.most_pieces = max(1, min(self.most_pieces, self.room // 2))
             return
         for name in session.others:
             told = await net.recv(name, "room")
@@ -65,8 +75,9 @@ class NewtonParty:
                 raise ProtocolError(f"party {name!r} must tell a number above 0 at step 'room'")
             self.room = min(self.room, told)
         await session.tell("room", (self.room, self.joins))
+        self.most_pieces = max(1, min(self.most_pieces, self.room // 2))
         if self.leader is not None:
-            self.leader.most_pieces = max(1, min(self.leader.most_pieces, self.room // 2))
+            self.leader.most_pieces = self.most_pieces
 
     def _start_anew(self) -> None:
         """No directions yet: at the start, and with every larger sample of rows."""
@@ -137,6 +148,8 @@ class NewtonParty:
         await self.net.work(2 * touched, "backward")
         new, scores, largest = self._fitting(self._direction(epoch, signals, curvatures))
         await self.net.work(touched * self.pieces, "forward")
+        if self.part < 1.0:
+            session.allowance.focus((1.0 - self.part) * self._numbers)
         await self._sum_up(scores)
         session.count_round(epoch)
         self.directions.add(np.ascontiguousarray(new.T, dtype=np.float32), self.room)
@@ -154,6 +167,11 @@ class NewtonParty:
             penalty = self.leader.penalty_at(weights) + (self.block.penalty_value() if self.joins else 0.0)
         go_on = await self._judge(epoch, penalty, summed=not self.alone)
         return await self.begin(epoch) if self.part > part else go_on
+
+    @property
+    def _numbers(self) -> int:
+        """About each row, that leave a party in a round."""
+        return self.own.outputs * self.pieces
 
     async def _signals(self) -> tuple[list[Piece], list[Piece]]:
         """Signals and curvatures of all rows."""
@@ -176,6 +194,8 @@ class NewtonParty:
         if told is not None:
             unit = 1.0 if self.fine else max(float(np.abs(told).max(initial=0.0)), 1e-300) / _MOST_SHORT
             short = (told if self.fine else np.rint(told / unit)).astype(kind)
+            if tag == "signal":
+                self.session.allowance.backward(told.size)
             await self.session.tell(tag, (unit, short))
         else:
             shape = (len(rows),) if self.own.outputs == 1 else (len(rows), self.own.outputs)
@@ -199,14 +219,20 @@ class NewtonParty:
         whole *= self.stretch
         if self.pieces == 1:
             return whole
-        rng = np.random.default_rng([self.session.options.seed, epoch, names.index(self.net.me)])
-        signs = rng.integers(0, 2, size=(size, self.pieces - 1), dtype=np.int8)
-        signs *= 2
-        signs -= 1
         found = np.empty((size, self.pieces))
         found[:, :1] = whole
-        np.multiply(whole, signs, out=found[:, 1:])
+        np.multiply(whole, self._signs(epoch, size), out=found[:, 1:])
         return found
+
+    def _signs(self, epoch: int, size: int) -> Any:
+        """+1 or -1 for each column and each piece but the first, from this party's own secret.
+
+        Whoever knew them could solve the pieces' sums for single columns, masks or none.
+        """
+        count = size * (self.pieces - 1)
+        stream = hashlib.shake_256(self._secret + epoch.to_bytes(8, "little")).digest(-(-count // 8))
+        bits = np.unpackbits(np.frombuffer(stream, dtype=np.uint8), count=count).reshape(size, self.pieces - 1)
+        return (2 * bits.astype(np.int8)) - 1
 
     def _fitting(self, new: FloatArray) -> tuple[FloatArray, list[tuple[str, Part, FloatArray]], float]:
         """Directions that fit into the narrow ring, their scores for each holder, and the largest of these.
@@ -254,6 +280,8 @@ class NewtonParty:
             await self.session.tell("move", weights)
         else:
             weights = expect_array(await self.net.recv(leader, "move"), shape, np.float64, leader, "move")
+            if not np.isfinite(weights).all():
+                raise ProtocolError(f"party {leader!r} must tell finite numbers at step 'move'")
         self.own.add(self.directions.combine(weights))
         for held in (self.held, self.watched):
             if held is not None:
@@ -277,20 +305,48 @@ class NewtonParty:
             totals = mine
         if self.leader is not None and totals is not None:
             value = float(totals[0] + totals[1])
-            self.misled = starts and self.leader.misled(value)
-            self.pieces = self.leader.pieces(value, self.pieces)
+            self.misled = starts and self.samples and self.leader.misled(value)
+            self.pieces = self._affordable(self.leader.pieces(value, self.pieces))
             judged = whole and not self.misled
-            verdict = session.judge(epoch, totals, self.leader.left) if judged else (False, False, False)
-            self.part = 1.0 if session.late() else self.leader.larger(self.part)
+            left = self.leader.left
+            verdict = session.judge(epoch, totals, left, self._numbers) if judged else (False, False, False)
+            # One number about each row more is let out when all rows are looked at for the first time.
+            hurry = session.late() or not session.allowance.affords(self._numbers + 2 * self.own.outputs)
+            self.part = 1.0 if hurry else self.leader.larger(self.part)
             self.fine = self.leader.fine
             told = (*verdict, self.fine, self.misled, self.pieces, self.stretch, self.part)
             await session.tell("verdict", told)
         else:
-            told = await self.net.recv(session.leader, "verdict")
-            verdict, self.fine, self.misled, self.pieces, self.stretch, self.part = _heard(told, session.leader)
+            heard = self._believable(await self.net.recv(session.leader, "verdict"))
+            verdict, self.fine, self.misled, self.pieces, self.stretch, self.part = heard
         if whole and not self.misled:
             session.heed(*verdict[:2])
-        return not verdict[2]
+        return not session.ends(verdict[2], self._numbers)
+
+    def _affordable(self, pieces: int) -> int:
+        """As many pieces as may still leave, and one at least."""
+        left = self.session.allowance.left / self.own.outputs
+        return pieces if pieces <= left + 1e-9 else max(1, math.floor(left + 1e-9))
+
+    def _believable(self, told: Any) -> tuple[tuple[bool, bool, bool], bool, bool, int, float, float]:
+        """A verdict that the job and this party's own limits allow: what a leader asks for is never simply done."""
+        leader, kinds = self.session.leader, [type(one) for one in told] if type(told) is tuple else []
+        if kinds != [bool] * 5 + [int, float, float]:
+            raise ProtocolError(f"party {leader!r} must tell five bools and three numbers at step 'verdict'")
+        *_, misled, pieces, stretch, part = told
+        if not 1 <= pieces <= self.most_pieces:
+            raise ProtocolError(
+                f"party {leader!r} asks for directions in {pieces} pieces at step 'verdict', the job allows "
+                f"{self.most_pieces} at most"
+            )
+        if not _SHORTEST <= stretch <= _LONGEST:
+            raise ProtocolError(f"party {leader!r} asks for directions {stretch:g} times as long at step 'verdict'")
+        if part not in (self.part, next_part(self.part), 1.0) or (misled and not self.samples):
+            raise ProtocolError(
+                f"party {leader!r} asks for {part:.3g} of the rows at step 'verdict', after {self.part:.3g} of them; "
+                f"the job lets samples only grow"
+            )
+        return told[:3], told[3], misled, pieces, stretch, part
 
     # -- a run that was broken off ------------------------------------------------------------------------------
 
@@ -300,11 +356,11 @@ class NewtonParty:
         held = tuple([None if one is None else one.freeze() for one in (self.held, self.watched)])
         leader = None if self.leader is None else self.leader.freeze()
         told = (self.part, self.fine, self.pieces, self.stretch)
-        return (told, self.directions.rows, (curved, self.own.bent), held, leader)
+        return (told, self._secret, self.directions.rows, (curved, self.own.bent), held, leader)
 
     def thaw(self, state: Any) -> None:
         """The inverse."""
-        (self.part, fine, pieces, stretch), directions, (curved, bent), held, leader = state
+        (self.part, fine, pieces, stretch), self._secret, directions, (curved, bent), held, leader = state
         self._start_anew()
         self.fine, self.pieces, self.stretch = fine, pieces, stretch
         self.directions.add(directions, self.room)
@@ -320,10 +376,3 @@ class NewtonParty:
                 one.thaw(kept)
         if self.leader is not None:
             self.leader.thaw(leader)
-
-
-def _heard(told: Any, leader: str) -> tuple[tuple[bool, bool, bool], bool, bool, int, float, float]:
-    kinds = [type(one) for one in told] if type(told) is tuple else []
-    if kinds != [bool] * 5 + [int, float, float] or not 0 < told[5] <= 1 << 16 or not 0.0 < told[7] <= 1.0:
-        raise ProtocolError(f"party {leader!r} must tell five bools and three numbers at step 'verdict'")
-    return told[:3], told[3], told[4], told[5], told[6], told[7]

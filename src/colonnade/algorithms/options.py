@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from colonnade.errors import OptionError, at_least, one_of
+from colonnade.leaks import Leak, Setting
 from colonnade.losses import Loss
 
 SCHEDULES = ("adaptive", "constant", "sqrt", "sqrt-parties")
@@ -45,6 +46,8 @@ class Training:
     seed: int = 0
 
     name: ClassVar[str] = ""
+    # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.
+    tells_signals: ClassVar[bool] = True
     # The part of the objective that five evaluations must still bring for an end by `epochs` to be said; None: a per
     # cent of the whole way.
     worthwhile: ClassVar[float | None] = None
@@ -82,6 +85,48 @@ class Training:
         """Rows of the smallest batch, where the holders share the rows equally: pieces of nearly one size."""
         share = max(1, rows // holders)
         return share // -(-share // min(share, self.batch_for(rows)))
+
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """Numbers about each row that a party lets out from one evaluation to the next, and in it, at most.
+
+        outputs: scores of a row. batches: of an epoch. By default: its scores in a pass or in a part of one, and again
+        to be judged.
+        """
+        part = 1.0 if self.evaluate_every is None else min(1.0, self.evaluate_every / batches)
+        return outputs * (part + 1.0)
+
+    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """The same of a run that is not ended before its first step: the start is judged too."""
+        return outputs + self.numbers_between(outputs, parties, holders, batches)
+
+    # -- what it shows ------------------------------------------------------------------------------------------
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """All that this algorithm's messages show to whom, see `colonnade.leaks`; every algorithm says it itself."""
+        raise NotImplementedError(f"{type(self).__name__} does not declare what it shows")
+
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """Different numbers about one row that leave a party over a whole run, at most; None where nobody can say."""
+        raise NotImplementedError(f"{type(self).__name__} does not declare how many numbers leave a party")
+
+    def _looks(self, setting: Setting) -> int | None:
+        """Evaluations of an epoch, at most."""
+        if self.evaluate_every is None:
+            return 1
+        if setting.rows is None:
+            return None
+        # Every label holder's last batch may be smaller than the others.
+        batches = -(-setting.rows // self.batch_for(setting.rows)) + len(setting.holders) - 1
+        return -(-batches // self.evaluate_every) + 1
+
+    def _passes(self, setting: Setting, passes: int, more: int = 0) -> int | None:
+        """Numbers about a row in so many passes per epoch, with the evaluations after them and the one at the start."""
+        looks = self._looks(setting)
+        if looks is None or setting.outputs is None:
+            return None
+        return (1 + more + self.epochs * (passes + looks)) * setting.outputs
+
+    # -- what it does -------------------------------------------------------------------------------------------
 
     async def prepare(self, session: Any) -> None:
         """What the parties must agree on before they agree on a step size."""

@@ -37,6 +37,12 @@ class Part:
     held: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder has a label
 
 
+def shared_out(held: npt.NDArray[np.bool_]) -> list[Rows]:
+    """Which rows belong to each holder, from who has a label for which: they take turns, to share the work."""
+    turn = np.arange(held.shape[1]) % np.maximum(1, held.sum(axis=0)) + 1
+    return [np.nonzero(mask & (held[: at + 1].sum(axis=0) == turn))[0] for at, mask in enumerate(held)]
+
+
 @dataclass
 class Flow:
     """What asynchrony did to one party since the last evaluation."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from colonnade import losses, penalties
 from colonnade.algorithms import FDML, check_sum, from_value
+from colonnade.algorithms.allowance import Budget
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.parts import Job, Part
 from colonnade.algorithms.scorers import LinearScorer, score_rows
@@ -17,10 +18,13 @@ from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
 
-async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
+async def train_linear(
+    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
+) -> Any:
     """Train a linear model, or with FDML one per party; returns this party's parameters and nothing else.
 
     keeper: where this party keeps its state, if the run shall be able to go on after a break; then all have one.
+    budget: how many numbers about each row may leave this party, between organisations; then all have one.
     """
     loss, outputs, penalty, holders, sum_name, topology, algorithm, intercept_owner, *key_bits = job
     X, y, labelled, validation = mine
@@ -44,7 +48,7 @@ async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = No
         other = needed.of(columns_from_value(validation[0]))
         held_out = Part(other, other.shape[0], *validation[1:])
     agreed = Job(minimised, holders, sum_name, topology, *key_bits)
-    session = await Session.open(net, agreed, block, method, train, held_out, keeper)
+    session = await Session.open(net, agreed, block, method, train, held_out, keeper, budget)
     await method.train(session)
     theta, *rest = session.finish()
     return (needed.spread(theta), *rest)

@@ -37,6 +37,12 @@ class Quadratic:
         """Its value at w."""
         return float(self.constant + self.linear @ w + self.curvature * (w @ w))
 
+    def above_zero(self, w: Array) -> float:
+        """What its value at w exceeds 0 by; nothing where that is no more than the rounding of its parts."""
+        parts = (self.constant, float(self.linear @ w), self.curvature * float(w @ w))
+        value = self(w)
+        return value if value > _NEAR * sum(map(abs, parts)) else 0.0
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -61,7 +67,7 @@ def solve(objective: Quadratic, constraints: Sequence[Quadratic], c: float) -> S
     nu = _newton(dual, len(constraints), c)
     weights = np.concatenate([[1.0], nu])
     w = -(weights @ linear) / (2.0 * (weights @ dual.curvatures))
-    slack = tuple(max(0.0, each(w)) for each in constraints)
+    slack = tuple(each.above_zero(w) for each in constraints)
     return Solution(w, slack, tuple(nu.tolist()))
 
 

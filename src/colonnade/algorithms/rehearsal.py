@@ -57,6 +57,8 @@ def _small(value: Any) -> Any:
         # Zeros and ones: labels of two classes, rows of which each party has the label, columns that vary.
         numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2
         return np.ones(shape, bool) if value.dtype == bool else numbers.astype(value.dtype)
+    if isinstance(value, bytes):
+        return bytes(len(value))  # a site's secret is for the site
     if not isinstance(value, tuple):
         return "plain" if isinstance(value, str) and value in SUMS and value != _ENCRYPTED else value
     if _is_algorithm(value):

@@ -17,9 +17,9 @@ class Rounds:
 
     rounds: how many. batch: rows of a site's mini-batch, B; None is 100, or all where there are fewer. seed: of the
     batches and of the first parameters. evaluate_every: rounds between evaluations over all rows; None is a tenth of
-    them. threshold: sites without which a masked sum is skipped; None is more than two thirds. wait: seconds that a
-    site may be silent in a round before it is left out of it; None is a sixth of the runtime's deadline, at most a
-    fifth of it is allowed, and less than a twentieth of it is rounded up to that.
+    them. threshold: sites without which a masked sum is skipped, more than half of all; None is more than two thirds.
+    wait: seconds that a site may be silent in a round before it is left out of it; None is a seventh of the runtime's
+    deadline, at most 0.16 of it is allowed, and less than a twentieth of it is rounded up to that.
     """
 
     rounds: int = 100

@@ -9,19 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from colonnade import metrics
+from colonnade.algorithms.allowance import Allowance, Budget
+from colonnade.algorithms.exposure import ENCRYPTED, agree_on_batch, check_labels
 from colonnade.algorithms.kept import Frozen, Keeper, common_version
 from colonnade.algorithms.options import SEARCH, SHRINK, Training
-from colonnade.algorithms.parts import Batch, Flow, Job, Part
+from colonnade.algorithms.parts import Batch, Flow, Job, Part, shared_out
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.errors import LabelError
+from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum, open_sum
+
+if TYPE_CHECKING:
+    from colonnade.blocks.linear import LinearBlock
 
 # Rows whose scores are summed in one message when a whole part is evaluated: bounds the size of a message.
 CHUNK = 1 << 16
@@ -29,6 +35,29 @@ CHUNK = 1 << 16
 _LONGEST_SEARCH = 20
 # Rounds between two signs of life to the progress bar.
 _PROGRESS_EVERY = 25
+
+
+def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
+    """What the exchanges below show, whatever the algorithm does with them."""
+    everybody, leader, holders = setting.parties, setting.leader, setting.holders
+    found = [
+        Leak(
+            LABELLED, OF_LABELS, holders, everybody, ("labelled rows",),
+            "{who} will learn for which people you have a label",
+        ),
+        Leak(
+            OBJECTIVE, OF_COLUMNS, everybody, (leader,), ("objective",),
+            "{who} will learn how large your coefficients are, as one number per evaluation"
+            + ("" if setting.pair else " for all parties together"),
+        ),
+        objective(setting, ("objective", "verdict")),
+    ]  # fmt: skip
+    if options.step == "auto":
+        found.append(columns(setting, everybody, ("curvature", "step size")))
+        if setting.loss == "poisson":
+            words = "{who} could work out the mean of your counts from the step size"
+            found.append(Leak(MEAN, OF_LABELS, (leader,), everybody, ("step size",), words))
+    return tuple(found)
 
 
 @dataclass
@@ -45,6 +74,9 @@ class Session:
     keeper: Keeper | None = None
     eta0: float = 0.0
     flow: Flow = field(default_factory=Flow)
+    sizes: dict[str, int] = field(default_factory=dict)  # columns of each party, where signals are encrypted
+    _batch: int | None = None  # rows per batch, at most, where the parties had to agree on it
+    budget: Budget | None = None  # of numbers that leave this party; None where all parties are in one hand
     _lowest: float = math.inf
     _best: Any = None
     _moved: bool = False  # whether any step has improved on the start
@@ -64,18 +96,28 @@ class Session:
         train: Part,
         validation: Part | None,
         keeper: Keeper | None = None,
+        budget: Budget | None = None,
     ) -> Session:
         """Agree on keys, on who owns which row, and on the step size."""
         opened = await open_sum(job.sum, net, job.topology)
-        session = cls(net, job, block, options, train, validation, opened, keeper)
+        session = cls(net, job, block, options, train, validation, opened, keeper, budget=budget)
         await session.agree()
         return session
 
+    def __post_init__(self) -> None:
+        rows = self.train.rows + (0 if self.validation is None else self.validation.rows)
+        silent = not self.options.tells_signals or self.job.sum == "paillier"
+        self.allowance = Allowance(self.sum, rows, self.budget, silent and self.job.holders == (self.net.me,))
+
     async def agree(self) -> None:
-        """Agree on who owns which row, and on the step size."""
+        """Agree on who owns which row, on how much may leave, and on the step size."""
         for part in (self.train, self.validation):
             if part is not None:
                 await self.share_out(part)
+        if self.job.sum == ENCRYPTED:
+            await self._agree_on_batch()
+        what = f"training with {self.options.name}"
+        await self.allowance.agree(self.net, self.leader, self.others, self.least_numbers(), what)
         await self.options.prepare(self)
         self.eta0 = await self._agree_on_step()
 
@@ -84,7 +126,7 @@ class Session:
     @property
     def batch(self) -> int:
         """Rows per batch, at most."""
-        return self.options.batch_for(self.train.rows)
+        return self._batch or self.options.batch_for(self.train.rows)
 
     @property
     def leader(self) -> str:
@@ -120,11 +162,39 @@ class Session:
                 f"{int((count == 0).sum())} of {part.rows} rows have no label at any party; drop these rows, or give "
                 f"their labels to one party"
             )
-        turn = np.arange(part.rows) % count + 1
-        for index, holder in enumerate(self.job.holders):
-            mine = held[index] & (held[: index + 1].sum(axis=0) == turn)
-            part.owned[holder] = np.nonzero(mine)[0]
-            part.held[holder] = np.nonzero(held[index])[0]
+        for holder, mask, mine in zip(self.job.holders, held, shared_out(held), strict=True):
+            part.owned[holder] = mine
+            part.held[holder] = np.nonzero(mask)[0]
+
+    async def _agree_on_batch(self) -> None:
+        """Batches of encrypted signals are large enough for everybody's columns, or there is no run (`exposure`)."""
+        train, outputs = self.train, self.block.outputs
+        shares = {holder: len(rows) for holder, rows in train.owned.items()}
+        given = None if self.options.batch is None else self.options.batch_for(train.rows)
+        width = cast("LinearBlock", self.block).width
+        self._batch, self.sizes = await agree_on_batch(self.net, width, shares, outputs, given)
+        if train.y is not None and self.net.me in self.job.holders:
+            classes = self.job.loss.kind in ("binary", "classes")
+            check_labels(self.net.me, train.y[train.owned[self.net.me]], self.sizes, outputs, classes=classes)
+
+    def least_numbers(self) -> float:
+        """Numbers about each row without which there is no point in beginning."""
+        first = self.block.outputs if self.job.sum == ENCRYPTED else 0
+        return first + self.options.least_numbers(*self._sizes, self._batches)
+
+    def numbers_ahead(self) -> float:
+        """Those that leave until the next evaluation is done, at most."""
+        # Where signals are encrypted, the first round is about all rows.
+        first = self.block.outputs if self.job.sum == ENCRYPTED else 0
+        return first + self.options.numbers_between(*self._sizes, self._batches)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.block.outputs, len(self.net.names), len(self.job.holders)
+
+    @property
+    def _batches(self) -> int:
+        return sum(-(-len(rows) // self.batch) for rows in self.train.owned.values())
 
     async def _agree_on_step(self) -> float:
         """eta0: as given, or the inverse of a bound on the curvature of a batch's mean loss, summed securely.
@@ -157,13 +227,17 @@ class Session:
     # -- rounds -------------------------------------------------------------------------------------------------
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows)."""
+        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows).
+
+        Where signals are encrypted, the first epoch is one batch of all rows for each holder.
+        """
         rng = np.random.default_rng([self.options.seed, epoch])
         pieces: list[Batch] = []
+        whole = epoch == 1 and self._batch is not None
         for holder, rows in self.train.owned.items():
             shuffled = rng.permutation(rows)
             # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
-            count = -(-len(rows) // self.batch)
+            count = -(-len(rows) // (len(rows) or 1 if whole else self.batch))
             pieces += [(holder, piece) for piece in np.array_split(shuffled, count)] if count else []
         for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
             yield pieces[index]
@@ -250,7 +324,13 @@ class Session:
             best, improved, stop = self.judge(epoch, totals)
             await self.tell("verdict", (best, improved, stop))
         self.heed(best, improved)
-        return not stop
+        return not self.ends(stop, self.numbers_ahead())
+
+    def ends(self, stop: bool, ahead: float) -> bool:
+        """Whether a verdict ends the run; that it was for want of numbers which may leave is said at every party."""
+        if stop and not self.allowance.affords(ahead):
+            self._report(("budget spent", self.allowance.used, self.allowance.most))
+        return stop
 
     def heed(self, best: bool, improved: bool) -> None:
         """What follows from a verdict at every party."""
@@ -312,14 +392,16 @@ class Session:
 
     def _passed(self) -> float:
         """The part of a pass over the rows since the last evaluation: who looks often shall not judge more harshly."""
-        whole = sum(-(-len(rows) // self.batch) for rows in self.train.owned.values())
         since, self._rounds = self.net.traffic.rounds - self._rounds, self.net.traffic.rounds
-        return min(1.0, since / whole)
+        return min(1.0, since / self._batches)
 
-    def judge(self, epoch: int, totals: FloatArray, left: float = 0.0) -> tuple[bool, bool, bool]:
+    def judge(
+        self, epoch: int, totals: FloatArray, left: float = 0.0, ahead: float | None = None
+    ) -> tuple[bool, bool, bool]:
         """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop.
 
         left: what the objective is expected to fall by in later rounds; while that is much, small falls are no reason.
+        ahead: numbers about each row that leave until it is judged again, where that depends on how it goes.
         """
         objective = float(totals[0] + totals[1])
         metric = float(totals[2] / totals[3]) if totals[3] else math.nan
@@ -340,6 +422,7 @@ class Session:
         done = done or (self.options.goal is not None and objective <= self.options.goal)
         seen, wanted = extra[1] if extra else metric, self.options.metric_goal
         done = done or (wanted is not None and seen >= wanted)
+        done = done or not self.allowance.affords(self.numbers_ahead() if ahead is None else ahead)
         return watched < lowest, improved, done or self.late()
 
     def late(self) -> bool:

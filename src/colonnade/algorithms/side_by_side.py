@@ -35,6 +35,7 @@ class Backward:
     async def send(self, rows: Rows, scores: FloatArray) -> Given:
         """Steps 4 and 5 of Algorithm 2."""
         signal = self.session.signal(scores, rows)
+        self.session.allowance.backward(signal.size)
         await self.session.tell("signal", signal)
         return Given(rows, signal)
 

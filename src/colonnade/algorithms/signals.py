@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from colonnade.algorithms.session import Session
 from colonnade.blocks import FloatArray, LocalSteps, Rows
+from colonnade.leaks import Leak, Setting, signals
 
 
 class Signals:
@@ -20,6 +21,7 @@ class Signals:
 
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """At the holder: let these parties have what they step with."""
+        self.session.allowance.backward(signal.size)
         for name in to:
             await self.session.send_signal(name, signal)
 
@@ -32,6 +34,15 @@ class Signals:
 
     async def close(self) -> None:
         """The run is over."""
+
+
+def signal_leaks(setting: Setting, numbers: int | None, kinds: tuple[str, ...] = ("signal",)) -> tuple[Leak, ...]:
+    """What goes back to a party, in the clear or encrypted; numbers: about a row, over a run."""
+    if setting.sum != "paillier":
+        return signals(setting, numbers, kinds)
+    from colonnade.algorithms.encrypted import gradient_leaks
+
+    return gradient_leaks(setting)
 
 
 async def open_signals(session: Session) -> Signals:

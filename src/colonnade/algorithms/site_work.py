@@ -6,46 +6,29 @@ back the same answers, so a run is the same on either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.fedavg import FedAvg, LocalSteps, MiniBatchSGD, ParallelRestartedSGD
+from colonnade.algorithms.descriptions import Make, method_from_value, model_from_value
+from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.ssca import SSCA
-from colonnade.blocks.whole import Linear, ThreeLayers, WholeModel, costs
+from colonnade.blocks.whole import WholeModel, costs
 from colonnade.errors import ProtocolError
+from colonnade.identity import Identity
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.dropout import FEWEST, Member
+from colonnade.sums.dropout import FEWEST, Member, Terms
 from colonnade.sums.masks import KeyPair
 from colonnade.sums.ring import Ring
 
 Array = npt.NDArray[Any]
 
-METHODS: dict[str, type[SSCA | LocalSteps]] = {
-    kind.name: kind for kind in (SSCA, FedAvg, MiniBatchSGD, ParallelRestartedSGD)
-}
 _CHUNK = 1 << 13  # rows that are evaluated at a time
-
-
-def method_from_value(value: Any) -> SSCA | LocalSteps:
-    """The inverse of `Rounds.as_value`."""
-    name, options = value
-    kind: Any = METHODS[name]
-    method: SSCA | LocalSteps = kind(**dict(options))
-    return method
-
-
-def model_from_value(value: Any) -> WholeModel:
-    """The model that ("network", features, hidden, classes, constant) and the like describe."""
-    kind, features, what, classes, constant = value
-    if kind == "torch":
-        from colonnade.blocks.torch_module import from_name
-
-        return from_name(what, features, classes)
-    return ThreeLayers(features, what, classes, constant) if what else Linear(features, classes, constant)
+_MOST_LIMITS = 1 << 16  # every limit costs a pass over the rows
 
 
 def rows_to_value(X: Any) -> Any:
@@ -80,6 +63,15 @@ class Part:
         return len(self.y)
 
 
+@dataclass(frozen=True)
+class Own:
+    """What a site's owner gave it beside its rows, and no server can: what makes its network, and who is who."""
+
+    network: Make | None = None
+    identity: Identity | None = None
+    roster: Mapping[str, bytes] | None = None
+
+
 @dataclass
 class Turn:
     """A site's part in one masked sum that is under way. parts: the sites whose part is not 0; none given: all."""
@@ -91,17 +83,26 @@ class Turn:
     def answer(self, stage: str, content: Any) -> Any:
         """What this site answers to a stage after the first: all of it may be seen by the server."""
         if stage == "keys":
-            return tuple(self.member.share({number: (key, channel) for number, key, channel in content}).items())
+            announced = {number: tuple(keys) for number, *keys in content}
+            return tuple(self.member.share(_once(announced, content)).items())
         if stage == "letters":
-            return self.member.mask(dict(content), self.value)
+            return self.member.mask(_once(dict(content), content), self.value)
         if stage == "survivors":
             if self.parts and len({*self.parts} & {*content}) < FEWEST:
                 raise ProtocolError(
                     f"the server asks to unmask a sum in which only {len({*self.parts} & {*content})} of the sites "
                     f"that are left have a part; that would be its own"
                 )
-            return tuple(self.member.unmask(list(content)).items())
+            return self.member.sign(list(content))
+        if stage == "signatures":
+            return tuple(self.member.unmask(_once(dict(content), content)).items())
         raise ProtocolError(f"the server asks for stage {stage!r}, which no server of ours does")
+
+
+def _once(found: dict[int, Any], content: tuple[Any, ...]) -> dict[int, Any]:
+    if len(found) < len(content):
+        raise ProtocolError("the server names a member of a sum twice in one message")
+    return found
 
 
 def instruction(message: Any) -> tuple[str, int, Any]:
@@ -131,11 +132,23 @@ def _is_task(content: Any) -> bool:
 # What the content of each stage must be; arrays are looked at more closely where their length is known.
 _FORMS: dict[str, Callable[[Any], bool]] = {
     "task": _is_task,
-    "keys": _each(int, bytes, bytes),
+    "keys": _each(int, bytes, bytes, bytes, bytes),
     "letters": _each(int, bytes),
     "survivors": lambda content: isinstance(content, tuple) and all(type(one) is int for one in content),
+    "signatures": _each(int, bytes),
     "end": lambda content: isinstance(content, np.ndarray),
 }
+
+
+def _is_job(job: Any) -> bool:
+    """Whether it is (number, names, model, algorithm, limits, l2, threshold); two of them have readers of their own."""
+    if not isinstance(job, tuple) or len(job) != 7:
+        return False
+    number, names, _, _, functions, l2, threshold = job
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        return False
+    sizes = type(number) is int and 0 <= number < len(names) and type(functions) is int and type(threshold) is int
+    return sizes and 1 <= functions <= _MOST_LIMITS and threshold >= 0 and type(l2) is float and 0 <= l2 < math.inf
 
 
 def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
@@ -147,11 +160,10 @@ def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
 
 @dataclass
 class SiteWork:
-    """One site in one run. `number`: its place among the sites, from 0."""
+    """One site in one run. `names`: of all sites. `number`: its place among them, from 0."""
 
     number: int
-    name: str
-    sites: int
+    names: tuple[str, ...]
     model: WholeModel
     method: SSCA | LocalSteps
     functions: int  # how many costs there are: 1, or as many as groups with a limit
@@ -159,18 +171,38 @@ class SiteWork:
     threshold: int  # 0 is a sum without masks
     train: Part
     validation: Part | None = None
+    own: Own = Own()
     channel: KeyPair = field(default_factory=KeyPair)
     _latest: int = -1
 
     @classmethod
-    def of(cls, job: Any, train: Part, validation: Part | None) -> SiteWork:
-        """From what the server says of it (`Plan.as_site_job`)."""
-        try:
-            number, name, sites, model, method, functions, l2, threshold = job
-            made = model_from_value(model), method_from_value(method)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise ProtocolError(f"this site can't read the server's job ({error}); have all use one version") from error
-        return cls(number, name, sites, *made, functions, l2, threshold, train, validation)
+    def of(cls, job: Any, name: str, train: Part, validation: Part | None, own: Own) -> SiteWork:
+        """From what the server says of it (`Plan.as_site_job`), of which nothing is believed, and what is its own."""
+        if not _is_job(job):
+            raise ProtocolError("this site can't read the server's job; have all use one version")
+        number, names, model, method, functions, l2, threshold = job
+        if names[number] != name:
+            raise ProtocolError(f"the server takes site {name!r} for {names[number]!r}; have it ask who is who again")
+        made = model_from_value(model, own.network, f"site {name!r}"), method_from_value(method)
+        features, classes = train.X.shape[1], int(train.y.max()) + 1
+        if model[1] != features or model[3] < classes:
+            raise ProtocolError(
+                f"the server's model is of {model[1]} columns and {model[3]} classes, site {name!r} has {features} "
+                f"columns and at least {classes} classes"
+            )
+        if int(train.groups.max()) >= functions:
+            raise ProtocolError(f"the server counts {functions} limits, site {name!r} has rows of more")
+        return cls(number, names, *made, functions, float(l2), threshold, train, validation, own)
+
+    @property
+    def name(self) -> str:
+        """The site's own name."""
+        return self.names[self.number]
+
+    @property
+    def sites(self) -> int:
+        """How many sites there are."""
+        return len(self.names)
 
     def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
         """The first stage of a sum: this site's part of it is computed, and its answer is the part or its keys."""
@@ -181,7 +213,8 @@ class SiteWork:
         value = self._encoded(*content)
         if not self.threshold:
             return None, value
-        member = Member(self.number, serial, self.threshold, self.channel)
+        terms = Terms(self.names, serial, self.threshold)
+        member = Member(self.number, terms, self.channel, self.own.identity, self.own.roster)
         return Turn(member, value, self._parts(*content)), member.public
 
     def _parts(self, kind: str, *content: Any) -> tuple[int, ...]:

@@ -20,10 +20,12 @@ from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.network_program import NetworkSession, check_width, make_block, parts_of, watch_over
 from colonnade.algorithms.parts import Job, Part
+from colonnade.algorithms.session import session_leaks
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
 from colonnade.blocks.network import NetworkBlock, NetworkSteps, NotFinite, check_trainable, kind_of, squares
 from colonnade.blocks.optimisers import OPTIMISERS
+from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting
 from colonnade.losses import Labels, Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -31,6 +33,26 @@ from colonnade.sums import open_sum
 
 _TOP = "top/"  # before the names of the top network's parameters in the holder's state
 _CHUNK = 2048  # rows whose embeddings are collected at a time
+
+
+def split_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ...]:
+    """Embeddings there, derivatives by them back: no sum, and no score but at the label holder."""
+    leader = (setting.leader,)
+    return (
+        *session_leaks(setting, options),
+        Leak(
+            EMBEDDINGS, OF_COLUMNS, setting.parties, leader,
+            ("embeddings", "embeddings to evaluate", "embeddings to predict"),
+            "{who} can see every number that your network gives for {people}, and could work out your columns where it "
+            "gives as many as there are columns", options.numbers_per_row(setting), left=True,
+            warning="with a top network the label holder gets every party's embeddings in the clear, and no mask hides "
+            "them; leave top out where that matters",
+        ),
+        Leak(
+            SIGNALS, OF_LABELS, leader, setting.hearers, ("signal",),
+            "{who} could work out your label of each of {people}",
+        ),
+    )  # fmt: skip
 
 
 class Top:

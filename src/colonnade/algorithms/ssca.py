@@ -54,6 +54,8 @@ class SSCA(Rounds):
                 f"gamma / rho must not grow (the paper's (5)): the exponent of gamma must be at least that of rho, "
                 f"{self.rho[1]:g}, got {self.gamma[1]:g}"
             )
+        if not isinstance(self.correct, bool):
+            raise OptionError(f"correct must be True or False, got {self.correct!r}")
         at_least("tau", self.tau, 0, strict=True, finite=True)
         at_least("penalty", self.penalty, 0, strict=True, finite=True)
         whole_number("penalties", self.penalties, 1)
@@ -168,4 +170,4 @@ def lemma_1(constraint: Quadratic, c: float) -> Solution:
         nu = min(max((math.sqrt(b / inside) - 1) / tau, 0.0), c)
     # (21) and (22)
     w = -nu * constraint.linear / (2 * (1 + nu * tau))
-    return Solution(w, (max(0.0, constraint(w)),), (nu,))
+    return Solution(w, (constraint.above_zero(w),), (nu,))

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from colonnade import losses, metrics, penalties
+from colonnade.algorithms.allowance import Budget
 from colonnade.algorithms.correlations import Correlations
 from colonnade.algorithms.fedbcd import FedSGD
 from colonnade.algorithms.parts import Job, Part
@@ -25,6 +26,18 @@ from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock
 from colonnade.deviance import Fit, aic, deviance, null_score, target, unnormalised
 from colonnade.errors import DataError, OptionError, ProtocolError
+from colonnade.leaks import (
+    COLUMNS,
+    CORRELATIONS,
+    COVARIANCES,
+    CURVATURES,
+    MEAN,
+    OF_COLUMNS,
+    OF_LABELS,
+    Leak,
+    Setting,
+    nothing,
+)
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
@@ -37,10 +50,41 @@ SEALED = "paillier"
 _FLAT = 1e-10
 
 
-async def infer_linear(net: Net, job: Any, mine: Any) -> Any:
+def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What is shown after training; scores are those of the last evaluation once more, which training has declared."""
+    everybody, leader, holders = setting.parties, (setting.leader,), setting.holders
+    found = [
+        Leak(COLUMNS, OF_COLUMNS, everybody, everybody, ("block size",), "{who} will learn how many columns you have"),
+        Leak(
+            CORRELATIONS, OF_COLUMNS, everybody, leader, ("product shares",),
+            "{who} could work out how well their columns predict yours, up to a rotation and scales that nobody tells",
+        ),
+        Leak(
+            COVARIANCES, OF_COLUMNS, everybody, everybody, ("inverse block",),
+            "{who} could work out how well your columns predict theirs"
+            + ("" if setting.pair else ", with all others' added"),
+        ),
+        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and what is uniform modulo n
+    ]  # fmt: skip
+    if setting.loss != "square":  # where it is 1 for every row, as all know
+        size = "the size of the score" if setting.loss == "logistic" else "the score"
+        found.append(Leak(
+            CURVATURES, OF_LABELS, holders, everybody, ("curvatures",),
+            f"{{who}} will learn {size} of {{people}}, and could guess your labels from it as well as the model can",
+            warning="the model was trained without showing anybody signals in the clear, and its statistics tell every "
+            f"party the curvature of every row, which shows {size} of that row; leave them out where that matters",
+        ))  # fmt: skip
+    if len(holders) > 1:
+        words = "{who} will learn the mean of all labels"
+        found.append(Leak(MEAN, OF_LABELS, holders, holders, ("null score",), words))
+    return tuple(found)
+
+
+async def infer_linear(net: Net, job: Any, mine: Any, budget: Budget | None = None) -> Any:
     """(covariance of this party's own coefficients, the intercept's last; degrees of freedom; at the leader the fit).
 
-    Columns must be those that the model was trained on, and all parties' together fewer than the rows.
+    Columns must be those that the model was trained on, and all parties' together fewer than the rows. budget: as in
+    `program.train_linear`; the scores are one number about each row.
     """
     loss, penalty, holders, sum_name, topology, sealing, key_bits, most = job
     X, state, y, labelled = mine
@@ -49,8 +93,10 @@ async def infer_linear(net: Net, job: Any, mine: Any) -> Any:
     block.restore(tuple(state[:2]))
     agreed = Job(losses.loss(loss), holders, sum_name, topology, key_bits)
     train = Part(None, columns.shape[0], y, labelled)
-    session = Session(net, agreed, block, FedSGD(), train, None, await open_sum(sum_name, net, topology))
+    secure = await open_sum(sum_name, net, topology)
+    session = Session(net, agreed, block, FedSGD(), train, None, secure, budget=budget)
     await session.share_out(train)
+    await session.allowance.agree(net, session.leader, session.others, 1.0, "a computation of statistics")
     party = _Party(session, block)
     await party.score()
     if sealing != SEALED:  # as in a rehearsal, which makes no keys

@@ -28,17 +28,31 @@ from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.network_program import NetworkSession, make_block, watch_over
 from colonnade.algorithms.parts import Job, Part
-from colonnade.algorithms.session import CHUNK
+from colonnade.algorithms.session import CHUNK, session_leaks
 from colonnade.algorithms.split import side_by_side
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.modules import alone, need_torch
 from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite, check_trainable
+from colonnade.leaks import OF_COLUMNS, OF_LABELS, REPRESENTATIONS, SIGNALS, Leak, Setting
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
 
 ALIGNMENTS = ("distance", "product")
 PHI = "/phi"  # among the source's parameters: no module's name begins with a slash
+
+
+def transfer_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ...]:
+    """Representations there, derivatives by them back, from which those of the source can be worked out."""
+    source, target = (setting.leader,), setting.hearers
+    sent = ("representations", "representations to evaluate", "representations to predict")
+    words = "{who} could work out every number that your network gives for {people}"
+    return (
+        *session_leaks(setting, options),
+        Leak(REPRESENTATIONS, OF_COLUMNS, target, source, sent, words, options.numbers_per_row(setting), left=True),
+        Leak(REPRESENTATIONS, OF_COLUMNS, source, target, ("signal", "prediction"), words),
+        Leak(SIGNALS, OF_LABELS, source, target, ("signal",), "{who} could work out your label of each of {people}"),
+    )
 
 
 class SourceBlock(NetworkBlock):

@@ -20,16 +20,19 @@ from typing import Any, ClassVar
 from colonnade.algorithms.options import Training, whole_number
 from colonnade.algorithms.pace import Pace
 from colonnade.algorithms.parts import Batch
-from colonnade.algorithms.session import Session
+from colonnade.algorithms.session import Session, session_leaks
 from colonnade.algorithms.side_by_side import Backward, Given, SideBySide
 from colonnade.algorithms.snapshot import Snapshot, SnapshotSideBySide
 from colonnade.algorithms.snapshot import in_step as snapshot_in_step
 from colonnade.errors import OptionError, one_of
+from colonnade.leaks import Leak, Setting, contributions, signals
 from colonnade.losses import Loss
 from colonnade.rules import RULES, Rule
 
 # SVRG takes its snapshot every so many epochs. The first epoch is SGD's: a snapshot of the start is soon out of date.
 SNAPSHOT_EVERY = 2
+# Messages about the rows of a batch, of a snapshot and of an evaluation.
+SUMMED = ("scores", "snapshot", "evaluation")
 # What a variance-reduced step grows by after an epoch that went well.
 _GROWTH = 1.05
 
@@ -63,6 +66,20 @@ class VFB2(Training):
                 f"threads must be 1 with asynchronous=False, got {self.threads}; updates wait in line there"
             )
 
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """A contribution to each batch, to each evaluation and to each snapshot of SVRG."""
+        return self._passes(setting, 1, self._snapshots)
+
+    def leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """Contributions there, signals back."""
+        numbers = self.numbers_per_row(setting)
+        back = None if setting.outputs is None else (self.epochs + self._snapshots) * setting.outputs
+        return (*session_leaks(setting, self), *contributions(setting, numbers, SUMMED), *signals(setting, back))
+
+    @property
+    def _snapshots(self) -> int:
+        return self.epochs // SNAPSHOT_EVERY if self.estimator == "svrg" else 0
+
     def boldness(self, loss: Loss) -> float:
         """Stale steps must be shorter: several of them add up before the first is seen."""
         most = min(loss.boldness, 2.0)
@@ -75,6 +92,11 @@ class VFB2(Training):
         Not for stale SAGA steps: one that is too long leaves its memory full of signals from far away.
         """
         return 1.0 if self.estimator == "sgd" or (self.estimator == "saga" and self.asynchronous) else _GROWTH
+
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """See `Training.numbers_between`; a snapshot takes the scores of all rows besides."""
+        snapshot = outputs if self.estimator == "svrg" else 0
+        return super().numbers_between(outputs, parties, holders, batches) + snapshot
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""

@@ -52,6 +52,11 @@ class LinearBlock:
         self.settle()
         return self.scale * self.V
 
+    @property
+    def width(self) -> int:
+        """Columns, with one of ones where the intercept is here."""
+        return len(self.V) + (self.intercept is not None)
+
     def touched(self, rows: Rows) -> int:
         """Numbers that one pass over these rows touches."""
         return self.columns.nonzeros(rows)

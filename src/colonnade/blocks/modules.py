@@ -273,6 +273,9 @@ def build(description: Any) -> Any:
         return sequence
     if name not in LAYERS:
         raise OptionError(f"a network's description holds the layer {name!r}; known are {', '.join(sorted(LAYERS))}")
+    strange = [key for key, _ in options if key not in LAYERS[name]]
+    if strange:
+        raise OptionError(f"a network's description gives the layer {name} the option {strange[0]!r}, which it has not")
     return getattr(torch.nn, name)(**dict(options))
 
 

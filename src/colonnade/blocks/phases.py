@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -52,19 +51,9 @@ class Kernel:
         return rng.standard_cauchy(shape) * self.gamma
 
 
-def new_secret() -> bytes:
-    """What a party draws its directions from."""
-    return os.urandom(32)
-
-
 def shared_secret(seed: int, party: str) -> bytes:
-    """The same where every party can work out everybody's: the paper's form."""
+    """What directions are drawn from where every party can work out everybody's: the paper's form."""
     return hashlib.sha256(f"colonnade shared directions {seed} {party}".encode()).digest()
-
-
-def rehearsed_secret(seed: int, party: str) -> bytes:
-    """A party's own where all parties are in one hand, as an estimator has them: then a run can be repeated."""
-    return hashlib.sha256(f"colonnade rehearsed directions {seed} {party}".encode()).digest()
 
 
 @dataclass

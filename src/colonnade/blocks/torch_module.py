@@ -1,4 +1,8 @@
-"""A torch module as a model that a site has whole. torch is imported when the first one is made."""
+"""A torch module as a model that a site has whole. torch is imported when the first one is made.
+
+The function that makes it is named by whoever runs the site, in its own program; nothing that comes from a server, or
+out of a file, is ever such a name.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,13 @@ def maker_name(make: Any) -> str:
     return f"{module}:{name}"
 
 
-def from_name(name: str, features: int, classes: int) -> TorchModule:
-    """The inverse, and the module that it makes."""
+def maker_of(name: str | None) -> Callable[[int, int], Any] | None:
+    """The inverse, in a process that the caller of `maker_name` started: the name is an argument of its program."""
+    if name is None:
+        return None
     module, function = name.split(":")
-    return TorchModule(getattr(import_module(module), function), features, classes)
+    found: Callable[[int, int], Any] = getattr(import_module(module), function)
+    return found
 
 
 class TorchModule:
@@ -42,14 +49,25 @@ class TorchModule:
             raise OptionError(
                 "network= needs torch, which is not installed; pip install torch, or use hidden="
             ) from None
+        if not callable(make):
+            raise OptionError(
+                f"network must be a function make(features, classes) -> torch.nn.Module, got {type(make).__name__}"
+            )
         self._torch, self._make, self._shape = torch, make, (features, classes)
         self._module = self._made(0)
+        self.shapes = tuple(tuple(part.shape) for part in self._module.parameters())
         self.size = sum(part.numel() for part in self._module.parameters())
 
     def _made(self, seed: int) -> Any:
         with self._torch.random.fork_rng(devices=[]):  # the caller's own stream stays where it is
             self._torch.manual_seed(seed)
-            return self._make(*self._shape).double()
+            made = self._make(*self._shape)
+        if not isinstance(made, self._torch.nn.Module):
+            raise OptionError(
+                f"network must be a function make(features, classes) -> torch.nn.Module, it returned a "
+                f"{type(made).__name__}"
+            )
+        return made.double()
 
     def start(self, seed: int) -> Array:
         """As the module itself begins, from this seed."""

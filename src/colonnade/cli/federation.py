@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.cli.ledger import add_actions
 from colonnade.errors import ColonnadeWarning
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def add_commands(commands: Any) -> None:
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
 
     ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
-    ledger.add_argument("action", choices=("show", "verify"))
+    add_actions(ledger)
     _job_and_party(ledger)
 
     model = commands.add_parser("model", help="show a party's part of the model")
@@ -148,9 +149,10 @@ def _check(options: argparse.Namespace) -> int:
         table.add_column(name, overflow="fold")  # a sentence that is cut off helps nobody
     for finding in findings:
         # as text: in a sentence, [policy] is no colour
-        table.add_row(Text(finding.what), "ok" if finding.ok else "WRONG", Text(finding.text))
+        mark = "" if finding.ok is None else "ok" if finding.ok else "WRONG"
+        table.add_row(Text(finding.what), mark, Text(finding.text))
     Console().print(table)
-    return 0 if all(finding.ok for finding in findings) else 1
+    return 1 if any(finding.ok is False for finding in findings) else 0
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -245,6 +247,12 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
+def _ledger(options: argparse.Namespace) -> int:
+    from colonnade.cli.ledger import act
+
+    return act(options, *_read(options))
+
+
 @contextmanager
 def _notes(name: str) -> Iterator[None]:
     """Warnings as words of the party, and not as Python prints them."""
@@ -259,32 +267,6 @@ def _log() -> None:
     logging.getLogger("grpc").setLevel(logging.CRITICAL)  # a caller that is gone is no news with a traceback
     # Whoever stops a service sends SIGTERM: the partners shall hear of it as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-
-
-def _ledger(options: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from colonnade.federation.ledger import seal_file, verify
-    from colonnade.federation.signatures import checker
-
-    _, party = _read(options)
-    if not party.ledger.exists() and not seal_file(party.ledger).exists():
-        print(f"{party.ledger.name}: there is none yet, nothing has left {party.name}")
-        return 0
-    report = verify(party.ledger, checker(party.certificates.certificate))
-    if options.action == "show":
-        table = Table(title=Text(f"what left {party.name}"), title_justify="left")
-        for name in ("to", "kind", "messages", "bytes"):
-            table.add_column(name, justify="right" if name in ("messages", "bytes") else "left")
-        for (to, kind), count in sorted(report.by_kind.items()):
-            table.add_row(Text(to), Text(kind), f"{count:,}", f"{report.bytes_by_kind[to, kind]:,}")
-        Console().print(table)
-    unsealed = report.lines - report.sealed
-    note = f"; the last {unsealed} lines are of a run that was broken off and are not sealed" if unsealed else ""
-    print(f"{party.ledger.name}: {report.lines:,} lines of {report.runs} runs, all as they were written{note}")
-    return 0
 
 
 def _model(options: argparse.Namespace) -> int:

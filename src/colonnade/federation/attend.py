@@ -7,15 +7,17 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from colonnade import __version__
+from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.federation import certificates
+from colonnade.federation.budget import Budget
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.ledger import Ledger
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.policy import Door
 from colonnade.federation.signatures import checker, signer
+from colonnade.federation.witness import Witness
 from colonnade.runtimes.net import Net, Observer, Outcome
 from colonnade.runtimes.place import Place
 
@@ -30,32 +32,40 @@ def attend(
     observer: Observer | None = None,
     mpi: bool = False,
     tell: Callable[[str], None] = lambda _: None,
+    budget: Budget | None = None,
 ) -> Outcome:
     """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
-    this process's MPI job, wherever job.toml says that they are. tell: where words about the run go.
+    this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
+    about people that leave in training; scores of a finished model are counted where it is put to use.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.sum)
     try:
-        party.folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(party.folder)
     except OSError as error:
         raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
+    private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = Terms.of(job.parties, agreed).digest.hex()
     purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
-    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, **purpose}
+    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
     found: list[Any] = []
 
     async def keep(net: Net, *given: Any) -> None:
         """What a program returns over a `Net` must be able to travel; this stays here and may be anything."""
+        await witness.begin(net)
         found.append(await program(net, *given))
+        await witness.end(net)
 
-    check = checker(party.certificates.certificate)
-    ledger, how = Ledger(party.ledger, signer(credentials.key), check, run=about), "stopped"
+    sign, check = signer(credentials.key), checker(party.certificates.certificate)
+    ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}), "stopped"
+    if budget is not None:
+        budget.keep_in(ledger)
+    witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
-        "door": Door(party.name, party.policy, ledger),
+        "door": Door(party.name, party.policy, ledger, budget),
     }  # fmt: skip
     tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
     try:

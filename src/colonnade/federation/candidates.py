@@ -8,7 +8,7 @@ from typing import Any
 
 from colonnade.algorithms import FDML, VFB2, Algorithm, BlockNewton, FedBCD, FedSGD, check_sum
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError
-from colonnade.federation.job import Job, disclosures
+from colonnade.federation.job import Job
 from colonnade.runtimes.net import Net
 
 
@@ -62,8 +62,9 @@ def candidates(job: Job) -> list[Candidate]:
     others += [VFB2("saga", asynchronous=False, **shared), FedBCD(**shared), FedSGD(**shared)]
     agreed = set(job.disclosed())
     for other in others:
-        told = disclosures(other, len(job.holders), aligned=job.aligned, encrypted=job.sum == "paillier")
-        if set(told) <= agreed and _fits(job.sum, other) and not _alike(other, own):
+        if not _fits(job.sum, other) or _alike(other, own):
+            continue
+        if set(replace(job, algorithm=other, statistics=False).disclosed()) <= agreed:
             found.append(Candidate(other, own=False))
     return found
 

@@ -7,24 +7,26 @@ tests and first steps; an authority made here says in its own name what it is go
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from colonnade import private_files
 from colonnade.errors import CertificateError, OptionError
+from colonnade.federation.revocation import Revocations
+from colonnade.federation.trust import LONGEST_CHAIN, OUT_OF_DATE, Trust, fingerprint, plain_pin
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
 NAME = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+_REVOKED = "list of revoked certificates"
 TEST_AUTHORITY = "colonnade test authority, for tests only"
 _DAYS = 30
-_LONGEST_CHAIN = 4
 
 
 def dns_name(party: str) -> str:
@@ -37,23 +39,45 @@ def dns_name(party: str) -> str:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a party shows and whom it believes: PEM texts of its certificate, its key and the authority."""
+    """What a party shows and whom it believes: PEM texts of its certificate, its key and the authority.
+
+    revoked: lists of revoked certificates, in PEM or DER. pins: of some parties, the fingerprint of the one certificate
+    that is theirs.
+    """
 
     authority: bytes
     certificate: bytes
     key: bytes
+    revoked: bytes = b""
+    pins: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return "Credentials(...)"  # a key has no place in a log
 
+    def chain(self) -> tuple[bytes, ...]:
+        """The certificates that the party shows, in DER, its own first."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return tuple(each.public_bytes(Encoding.DER) for each in x509.load_pem_x509_certificates(self.certificate))
+
+    def trust(self) -> Trust:
+        """Whom the party believes."""
+        from cryptography import x509
+
+        revocations = Revocations.read(self.revoked) if self.revoked else None
+        return Trust(tuple(x509.load_pem_x509_certificates(self.authority)), revocations, dict(self.pins))
+
 
 @dataclass(frozen=True)
 class CertificatePaths:
-    """Where a party's three files lie."""
+    """Where a party's three files lie, perhaps a list of revoked certificates, and the fingerprints of some peers'."""
 
     authority: Path
     certificate: Path
     key: Path
+    revoked: Path | None = None
+    pins: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def within(cls, folder: Path, party: str) -> CertificatePaths:
@@ -73,12 +97,14 @@ class Authority:
 
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _common_name(subject)
-        usage = x509.KeyUsage(
-            key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_agreement=False,
-            key_encipherment=False, data_encipherment=False, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
-        builder = _builder(self._name, self._name, self._key, days).add_extension(usage, critical=True)
-        self._certificate = _signed(builder.add_extension(x509.BasicConstraints(True, 0), critical=True), self._key)
+        own = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        builder = (
+            _builder(self._name, self._name, self._key, days)
+            .add_extension(_usage(authority=True), critical=True)
+            .add_extension(x509.BasicConstraints(True, 0), critical=True)
+            .add_extension(own, critical=False)
+        )
+        self._certificate = _signed(builder, self._key)
         self.pem = _pem(self._certificate)
 
     def issue(self, party: str, days: float = _DAYS) -> Credentials:
@@ -94,14 +120,16 @@ class Authority:
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(dns_name(party))]), critical=False)
             .add_extension(x509.BasicConstraints(False, None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(both_ways), critical=False)
+            .add_extension(_usage(authority=False), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         return Credentials(self.pem, _pem(_signed(builder, self._key)), _key_pem(key))
 
     def write(self, folder: Path) -> None:
         """Keep the authority as authority.pem and authority.key."""
-        folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(folder)
         (folder / "authority.pem").write_bytes(self.pem)
-        _write_private(folder / "authority.key", _key_pem(self._key))
+        private_files.write(folder / "authority.key", _key_pem(self._key))
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
@@ -109,7 +137,9 @@ class Authority:
         certificate, key = folder / "authority.pem", folder / "authority.key"
         authority = cls.__new__(cls)
         authority._certificate = _certificates(_bytes(certificate, "authority"), certificate)[0]
-        authority._key = _private_key(_bytes(key, "key of the authority"), key)  # type: ignore[assignment]
+        private = _bytes(key, "key of the authority")
+        private_files.check(key, "the key of the authority", CertificateError)
+        authority._key = _private_key(private, key)  # type: ignore[assignment]
         authority._name, authority.pem = authority._certificate.subject, _pem(authority._certificate)
         return authority
 
@@ -132,7 +162,7 @@ def issue(folder: Path, party: str, days: float = _DAYS) -> CertificatePaths:
     paths = CertificatePaths.within(folder, party)
     credentials = Authority.read(folder).issue(party, days)
     paths.certificate.write_bytes(credentials.certificate)
-    _write_private(paths.key, credentials.key)
+    private_files.write(paths.key, credentials.key)
     return paths
 
 
@@ -162,6 +192,15 @@ def _builder(
     )
 
 
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        key_cert_sign=authority, crl_sign=authority, digital_signature=not authority, content_commitment=False,
+        key_agreement=False, key_encipherment=False, data_encipherment=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
 def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> x509.Certificate:
     from cryptography.hazmat.primitives import hashes
 
@@ -178,13 +217,6 @@ def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """A file that nobody else can read, not even for the moment between its making and a change of its mode."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
 
 
 # -- reading them ------------------------------------------------------------------------------------------------------
@@ -222,8 +254,17 @@ def load(paths: CertificatePaths, party: str) -> Credentials:
     for problem in check(paths, party):
         raise CertificateError(problem)
     return Credentials(
-        _bytes(paths.authority, "authority"), _bytes(paths.certificate, "certificate"), _bytes(paths.key, "key")
+        _bytes(paths.authority, "authority"),
+        _bytes(paths.certificate, "certificate"),
+        _bytes(paths.key, "key"),
+        b"" if paths.revoked is None else _bytes(paths.revoked, _REVOKED),
+        tuple((name, plain_pin(pin)) for name, pin in paths.pins),
     )
+
+
+def own_fingerprint(paths: CertificatePaths) -> str:
+    """What others pin."""
+    return fingerprint(_certificates(_bytes(paths.certificate, "certificate"), paths.certificate)[0])
 
 
 def check(paths: CertificatePaths, party: str) -> list[str]:
@@ -232,24 +273,58 @@ def check(paths: CertificatePaths, party: str) -> list[str]:
         authorities = _certificates(_bytes(paths.authority, "authority"), paths.authority)
         chain = _certificates(_bytes(paths.certificate, "certificate"), paths.certificate)
         key = _private_key(_bytes(paths.key, "key"), paths.key)
+        revoked = _revocations(paths.revoked)
     except CertificateError as error:
         return [str(error)]
     own, problems = chain[0], []
     if own.public_key() != key.public_key():
         problems.append(f"the key {str(paths.key)!r} does not belong to the certificate {str(paths.certificate)!r}")
-    if os.name == "posix" and (mode := paths.key.stat().st_mode & 0o077):
-        problems.append(f"the key {str(paths.key)!r} is open to others (mode {mode | 0o600:o}); use chmod 600")
+    if (sentence := private_files.trouble(paths.key, "the key")) is not None:
+        problems.append(sentence)
+    if len(chain) > LONGEST_CHAIN:
+        problems.append(f"{str(paths.certificate)!r} holds {len(chain)} certificates, allowed are {LONGEST_CHAIN}")
+    dates = []
     for what, certificate in (("certificate", own), *(("authority", each) for each in authorities)):
-        problems += _check_dates(what, certificate, paths)
-    if not _issued_by(chain, authorities):
-        problems.append(f"the certificate {str(paths.certificate)!r} is not signed by {str(paths.authority)!r}")
-    if dns_name(party) not in (found := _dns_names(own)):
-        names = ", ".join(map(repr, found)) or "no name"
-        problems.append(
-            f"the certificate {str(paths.certificate)!r} is made out to {names}, party {party!r} needs "
-            f"{dns_name(party)!r}"
-        )
-    return problems
+        dates += _check_dates(what, certificate, paths)
+    now = datetime.now(UTC)
+    if revoked is not None and (stale := revoked.out_of_date(now)):
+        dates.append(f"the {_REVOKED} {str(paths.revoked)!r} {stale}")
+        revoked = None
+    pins = {name: plain_pin(pin) for name, pin in paths.pins}
+    trust = Trust(tuple(authorities), revoked, pins, words=repr(str(paths.authority)))
+    # What is out of date is said once; what else is wrong shows at a time when the certificate was good.
+    when = min(max(now, own.not_valid_before_utc), own.not_valid_after_utc)
+    others = trust.problems(chain, party, dns_name(party), when)
+    found = [problem for problem in others if not dates or OUT_OF_DATE not in problem]
+    return [*problems, *dates, *(f"the certificate {str(paths.certificate)!r} {problem}" for problem in found)]
+
+
+def _revocations(path: Path | None) -> Revocations | None:
+    if path is None:
+        return None
+    data = _bytes(path, _REVOKED)
+    try:
+        return Revocations.read(data)
+    except CertificateError as error:
+        raise CertificateError(f"{str(path)!r} {error}") from None
+
+
+def public_key_of(party: str, shown: bytes, authority: bytes) -> PublicKeyTypes:
+    """The public key of a certificate that a partner has shown, if the authority made it out to that party.
+
+    What a partner signed stays signed: a certificate that has expired since then is looked at as of its last day.
+    """
+    from cryptography import x509
+
+    try:
+        authorities, chain = (x509.load_pem_x509_certificates(pem) for pem in (authority, shown))
+    except ValueError:
+        raise CertificateError(f"the certificate that is said to be of {party!r} can't be read") from None
+    when = min(max(datetime.now(UTC), chain[0].not_valid_before_utc), chain[0].not_valid_after_utc)
+    trust = Trust(tuple(authorities), words="this party's authority")
+    if problem := next(trust.problems(chain, party, dns_name(party), when), None):
+        raise CertificateError(f"the certificate that is said to be of {party!r} {problem}")
+    return chain[0].public_key()
 
 
 def _check_dates(what: str, certificate: x509.Certificate, paths: CertificatePaths) -> list[str]:
@@ -259,33 +334,3 @@ def _check_dates(what: str, certificate: x509.Certificate, paths: CertificatePat
     if now < certificate.not_valid_before_utc:
         return [f"the {what} {path!r} is only valid from {certificate.not_valid_before_utc:%d %B %Y} on"]
     return []
-
-
-def _dns_names(certificate: x509.Certificate) -> list[str]:
-    from cryptography import x509
-
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return []
-    return names.value.get_values_for_type(x509.DNSName)
-
-
-def _issued_by(chain: list[x509.Certificate], authorities: list[x509.Certificate]) -> bool:
-    """Whether the first of a chain leads to one of the authorities, over the others of it."""
-    from cryptography.exceptions import InvalidSignature
-
-    at = chain[0]
-    for _ in range(_LONGEST_CHAIN):
-        for issuer in (*authorities, *chain[1:]):
-            try:
-                at.verify_directly_issued_by(issuer)
-            except (ValueError, TypeError, InvalidSignature):
-                continue
-            if issuer in authorities:
-                return True
-            at = issuer
-            break
-        else:
-            return False
-    return False

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colonnade import __version__, labels, losses
-from colonnade.errors import ColonnadeError, OptionError, PartySilent
+from colonnade import __version__, labels, losses, private_files
+from colonnade.algorithms.exposure import ENCRYPTED, check_batches, usual_batch
+from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.federation import certificates, data, preparation
+from colonnade.federation.budget import allowance
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.party_file import PartyFile
-from colonnade.federation.run import column_names
+from colonnade.federation.run import column_names, sources
+from colonnade.federation.words import what_others_learn
 from colonnade.party import Party
 from colonnade.runtimes.look import look
 from colonnade.runtimes.place import Place
@@ -23,10 +26,10 @@ from colonnade.runtimes.place import Place
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was looked at, or that its reader has to judge: then `ok` is None."""
 
     what: str
-    ok: bool
+    ok: bool | None
     text: str
 
 
@@ -48,13 +51,15 @@ def _try(what: str, look: Callable[[], str]) -> Finding:
 
 def _certificates(party: PartyFile) -> str:
     certificates.load(party.certificates, party.name)
-    return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}"
+    own = certificates.own_fingerprint(party.certificates)
+    return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}, {own}"
 
 
 def _data(job: Job, party: PartyFile) -> list[Finding]:
     try:
         table = data.load(party.data)
-        columns = column_names(preparation.fit(table, party.prepare))
+        prepared = preparation.fit(table, party.prepare)
+        columns = column_names(prepared)
         batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
     except ColonnadeError as error:
@@ -62,9 +67,39 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def policy() -> str:
         party.policy.check_company(party.name, job.parties, job.sum)
+        party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
         party.policy.check_part(party.name, len(columns), batch)
         party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
         return "allows this job"
+
+    def budget() -> str:
+        """What may leave: the number of columns is known, that of common people is not yet."""
+        silent = not job.algorithm.tells_signals or job.sum == "paillier"
+        if silent and job.holders == (party.name,):
+            return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
+        batches = -(-table.rows // job.algorithm.batch_for(table.rows))
+        sizes = (1, len(job.parties), len(job.holders), batches)
+        least = job.kernel[2] if job.kernel is not None else job.algorithm.least_numbers(*sizes)
+        if least > most:
+            raise PolicyRefused(
+                f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
+                f"{party.name!r} allows {most} (max_directions = {party.policy.max_directions:g} of {width} "
+                f"columns); raise max_directions if your partners may work out more combinations of your columns"
+            )
+        return (
+            f"{most} numbers about each person may leave in all runs together (max_directions = "
+            f"{party.policy.max_directions:g} of {width} columns); training ends there at the latest"
+        )
+
+    def batches() -> str:
+        # The scores of a row, and how many rows all parties have in common, are not known yet: they may ask for more.
+        others = [name for name in job.holders if name != party.name]
+        share = table.rows // len(job.holders)
+        sizes = {party.name: len(columns) + (job.intercept and job.holders[0] == party.name)}
+        usual = usual_batch(sizes, job.holders, 1, table.rows)
+        given = usual if job.algorithm.batch is None else job.algorithm.batch_for(table.rows)
+        check_batches(sizes, dict.fromkeys(others, share), given, 1)
+        return f"large enough for {sizes[party.name]} columns" if others else "no gradients come to this party"
 
     def own_labels() -> str:
         of = Party(party.name, np.zeros((table.rows, 1)), table.label)
@@ -74,7 +109,12 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     found += [_try("labels", own_labels)] if table.label is not None else []
     found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
-    return [*found, _try("policy", policy)]
+    found += [_try("batches", batches)] if job.sum == ENCRYPTED else []
+    width = sources(prepared)
+    most = allowance(party.policy.max_directions, width)
+    shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
+    others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
+    return [*found, _try("policy", policy), _try("budget", budget), *others]
 
 
 def _network(party: PartyFile, columns: int, seed: int) -> str:
@@ -93,6 +133,8 @@ def _folder(party: PartyFile) -> str:
     there = next(path for path in (party.folder, *party.folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise OptionError(f"{str(party.folder)!r} can't be written to: {str(there)!r} is no folder of ours to write")
+    if party.folder.exists():
+        private_files.check(party.folder, "the folder", OptionError)
     return str(party.folder)
 
 

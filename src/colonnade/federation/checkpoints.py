@@ -8,12 +8,14 @@ fit is not a version.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from colonnade import private_files
 from colonnade.errors import CheckpointError, ProtocolError
 from colonnade.runtimes.wire import Value, decode, encode
 
@@ -55,14 +57,14 @@ class Checkpoints:
         if content is None:
             raise CheckpointError(f"version {version} in {self._folder.name!r} is not there any more; start again")
         try:
-            return decode(content)
+            return decode(content, room=math.inf)
         except ProtocolError as error:
             raise CheckpointError(f"version {version} in {self._folder.name!r} can't be read: {error}") from None
 
     def _read(self, version: int) -> bytes | None:
         head = self._head()
         try:
-            content = self._path(version).read_bytes()
+            content = private_files.read(self._path(version), "the checkpoint", CheckpointError)
         except OSError:
             return None
         body, digest = content[:-32], content[-32:]
@@ -75,20 +77,12 @@ class Checkpoints:
     def save(self, version: int, state: Value) -> None:
         """Add a version, and let go of the oldest ones."""
         body = self._head() + bytes(encode(state))
-        partial = self._folder / f".{version}.partial"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with partial.open("wb") as file:
-                os.chmod(partial, 0o600)  # parameters and labels' signals: for the owner only
+            private_files.make_folder(self._folder)
+            with private_files.writing(self._path(version)) as file:  # parameters and labels' signals
                 file.write(body)
                 file.write(hashlib.sha256(body).digest())
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self._path(version))
-            _sync(self._folder)
         except OSError as error:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
             raise CheckpointError(
                 f"version {version} can't be kept in {self._folder.name!r}: {error.strerror}; the versions before are "
                 f"as they were, so mend this and start the same job again"
@@ -108,12 +102,3 @@ class Checkpoints:
             for path in self._folder.iterdir():
                 if _NAME.fullmatch(path.name) or path.name.endswith(".partial"):
                     path.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """A rename is on the disk only when its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -56,6 +56,8 @@ def _costs(taken: Taken, of: Callable[[Mark], float], saved: dict[int, float], *
         last = taken.evaluations[-1]
         looking = [(last.rounds, of(last) - of(taken.rounds[-1]))]
     evaluation = max(0.0, _usual(looking) - usual)
+    # A first round with an evaluation after it, unlike the second one, is an epoch of its own: about all rows.
+    first += sum(cost - usual - evaluation for at, cost in looking if at == 1)
     return Costs(of(taken.evaluations[0]) + max(0.0, first), usual, evaluation)
 
 

@@ -1,15 +1,18 @@
 """How two parties find out that they may run together, before anything private is read. Messages in, messages out.
 
     dialler                                         listener
-    hello: version, names, job's digest, nonces  ->
+    hello: version, names, job's digest,
+    nonces, certificates                         ->
                                                  <- welcome: its own hello, and a proof
     proof                                        ->
                                                  <- accepted
 
-A proof is a digest of both hellos. Each of them holds a number that was drawn for this stream alone, so that nothing
-recorded from another stream fits; no clock is asked. Who a party is, its certificate says, which the one who moves the
-messages compares with the name in the hello. Where the digests of the jobs differ, both say what they hold, and each
-names the first difference.
+A proof is a signature of both hellos, with the key of the certificate that its sender's hello holds. Each hello holds a
+number that was drawn for this stream alone, so that nothing recorded from another stream fits; no clock is asked. The
+listener also sees which certificate the caller has shown to TLS, which must be the same. So whoever only sits between
+two parties has nothing to say to either: it can sign for neither, and a listener signs for the one that called it.
+Where the digests of the jobs differ, both say what they hold, the dialler only to a listener that has proved who it is,
+and each names the first difference. (Without TLS, in tests, a proof is a digest of both hellos.)
 """
 
 from __future__ import annotations
@@ -19,12 +22,14 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, ProtocolError
+from colonnade.federation.identity import Identity
+from colonnade.federation.trust import LONGEST_CHAIN
 from colonnade.runtimes.wire import decode, encode
 
 PROTOCOL = 2  # raised whenever parties of before and after could not run together
@@ -33,7 +38,7 @@ NONCE = 32  # bytes
 _SHOWN = 60  # characters of a value that is named in a difference
 _ABSENT = "nothing"
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")  # any other key is quoted, as in TOML: a dot in it is no table
-_KINDS = (str, int, str, str, str, bytes, bytes, bytes, int, bytes)
+_KINDS = (str, int, str, str, str, bytes, bytes, bytes, int, bytes, tuple)
 
 
 class NotNow(ConnectionError):
@@ -113,13 +118,14 @@ class Hello:
     known: bytes  # the other's session, if they have met before
     received: int  # bytes of the other that arrived in that session
     digest: bytes
+    chain: tuple[bytes, ...]  # its certificate in DER, and those between it and the authority
 
     def pack(self) -> bytes:
         """As a message."""
         return encode(
             (
                 *("colonnade", self.protocol, self.package, self.me, self.to, self.session, self.fresh, self.known),
-                *(self.received, self.digest),
+                *(self.received, self.digest, self.chain),
             )
         )
 
@@ -140,7 +146,7 @@ class Hello:
         hello = cls(package, protocol, *rest)
         if len(hello.session) != NONCE or len(hello.fresh) != NONCE or len(hello.known) not in (0, NONCE):
             raise HandshakeFailed("its hello is malformed")
-        if hello.received < 0:
+        if hello.received < 0 or len(hello.chain) > LONGEST_CHAIN or not set(map(type, hello.chain)) <= {bytes}:
             raise HandshakeFailed("its hello is malformed")
         return hello
 
@@ -182,17 +188,20 @@ class Handshake:
 
     The dialler calls `open`, `answered`, `accepted`, `conclude`; the listener `answer`, `settle`, `conclude`, and then
     sends `ACCEPTED`. Whatever does not fit raises `HandshakeFailed`, in words about the peer ("its ..."), or `NotNow`;
-    only `conclude` says that all is well.
+    only `conclude` says that all is well. identity: None only where there is no TLS either.
     """
 
-    def __init__(self, me: str, peer: str, terms: Terms, standing: Standing) -> None:
-        self.peer, self._terms, self._standing = peer, terms, standing
+    def __init__(self, me: str, peer: str, terms: Terms, standing: Standing, identity: Identity | None = None) -> None:
+        self.peer, self._terms, self._standing, self._identity = peer, terms, standing, identity
         fresh = secrets.token_bytes(NONCE)
         known = standing.known if standing.bound else b""
         self.own = Hello(
-            *(__version__, PROTOCOL, me, peer, standing.session, fresh, known, standing.received), digest=terms.digest
+            *(__version__, PROTOCOL, me, peer, standing.session, fresh, known, standing.received),
+            digest=terms.digest,
+            chain=identity.chain if identity else (),
         )
         self.hello: Hello  # the peer's
+        self._signed: Callable[[str, bytes, bytes], bool]  # by the peer: checks (role, what was said, signature)
         self._transcript = b""
         self.differs: JobMismatch | None = None  # known after both have said what they hold
         self._proved = False
@@ -201,14 +210,16 @@ class Handshake:
         """The dialler's hello."""
         return self.own.pack()
 
-    def answer(self, message: bytes) -> bytes:
-        """The listener's answer to a hello."""
+    def answer(self, message: bytes, shown: bytes | None = None) -> bytes:
+        """The listener's answer to a hello of a caller that has shown this certificate to TLS, in DER."""
         self._hear(Hello.unpack(message))
+        if self._identity is not None and shown != self.hello.chain[0]:
+            raise HandshakeFailed("its hello holds another certificate than the one that it has shown to TLS")
         mine = self.own.pack()
         self._transcript = hashlib.sha256(message + mine).digest()
         if self._same_job():
             return encode(("welcome", mine, self._proof("listener")))
-        return encode(("differs", mine, self._terms.entries))
+        return encode(("differs", mine, self._proof("listener"), self._terms.entries))
 
     def answered(self, message: bytes) -> bytes:
         """The dialler's last message, after the listener's answer."""
@@ -220,8 +231,10 @@ class Handshake:
                 self._transcript = hashlib.sha256(self.own.pack() + theirs).digest()
                 self._check(proof, "listener")
                 return encode(("proof", self._proof("dialler")))
-            case ("differs", bytes(theirs), tuple(entries)):
+            case ("differs", bytes(theirs), bytes(proof), tuple(entries)):
                 self._hear(Hello.unpack(theirs))
+                self._transcript = hashlib.sha256(self.own.pack() + theirs).digest()
+                self._check(proof, "listener")
                 self._compare(entries)
                 return encode(("differs", self._terms.entries))
         raise HandshakeFailed("its answer is malformed")
@@ -263,17 +276,25 @@ class Handshake:
             raise HandshakeFailed(f"it says that it is {printable(hello.me, 40)!r} and not {self.peer!r}")
         if hello.to != self.own.me:
             raise HandshakeFailed(f"it looks for {printable(hello.to, 40)!r}, this party is {self.own.me!r}")
+        if self._identity is not None:
+            self._signed = self._identity.believe(hello.chain, self.peer)
         self.hello = hello
 
     def _same_job(self) -> bool:
         return hmac.compare_digest(self.hello.digest, self._terms.digest)
 
     def _proof(self, role: str) -> bytes:
+        if self._identity is not None:
+            return self._identity.sign(role, self._transcript)
         return hashlib.sha256(role.encode() + self._transcript).digest()
 
     def _check(self, proof: bytes, role: str) -> None:
-        if not hmac.compare_digest(proof, self._proof(role)):
-            raise HandshakeFailed("its proof belongs to another stream: a replay")
+        if self._identity is not None:
+            fits = self._signed(role, self._transcript, proof)
+        else:
+            fits = hmac.compare_digest(proof, self._proof(role))
+        if not fits:
+            raise HandshakeFailed("its proof belongs to another stream, or another key: a replay, or an impostor")
         self._proved = True
 
     def _compare(self, entries: tuple[Any, ...]) -> None:

@@ -17,7 +17,6 @@ import hmac
 import io
 import ipaddress
 import json
-import os
 import re
 import secrets
 import socket
@@ -29,7 +28,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from colonnade import __version__
+from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
 from colonnade.federation.http_request import DESCRIPTION, parse
 from colonnade.federation.prepared import Prepared
@@ -85,10 +84,9 @@ def _unfit(address: str, error: Exception) -> OptionError:
 def token_in(path: Path) -> str:
     """The token in the file; a new one if there is none yet."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-    token = path.read_text().strip()
+        private_files.make_folder(path.parent)
+        private_files.write(path, secrets.token_urlsafe(32) + "\n")
+    token = private_files.read(path, "the token", OptionError).decode("utf-8", "replace").strip()
     if len(token) < 16:
         raise OptionError(f"the token in {path.name!r} has fewer than 16 characters; remove the file for a new one")
     return token

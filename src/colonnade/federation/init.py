@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from colonnade.algorithms import BlockNewton
 from colonnade.errors import OptionError
+from colonnade.federation import toml
 from colonnade.federation.certificates import issue, make_authority
-from colonnade.federation.job import COMMON, LABELLED, OBJECTIVE, SIGNALS, disclosures
-from colonnade.federation.job_file import party_name
+from colonnade.federation.job_file import JOB, described, party_name
+from colonnade.leaks import LISTED
 
 _PORT = 7443
 
@@ -78,12 +78,17 @@ id = "id"                 # the column by which people are found again at the ot
 authority = "certificates/authority.pem"
 certificate = "certificates/{name}.pem"
 key = "certificates/{name}.key"
+# revoked = "certificates/revoked.pem"   # the authority's list of revoked certificates; an old one lets nobody in
+# pins = {{ partner = "sha256:..." }}      # a partner's only certificate; its `colonnade check` tells the fingerprint
 
 [policy]                  # what may leave this party, whatever job.toml says
 plain = false             # sums without masks
+sequential = false        # three or more parties that move one after another, which undoes the masks
 min_features = 2          # columns that this party takes part with, at least
 min_batch = 8             # rows of a batch, at least
 max_rounds = 1000000      # of a run
+max_directions = 0.5      # numbers about each person that may leave in all runs together, as a share of own columns:
+                          # with as many as columns a partner who knows a few people works out everybody's columns
 # max_partner_ids = 10000   # ids that a partner may bring to an alignment; by default ten times one's own, or 10,000
 serve_people = "trained"  # about whom scores are asked and answered; "listed": in serve_list, a file; or "all"
 # serve_list = "people.txt"   # one id per line
@@ -133,16 +138,13 @@ def _job(name: str, parties: Sequence[str], holders: Sequence[str]) -> str:
     for number, party in enumerate(parties):
         tables += f'[parties.{party}]\naddress = "127.0.0.1:{_PORT + number}"\n'
         tables += f"labels = {'true' if party in holders else 'false'}\n\n"
-    told = disclosures(BlockNewton(), len(holders), aligned=False)
-    why = {
-        COMMON: "each party: which of its own rows all others have too",
-        LABELLED: "everybody: which of them each label holder has a label for",
-        SIGNALS: "everybody without labels could work them out",
-        OBJECTIVE: "the first label holder",
-    }
-    items = "".join(f'  "{what}",  # {why[what]}\n' for what in told)
     # Before the first table: keys after one belong to it.
     head, rest = _JOB.format(name=name, parties=tables).split("\n# Who takes part", 1)
     body, note = rest.rsplit("\n# What the parties learn", 1)
-    disclosed = f"\n# What the parties learn{note}" + _DISCLOSED.format(items=items)
-    return f"{head}\n{disclosed.lstrip()}# Who takes part{body}"
+
+    def written(items: str) -> str:
+        disclosed = f"\n# What the parties learn{note}" + _DISCLOSED.format(items=items)
+        return f"{head}\n{disclosed.lstrip()}# Who takes part{body}"
+
+    told = described(toml.parse(written("").encode(), JOB, "job.toml")).disclosed()
+    return written("".join(f'  "{what}",  # {LISTED[what]}\n' for what in told))

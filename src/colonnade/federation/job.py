@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.algorithms import AFSGD, FDSKL, Algorithm
+from colonnade.algorithms import FDSKL, Algorithm
+from colonnade.leaks import Setting, listed
 
 # The kind of model in a job, and its loss.
 LOSSES = {
@@ -20,18 +21,6 @@ LOSSES = {
 KERNEL_LOSSES = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-ridge": "square"}
 # Kinds of network models: each party names the function that makes its own network in its own file.
 NETWORK_LOSSES = {"network": "logistic", "network-softmax": "softmax", "network-ridge": "square"}
-# What parties learn of each other's rows beyond the model itself; docs/security.md says who learns it, and how much.
-COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATURES, CORRELATIONS, OBJECTIVE = (
-    "who is in common",
-    "which rows are labelled",
-    "signals, which show the labels",
-    "own gradients, which show the labels of small batches",
-    "scores, to other label holders",
-    "distances between rows, to label holders",
-    "how large scores are",
-    "correlations of rotated columns, to the first label holder",
-    "objective and metric",
-)
 
 
 @dataclass(frozen=True)
@@ -65,31 +54,25 @@ class Job:
         """All of them, in the order of their names: the file's tables have none."""
         return tuple(self.addresses)
 
-    def disclosed(self) -> tuple[str, ...]:
-        """What this job discloses."""
-        return disclosures(
-            self.algorithm,
-            len(self.holders),
-            aligned=self.aligned,
-            encrypted=self.sum == "paillier",
-            statistics=self.loss if self.statistics else "",
+    def setting(self, rows: int | None = None) -> Setting:
+        """The run as far as it decides what is shown to whom; rows: how many there are at most, where that is known."""
+        return Setting(
+            self.parties,
+            self.holders,
+            self.loss,
+            self.sum,
+            self.topology,
+            "kernel" if self.kernel is not None else "network" if self.network else "linear",
+            None if self.loss == "softmax" else 1,  # classes are counted when the run has begun
+            rows,
+            self.aligned,
+            self.statistics,
+            0 if self.kernel is None else self.kernel[2],
+            self.kernel is not None and self.kernel[1] == "scale",
         )
 
+    def disclosed(self) -> tuple[str, ...]:
+        """What this job discloses, as its list has to name it."""
+        from colonnade.federation.disclosure import leaks_of
 
-def disclosures(
-    algorithm: Algorithm | FDSKL, holders: int, *, aligned: bool, encrypted: bool = False, statistics: str = ""
-) -> tuple[str, ...]:
-    """What a job of this kind discloses; statistics: the loss of the model, if it makes them."""
-    found = [] if aligned else [COMMON]
-    found.append(LABELLED)
-    if isinstance(algorithm, FDSKL):
-        found += [*([SIGNALS] if holders > 1 else []), DISTANCES]
-    elif not isinstance(algorithm, AFSGD):
-        found.append(GRADIENTS if encrypted else SIGNALS)
-    elif holders > 1:
-        found.append(TOTALS)
-    if statistics:
-        # Signals say how large scores are, and more. Of a ridge, statistics do not say it.
-        found += [CURVATURES] if SIGNALS not in found and statistics != "square" else []
-        found.append(CORRELATIONS)
-    return (*found, OBJECTIVE)
+        return listed(leaks_of(self))

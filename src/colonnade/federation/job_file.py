@@ -24,6 +24,7 @@ from colonnade.federation import toml
 from colonnade.federation.certificates import NAME
 from colonnade.federation.job import KERNEL_LOSSES, LOSSES, NETWORK_LOSSES, Job
 from colonnade.federation.settings import Anything, Key, ListOf, Section, Settings, shown
+from colonnade.leaks import FIRST_NAMES
 from colonnade.penalties import PENALTIES
 from colonnade.runtimes.place import host_and_port
 from colonnade.sums import SUMS
@@ -117,7 +118,14 @@ def read_job(path: Path) -> Job:
 
 
 def job_of(settings: Settings) -> Job:
-    """A job from checked settings."""
+    """A job from checked settings; its list of what is disclosed has to be complete."""
+    job = described(settings)
+    _check_disclosed(settings, job)
+    return job
+
+
+def described(settings: Settings) -> Job:
+    """The job that these settings describe, whatever they list as disclosed."""
     parties = settings["parties"]
     names = sorted(parties)
     for name in names:
@@ -152,7 +160,7 @@ def job_of(settings: Settings) -> Job:
         )
     # Also between two parties, where masks hide nothing from the other one: no sum of organisations is a plain one.
     sum_name = "pairwise" if added["kind"] == "auto" else added["kind"]
-    job = Job(
+    return Job(
         settings["name"],
         {name: parties[name]["address"] for name in names},
         holders,
@@ -175,8 +183,6 @@ def job_of(settings: Settings) -> Job:
         network,
         run["statistics"],
     )
-    _check_disclosed(settings, job)
-    return job
 
 
 def _kernel(model: Settings) -> tuple[str, float | str, int, float] | None:
@@ -251,12 +257,14 @@ def _algorithm(settings: Settings, kernel: bool, network: bool) -> Algorithm | F
 def _check_disclosed(settings: Settings, job: Job) -> None:
     """What is disclosed stands in the file that all agree on: nobody shall have to read the papers for it."""
     told, real = settings["disclosed"], job.disclosed()
-    for what in real:
-        if what not in told:
-            raise settings.error(
-                "disclosed",
-                f"{job.algorithm.name} on this job discloses {what!r}, which the list lacks; add it, or change the job",
-            )
+    if lacking := [what for what in real if what not in told]:
+        since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"
+        names, it = ", ".join(f'"{what}"' for what in lacking), "it" if len(lacking) == 1 else "them"
+        raise settings.error(
+            "disclosed",
+            f"{job.algorithm.name} on this job discloses {names}, which the list lacks{since}; add {it}, or change the "
+            f"job",
+        )
     for at, what in enumerate(told):
         if what not in real:
             raise settings.error(

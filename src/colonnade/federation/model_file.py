@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import store
+from colonnade import private_files, store
 from colonnade.algorithms import FDML, FDSKL
 from colonnade.errors import DataError
 from colonnade.estimators import MODELS
@@ -88,7 +88,7 @@ def save_history(folder: Path, records: list[dict[str, Any]]) -> Path:
         return None if isinstance(value, float) and not math.isfinite(value) else value  # JSON has no NaN
 
     path = folder / "history.json"
-    path.write_text(json.dumps([plain(record) for record in records], indent=1) + "\n", encoding="utf-8")
+    private_files.write(path, json.dumps([plain(record) for record in records], indent=1) + "\n")
     return path
 
 

@@ -9,6 +9,9 @@
     authority = "certificates/authority.pem"
     certificate = "certificates/bank.pem"
     key = "certificates/bank.key"
+    revoked = "certificates/revoked.pem"      # if the authority keeps a list
+    [certificates.pins]                       # only this certificate is the shop's
+    shop = "sha256:..."
 
 Paths are relative to the folder of the file.
 """
@@ -26,6 +29,7 @@ from colonnade.federation.job import Job
 from colonnade.federation.job_file import address, party_name
 from colonnade.federation.policy import KINDS, SERVED, Policy
 from colonnade.federation.settings import Key, ListOf, Section, Settings
+from colonnade.federation.trust import check_pin
 
 PARTY = Section(
     Key("name", str, required=True, check=party_name),
@@ -47,6 +51,8 @@ PARTY = Section(
             Key("authority", str, required=True),
             Key("certificate", str, required=True),
             Key("key", str, required=True),
+            Key("revoked", str),
+            Key("pins", Section(others=Key("party", str, check=check_pin)), default={}),
         ),
         required=True,
     ),
@@ -59,6 +65,8 @@ PARTY = Section(
             Key("min_batch", int, default=Policy.min_batch, least=1),
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
+            Key("max_directions", float, default=Policy.max_directions, above=0.0),
+            Key("sequential", bool, default=Policy.sequential),
             Key("max_partner_ids", int, least=1),
             Key("serve_people", str, default=Policy.serve_people, allowed=SERVED),
             Key("serve_list", str),
@@ -119,13 +127,23 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
         told = missing if rules["serve_list"] is None else 'has a meaning only with serve_people = "listed"; remove it'
         raise rules.error("serve_list", told)
+    for stranger in [each for each in files["pins"] if each not in job.parties]:
+        raise files["pins"].error(
+            stranger, f"{stranger!r} is no party of the job; parties are {', '.join(map(repr, job.parties))}"
+        )
     return PartyFile(
         name,
         settings["listen"],
         base / (settings["folder"] or f"{name}-files"),
         settings["data"],
         settings["prepare"],
-        CertificatePaths(*(base / files[key] for key in ("authority", "certificate", "key"))),
+        CertificatePaths(
+            base / files["authority"],
+            base / files["certificate"],
+            base / files["key"],
+            None if files["revoked"] is None else base / files["revoked"],
+            tuple(files["pins"].items()),
+        ),
         Policy(
             KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
             rules["plain"],
@@ -133,6 +151,8 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             rules["min_batch"],
             rules["max_rounds"],
             tuple(rules["peers"] or ()),
+            max_directions=rules["max_directions"],
+            sequential=rules["sequential"],
             max_partner_ids=rules["max_partner_ids"],
             serve_people=rules["serve_people"],
             serve_list=None if rules["serve_list"] is None else base / rules["serve_list"],

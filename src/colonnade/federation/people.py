@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import DataError
+from colonnade import private_files
+from colonnade.errors import DataError, OptionError
 from colonnade.federation.party_file import PartyFile
 from colonnade.ids import canonical, normal
 from colonnade.store import SUFFIX
@@ -127,8 +127,11 @@ def _digest(party: PartyFile) -> str:
 
 def _read(path: Path, fits: Callable[[Any], bool], advice: str) -> dict[str, Any]:
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        with private_files.reading(path, path.name, OptionError) as file:
+            kept = json.load(file)
         whole = kept["format"] == FORMAT and fits(kept)
+    except OptionError:  # others could read or change it
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
@@ -145,13 +148,8 @@ def _of_a_day(kept: Any) -> bool:
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
-    """Whole or not at all, and for the owner only: it names customers, or tells who asks about how many."""
-    partial = path.with_name(f".{path.name}.partial")
+    """For the owner only: it names customers, or tells who asks about how many."""
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(value, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        private_files.write(path, json.dumps(value))
     except OSError as error:
         raise DataError(f"{path.name!r} can't be written to {path.parent.name!r}: {error.strerror}") from None

@@ -11,6 +11,7 @@ from typing import Any
 from colonnade.errors import at_least
 from colonnade.federation import data
 from colonnade.federation.attend import attend
+from colonnade.federation.budget import Budget
 from colonnade.federation.candidates import check_plannable
 from colonnade.federation.checkpoints import Checkpoints
 from colonnade.federation.figures import NEAR, Plan
@@ -40,6 +41,7 @@ def plan_job(
 
     at_least("seconds", seconds, 0, strict=True, finite=True)
     check_plannable(job)
+    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:
@@ -50,6 +52,8 @@ def plan_job(
     def say(what: str, done: int, of: int) -> None:
         line.show(done, what, ("planning", of))
 
+    budget = Budget(party.name, party.policy.max_directions)
+
     async def program(net: Net, source: Any) -> Plan:
         check = partial(party.policy.check_part, party.name)
 
@@ -57,7 +61,7 @@ def plan_job(
             return Checkpoints(kept / str(number), b"plan", job.checkpoint_every)
 
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
-        return await make_plan(net, job, source, find, check, keeper_of, seconds, say)
+        return await make_plan(net, job, source, find, check, keeper_of, seconds, say, budget)
 
     def observe(_: str, __: float, value: Any) -> None:
         if value[0] == "align":
@@ -66,7 +70,7 @@ def plan_job(
     _clear(kept)  # of a plan that crashed
     agreed = {**job.agreed, "purpose": "plan", "seconds": float(seconds)}
     try:
-        found: Plan = attend(job, party, program, read, agreed=agreed, observer=observe, tell=tell).value
+        found: Plan = attend(job, party, program, read, agreed=agreed, observer=observe, tell=tell, budget=budget).value
     finally:
         line.close()
         _clear(kept)

@@ -16,15 +16,18 @@ from dataclasses import replace
 from typing import Any
 
 from colonnade.algorithms import Algorithm
+from colonnade.algorithms.exposure import ENCRYPTED, agree_on_batch
 from colonnade.algorithms.forecast import Span
 from colonnade.algorithms.kept import Keeper
 from colonnade.errors import ProtocolError
+from colonnade.federation.budget import Budget
 from colonnade.federation.candidates import Candidate, agree_on_candidates, candidates, timed
 from colonnade.federation.figures import FIGURES, Figures, Forecast, Plan, Trial
 from colonnade.federation.job import Job
 from colonnade.federation.lines import Line, measure_lines
 from colonnade.federation.training import Align, Ready, Source, get_ready, linear_job
 from colonnade.federation.trials import Aside, Taken, attempt, sample
+from colonnade.leaks import Leak, Setting, nothing, objective
 from colonnade.runtimes.net import Net
 from colonnade.sums.trees import topology
 
@@ -41,8 +44,17 @@ _POINTS, _EPOCHS, _MANY = 12, 4, 3
 # Samples of rows, as one may be unlike the others: at least, and at most where computing them all takes no longer than
 # the line does.
 _DRAWS, _MOST_DRAWS = 3, 5
+# Numbers about each person that a policy must let out for each algorithm that is tried: trials that are cut off by it
+# would say nothing about a run.
+_NUMBERS = 100
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
+
+
+def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What a plan shows beside its trials, which are runs: how far from the optimum they were."""
+    # Who has no labels tells what its policy allows, and how many bytes it sent.
+    return (objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))
 
 
 async def make_plan(
@@ -54,22 +66,36 @@ async def make_plan(
     keeper_of: Callable[[int], Keeper] | None = None,
     seconds: float = 25.0,
     say: Callable[[str, int, int], None] = lambda *_: None,
+    budget: Budget | None = None,
 ) -> Plan:
     """Try what could train this job, and say what a run with each of them will take. `check` as in `take_part`.
 
     keeper_of: where the states of a trial are kept, by its number, if a run keeps any. seconds: for all trials.
-    say: hears (what is tried, how many trials are done, of how many).
+    say: hears (what is tried, how many trials are done, of how many). budget: of numbers about people that may leave;
+    every trial is a training and pays like one.
     """
     known = candidates(job)
-    ready = await get_ready(net, job, source, align, check)
+    ready = await get_ready(net, job, source, align, check, budget=budget)
+    if job.sum == ENCRYPTED and job.algorithm.batch is None:
+        batch = await _usual_batch(net, job, ready)  # of all rows: trials on some of them would choose another
+        known = [replace(one, algorithm=replace(one.algorithm, batch=batch)) for one in known]
     before, sent = net.elapsed(), net.traffic.bytes
     columns = len(ready.prepared.columns)
     chosen = await agree_on_candidates(net, known, ready.train, len(job.holders), lambda batch: check(columns, batch))
+    if budget is not None:
+        budget.check(_NUMBERS * len(chosen) * ready.outputs, f"a plan that tries {len(chosen)} algorithms")
     say("the lines", 0, len(chosen) + 2)
-    planner = Planner(net, job, ready, chosen, keeper_of, seconds, say, await measure_lines(net))
+    planner = Planner(net, job, ready, chosen, keeper_of, seconds, say, await measure_lines(net), budget)
     await planner.try_alone()
     await planner.try_together()
     return await planner.figures(before, sent)
+
+
+async def _usual_batch(net: Net, job: Job, ready: Ready) -> int:
+    """What a run of this job, which names no batch, would agree on."""
+    columns = len(ready.prepared.columns) + (job.intercept and job.holders[0] == net.me)
+    shares = dict.fromkeys(job.holders, ready.train // len(job.holders))
+    return (await agree_on_batch(net, columns, shares, ready.outputs, None))[0]
 
 
 class Planner:
@@ -85,7 +111,9 @@ class Planner:
         seconds: float,
         say: Callable[[str, int, int], None],
         lines: Mapping[str, Line],
+        budget: Budget | None = None,
     ) -> None:
+        self._budget = budget
         self.net, self.job, self.ready, self.chosen, self.lines = net, job, ready, chosen, lines
         self._keeper_of, self._seconds, self._say = keeper_of, seconds, say
         self._limit, self._numbers, self._doing = seconds * _TOGETHER, 0, ("", 0)
@@ -94,15 +122,17 @@ class Planner:
 
     # -- trials -------------------------------------------------------------------------------------------------
 
-    def _start(self, trial: Trial, *, keeps: bool = False) -> Coroutine[Any, Any, Taken]:
+    def _start(self, trial: Trial, share: float, *, keeps: bool = False) -> Coroutine[Any, Any, Taken]:
+        """A trial that may let out this share of the numbers that are left."""
         self._numbers += 1
-        aside = Aside(self.net, self._numbers, self._sign_of_life)
+        # Where signals are encrypted the first round is about all rows: what rounds take is seen after it.
+        aside = Aside(self.net, self._numbers, self._sign_of_life, int(self.job.sum == ENCRYPTED))
         mine = self.ready.mine
         if trial.rows < self.ready.train:
             mine = sample(mine, trial.rows, self.ready.train, (self.job.algorithm.seed, trial.draw))
         keeper = self._keeper_of(self._numbers) if keeps and self._keeper_of is not None else None
         told = linear_job(replace(self.job, algorithm=trial.algorithm), self.ready.outputs)
-        return attempt(aside, told, mine, keeper)
+        return attempt(aside, told, mine, keeper, None if self._budget is None else self._budget.part(share))
 
     def _do(self, what: str, turn: int) -> None:
         self._doing = (what, turn)
@@ -124,7 +154,7 @@ class Planner:
                 method = timed(one, self._found.batches(one, self.ready.train), limit)
             trial = Trial(method, self.ready.train)
             await self._meet()
-            taken = await self._start(trial, keeps=True)
+            taken = await self._start(trial, 0.5 / (len(self.chosen) - turn + 1), keeps=True)
             cut = one.second_order and taken.trained >= limit and limit != one.algorithm.seconds
             self._found.note_alone(one, trial, taken, cut=cut)
 
@@ -144,7 +174,7 @@ class Planner:
         if newton := next((one for one in self.chosen if one.second_order), None):
             fewer = {(trial.rows, trial.draw) for _, trial in wanted if trial.rows < self.ready.train}
             wanted += [(None, Trial(self._limited(newton.algorithm), *each)) for each in sorted(fewer)]
-        tasks = [self.net.spawn(self._start(trial)) for _, trial in wanted]
+        tasks = [self.net.spawn(self._start(trial, 1.0 / len(wanted))) for _, trial in wanted]
         for (whose, trial), task in zip(wanted, tasks, strict=True):
             found.note(whose, trial, await task)
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import PolicyRefused
+from colonnade.federation.budget import OF_COLUMNS, Budget
 from colonnade.federation.ledger import Ledger
+from colonnade.leaks import CHANGES
 from colonnade.runtimes.wire import Value
 
 # Every kind of message that a program of ours sends; docs/security.md says what each one holds.
@@ -23,7 +25,7 @@ KINDS = (
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
-    "inverse block", "null score", "ping", "load", "plan",
+    "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
@@ -52,7 +54,10 @@ class Policy:
 
     kinds: messages that may leave. plain: whether scores may be added up without masks. min_features: columns that this
     party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
-    peers: parties that may be sent anything; empty means those of the job.
+    peers: parties that may be sent anything; empty means those of the job. max_directions: numbers about each person
+    that may leave in all runs together, as a share of the party's own columns: with as many as there are columns, and a
+    few known people, a partner solves for all of them. sequential: whether three
+    or more parties may move one after another, which shows a label holder what each of them changed.
 
     Who may be found out: max_partner_ids: ids that a partner may bring to an alignment. serve_people: about whom this
     party asks and answers with a trained model: the people of the "trained" intersection, those "listed" in the file
@@ -66,6 +71,8 @@ class Policy:
     min_batch: int = 8
     max_rounds: int = 1_000_000
     peers: tuple[str, ...] = ()
+    max_directions: float = 0.5
+    sequential: bool = False
     max_partner_ids: int | None = None
     serve_people: str = "trained"
     serve_list: Path | None = None
@@ -91,6 +98,15 @@ class Policy:
             raise PolicyRefused(
                 f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
                 f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
+            )
+
+    def check_shown(self, me: str, algorithm: str, disclosed: Sequence[str]) -> None:
+        """Refuse before the run what masks do not hide, unless this party has said that it may be seen."""
+        if CHANGES in disclosed and not self.sequential:
+            raise PolicyRefused(
+                f"the job trains with {algorithm} in sequential order, which shows label holders what each party "
+                f"changed, whatever the masks, and the policy of {me!r} does not allow it; use order = 'parallel', or "
+                f"set sequential = true in [policy]"
             )
 
     def check_rounds(self, me: str, rounds: int) -> None:
@@ -139,14 +155,16 @@ def _rows(value: Any) -> int | None:
 
 
 class Door:
-    """Policy and ledger of a party, as its `Net` asks them."""
+    """Policy, budget and ledger of a party, as its `Net` asks them."""
 
-    def __init__(self, me: str, policy: Policy, ledger: Ledger | None) -> None:
-        self._me, self._policy, self._ledger = me, policy, ledger
+    def __init__(self, me: str, policy: Policy, ledger: Ledger | None, budget: Budget | None = None) -> None:
+        self._me, self._policy, self._ledger, self._budget = me, policy, ledger, budget
 
     def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
         """Let a message out, or raise. Control frames hold names of parties and steps only, and are always let out."""
         if not control:
             self._policy.allow(self._me, to, step, value, rounds)
+            if self._budget is not None and kind_of(step) in OF_COLUMNS:
+                self._budget.passes(to, value)
         if self._ledger is not None:
             self._ledger.note(to, step, value, size)

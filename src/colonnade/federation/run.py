@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import metrics
-from colonnade.checks import warn_diverged, warn_unfinished
+from colonnade.checks import warn_budget, warn_diverged, warn_unfinished
+from colonnade.errors import ColonnadeError
 from colonnade.federation import data, model_file, people, preparation, statistics_file
 from colonnade.federation.attend import attend
+from colonnade.federation.budget import Budget, allowance
 from colonnade.federation.checkpoints import Checkpoints
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
@@ -24,6 +26,7 @@ from colonnade.federation.prepared import Prepared
 from colonnade.federation.settings import Settings
 from colonnade.federation.table import Table
 from colonnade.federation.training import Keepers, Rows, Trained, take_part
+from colonnade.federation.words import lines, what_others_learn
 from colonnade.losses import loss
 from colonnade.progress import History
 from colonnade.runtimes.net import Net, Outcome
@@ -35,6 +38,11 @@ def column_names(learned: Prepared) -> tuple[str, ...]:
     return learned.names or tuple(f"x{column}" for column in range(width))
 
 
+def sources(learned: Prepared) -> int:
+    """How many columns the prepared ones were made of: to work out one level of a category is to work it out."""
+    return len(learned.columns) or len(column_names(learned))
+
+
 @dataclass(frozen=True)
 class PreparedTable:
     """A table with what was learned on its training rows."""
@@ -42,6 +50,7 @@ class PreparedTable:
     table: Table
     learned: Prepared
     columns: tuple[str, ...]
+    sources: int  # columns that these were made of
 
     def matrix(self, rows: Rows) -> Any:
         """These rows, prepared."""
@@ -59,7 +68,15 @@ class TableSource:
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation on these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows)
-        return PreparedTable(self.table, self.learned, column_names(self.learned))
+        names = column_names(self.learned)
+        return PreparedTable(self.table, self.learned, names, sources(self.learned))
+
+    def width(self) -> int | None:
+        """How many columns there are, by all rows; None where some of these can't be prepared."""
+        try:
+            return sources(preparation.fit(self.table, self._prepare))
+        except ColonnadeError:
+            return None  # the common ones may do; if they don't, the run ends with the reason
 
     def digest(self) -> bytes:
         """Of the ids: what was kept belongs to these, in this order."""
@@ -99,25 +116,41 @@ def run_job(
     """Take part in a job, and save this party's part of the model."""
     from colonnade.align import align
 
+    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     history = History(metrics.METRICS[loss(job.loss).kind], job.algorithm.epochs, verbose)
 
     def read() -> tuple[Any, ...]:
         source = TableSource(data.load(party.data), party.prepare)
         tell(f"{source.rows:,} rows read")
+        width = source.width()
+        most = None if width is None else allowance(party.policy.max_directions, width)
+        for line in lines(what_others_learn(job, party.name, width, rows=source.rows, directions_at_most=most)):
+            tell(line)
         return (source,)
 
+    budget = Budget(party.name, party.policy.max_directions)
+
     async def program(net: Net, source: Any) -> Any:
-        check = partial(party.policy.check_part, party.name)
+        check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
-        return source, await take_part(net, job, source, find, check, kept_by(job, party, source), party.network)
+        return source, await take_part(net, job, source, find, check, kept, party.network, budget)
 
     def observe(name: str, seconds: float, value: Any) -> None:
         if value[0] == "resumed":
             tell(f"going on from epoch {value[1]}, which all parties have kept")
+        elif value[0] == "budget":
+            tell(
+                f"the policies of all parties let {value[1]:.0f} numbers about each person out, and training ends "
+                f"there at the latest; for more, raise max_directions in [policy] of the party with the least"
+            )
+        elif value[0] == "budget spent":
+            warn_budget(value[1], value[2])
         history.observe(name, seconds, value)
 
     try:
-        outcome = attend(job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell)
+        outcome = attend(
+            job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
+        )
     finally:
         history.close()
     source, trained = outcome.value

@@ -22,6 +22,7 @@ from colonnade.blocks.columns import Columns, columns_from_value, columns_to_val
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
 from colonnade.federation.people import DAY, FEW, Refusal
 from colonnade.ids import pack, unpack
+from colonnade.leaks import ASKED, OF_PEOPLE, Leak, Setting
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum, open_sum
@@ -29,6 +30,19 @@ from colonnade.sums import SecureSum, open_sum
 Array = npt.NDArray[Any]
 Rows = npt.NDArray[np.int64]
 _DONE, _ASK = "done", "ask"
+
+
+def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What a model in use shows, beside contributions to the scores of those who are asked about."""
+    words = "{who} will learn whom you ask about, when you ask for predictions"
+    known = (
+        "{who}, asking for predictions, will learn of everybody whom they name whether you serve them, by default the "
+        "people in common alone"
+    )
+    return (
+        Leak(ASKED, OF_PEOPLE, setting.holders, setting.parties, ("scoring",), words),
+        Leak(ASKED, OF_PEOPLE, setting.parties, setting.holders, ("scoring",), known),
+    )
 
 
 def columns_of(X: Any) -> Columns:
@@ -90,10 +104,9 @@ def _ids(asked: Any, asker: str, most: int) -> list[str]:
     shape = type(asked) is tuple and len(asked) == 3 and asked[0] == _ASK
     if not shape or not all(isinstance(part, np.ndarray) for part in asked[1:]):
         raise ProtocolError(f"party {asker!r} must ask about ids at step 'scoring'")
-    ids = unpack(asked[1], asked[2], asker, "scoring")
-    if len(ids) > most:
-        raise ProtocolError(f"party {asker!r} asked about {len(ids)} people at once, at most {most} are allowed")
-    return ids
+    if asked[2].size > most:
+        raise ProtocolError(f"party {asker!r} asked about {asked[2].size} people at once, at most {most} are allowed")
+    return unpack(asked[1], asked[2], asker, "scoring", most)
 
 
 def _ready(secure: SecureSum, scorer: Scorer, X: Any, known: npt.NDArray[np.bool_]) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 
+from colonnade import private_files
 from colonnade.deviance import Fit
 from colonnade.estimators import MODELS
 from colonnade.federation.job import Job
@@ -26,13 +28,14 @@ def save(folder: Path, job: Job, trained: Trained) -> None:
         return
     model = next(name for name, kind in MODELS.items() if kind.loss == job.loss)
     table, intercept = own_table(trained.prepared.columns, trained.state, trained.statistics, model, LEVEL)
-    with (folder / TABLE).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(Coefficient._fields)
-        writer.writerows([*table, *([] if intercept is None else [intercept])])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(Coefficient._fields)
+    writer.writerows([*table, *([] if intercept is None else [intercept])])
+    private_files.write(folder / TABLE, text.getvalue())
     if (told := trained.statistics[2]) is not None:
         fit = Fit(*told)
         warn_far(fit, job.holders[0])
         numbers = {"df": fit.df, **asdict(fit)}
         plain = {key: value if math.isfinite(value) else None for key, value in numbers.items()}  # JSON has no NaN
-        (folder / SUMMARY).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+        private_files.write(folder / SUMMARY, json.dumps(plain, indent=1) + "\n")

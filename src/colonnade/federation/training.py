@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import labels, losses
-from colonnade.algorithms import AFSGD, FDSKL, BlockNewton, FedBCD
+from colonnade.algorithms import AFSGD
 from colonnade.algorithms.kept import Keeper, common_version
 from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.algorithms.network_program import train_network
@@ -28,13 +28,13 @@ from colonnade.checks import (
     party_part,
     warn_frozen,
     warn_scales,
-    warn_sequential,
-    warn_shared,
+    warn_shown,
     warn_single_features,
-    warn_small_batches,
 )
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
+from colonnade.federation.budget import Budget
 from colonnade.federation.job import Job
+from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
 from colonnade.party import Party
 from colonnade.runtimes.net import Net
 
@@ -47,6 +47,7 @@ class Prepared(Protocol):
     """What a party's preparation learned."""
 
     columns: tuple[str, ...]
+    sources: int  # columns that they were made of, before categories became several
 
     def matrix(self, rows: Rows) -> Any:
         """These rows, prepared: an array or a CSR matrix."""
@@ -101,6 +102,34 @@ class Ready:
     people: Rows  # all of them
 
 
+def start_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What is shown before training: by the alignment, and where label holders agree on classes."""
+    everybody, holders = setting.parties, setting.holders
+    step, many = ("rows" if setting.aligned else "alignment"), "{who} will learn how many people you have"
+    found = [
+        Leak(
+            SIZES, OF_PEOPLE, everybody, everybody, (step,), many + ("" if setting.aligned else ", exactly or roughly")
+        )
+    ]
+    if not setting.aligned:
+        words = "{who} will learn which of their own people you have too" + (
+            "" if setting.pair else ", if {others} have them"
+        )
+        found.append(Leak(COMMON, OF_PEOPLE, everybody, everybody, (step,), words))
+    several = len(holders) > 1
+    if not several and setting.loss != "softmax":
+        return (*found, nothing(setting, "classes"))  # that a row has one score is known from the job
+    if several:
+        found.append(
+            Leak(CLASSES, OF_LABELS, holders, holders, ("classes",), "{who} will learn which classes you have")
+        )
+    others = tuple(name for name in everybody if name not in holders)
+    return (
+        *found,
+        Leak(CLASSES, OF_LABELS, holders, others, ("classes",), "{who} will learn how many classes there are"),
+    )
+
+
 async def get_ready(
     net: Net,
     job: Job,
@@ -108,13 +137,19 @@ async def get_ready(
     align: Align,
     check: Callable[[int, int], None],
     keepers: Keepers | None = None,
+    budget: Budget | None = None,
 ) -> Ready:
-    """All that comes before training. `check` gets the number of prepared columns and of rows in a batch."""
+    """All that comes before training. `check` gets the number of prepared columns and of rows in a batch.
+
+    budget: of numbers about people that may leave this party from here on.
+    """
     loss = losses.loss(job.loss)
     rows = await _common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
     prepared = await net.in_thread(source.prepare, train)
     check(len(prepared.columns), job.algorithm.smallest_batch(len(train), len(job.holders)))
+    if budget is not None:
+        budget.open(prepared.sources, len(rows))
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
     async def part(of: Rows) -> Any:
@@ -137,38 +172,42 @@ async def take_part(
     check: Callable[[int, int], None],
     keepers: Keepers | None = None,
     network: Any = None,
+    budget: Budget | None = None,
 ) -> Trained:
     """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
 
-    network: how this party's own network is made, in a job of networks; nobody else is told.
+    network: how this party's own network is made, in a job of networks; nobody else is told. budget: of numbers about
+    people that may leave this party.
     """
-    ready = await get_ready(net, job, source, align, check, keepers)
+    ready = await get_ready(net, job, source, align, check, keepers, budget)
+    # Statistics need one number about each person, after training.
+    spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
     mine, outputs = ready.mine, ready.outputs
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
     how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
     if job.network:
         told = (job.loss, outputs, job.penalty[1], *how, None)
-        state = await train_network(net, told, (*mine, network), keeper)
+        state = await train_network(net, told, (*mine, network), keeper, spendable)
     elif job.kernel is None:
-        state = await train_linear(net, linear_job(job, outputs), mine, keeper)
+        state = await train_linear(net, linear_job(job, outputs), mine, keeper, spendable)
     else:
         name, gamma, features, alpha = job.kernel
         value = (job.loss, (name, gamma), features, alpha, *how)
-        state = await train_kernel(net, value, (*mine, b""), keeper)  # directions are this party's own
+        state = await train_kernel(net, value, mine, keeper, spendable)
     best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
-    found = await _statistics(net, job, mine, state) if job.statistics else None
+    found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
     return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)
 
 
-async def _statistics(net: Net, job: Job, mine: Any, state: Any) -> Any:
+async def _statistics(net: Net, job: Job, mine: Any, state: Any, budget: Budget | None) -> Any:
     """Of the training rows; None, and a warning at every party, where they have too many columns for it."""
     from colonnade.algorithms.statistics import MOST_ROWS, SEALED, infer_linear
 
     X, y, labelled, _ = mine
     told = (job.loss, job.penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)
     try:
-        return await infer_linear(net, told, (X, state, y, labelled))
+        return await infer_linear(net, told, (X, state, y, labelled), budget)
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None
@@ -187,13 +226,8 @@ def _warn(party: Party, job: Job) -> None:
     warn_scales((party,))
     if isinstance(job.algorithm, AFSGD):
         warn_frozen([name for name in job.parties if name not in job.holders])
-    if isinstance(job.algorithm, FDSKL) and job.algorithm.directions == "shared":
-        warn_shared()
-    if isinstance(job.algorithm, (FedBCD, BlockNewton)) and job.algorithm.order == "sequential":
-        warn_sequential(len(job.parties))
-    if job.sum == "paillier":
-        smallest = job.algorithm.smallest_batch(party.rows, len(job.holders))
-        warn_small_batches((party,), job.holders, smallest, intercept=job.intercept)
+    shown = job.algorithm.leaks(job.setting(party.rows))
+    warn_shown(shown)
 
 
 def digest_of(value: Any) -> bytes:

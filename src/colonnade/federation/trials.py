@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from colonnade.algorithms.allowance import Budget
 from colonnade.algorithms.kept import Keeper
 from colonnade.algorithms.program import train_linear
 from colonnade.blocks.columns import rows_of_value
@@ -76,14 +77,14 @@ class Counted(Traffic):
 
 
 class Aside:
-    """A `Net` for one trial among others, over the same lines."""
+    """A `Net` for one trial among others, over the same lines. opening: evaluations before its clock starts."""
 
-    def __init__(self, net: Net, number: int, say: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, net: Net, number: int, say: Callable[[], None] = lambda: None, opening: int = 0) -> None:
         self.me, self.names, self.deadline = net.me, net.names, net.deadline
         self.taken = Taken(net.elapsed())
         self.counted = Counted(net, self.taken)
         self.traffic: Traffic = self.counted
-        self._net, self._number, self._say = net, number, say
+        self._net, self._number, self._say, self._opening = net, number, say, opening
 
     def _named(self, tag: str) -> str:
         return f"{tag} in trial {self._number}"
@@ -120,13 +121,17 @@ class Aside:
         return await self._net.in_thread(function, *args)
 
     def elapsed(self) -> float:
-        """Since the first evaluation: `seconds` of an algorithm end a trial, but never before its first round."""
-        first = self.taken.evaluations
+        """Since the first evaluation that counts: `seconds` of an algorithm end no trial before a round of it."""
+        first = self.taken.evaluations[self._opening :]
         return self.counted.mark().seconds - first[0].seconds if first else 0.0
 
     def promise(self) -> Promise:
         """See `Net.promise`."""
         return self._net.promise()
+
+    def secret(self, purpose: str) -> bytes:
+        """See `Net.secret`; another one in every trial."""
+        return self._net.secret(self._named(purpose))
 
     def report(self, value: Any) -> None:
         """What a run would show is written down instead."""
@@ -164,10 +169,12 @@ class Timed:
         self._keeper.forget(after)
 
 
-async def attempt(aside: Aside, told: Any, mine: Any, keeper: Keeper | None = None) -> Taken:
+async def attempt(
+    aside: Aside, told: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
+) -> Taken:
     """Train as a run would, and forget what was learnt."""
     taken = aside.taken
-    await train_linear(aside, told, mine, None if keeper is None else Timed(keeper, aside, taken))
+    await train_linear(aside, told, mine, None if keeper is None else Timed(keeper, aside, taken), budget)
     taken.end = aside.counted.mark()
     return taken
 

@@ -14,7 +14,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from colonnade.algorithms.site_work import Part, SiteWork, Turn, going_on, instruction
+from colonnade.algorithms.descriptions import Make
+from colonnade.algorithms.site_work import Own, Part, SiteWork, Turn, going_on, instruction
 from colonnade.cost_limits import CostLimits
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
 from colonnade.flower.letters import packed, unpacked
@@ -27,12 +28,14 @@ _STATE = "colonnade"
 Load = Callable[[Context], Site]
 
 
-def client_app(load: Load, *, plain: bool = False) -> ClientApp:
+def client_app(load: Load, *, plain: bool = False, network: Make | None = None) -> ClientApp:
     """A ClientApp for the site that `load(context)` gives; it is loaded once in a process.
 
     plain: whether this site also answers a server that asks for its part in the clear (`sum="plain"`, or one site).
+    network: the function make(features, classes) -> torch.nn.Module, where the strategy has one. It is this site's own:
+    the server tells the shapes of its parameters, and never what to call.
     """
-    app, held = ClientApp(), _Held(load, plain)
+    app, held = ClientApp(), _Held(load, plain, network)
 
     def answer(message: Message, context: Context) -> Message:
         try:
@@ -49,8 +52,8 @@ def client_app(load: Load, *, plain: bool = False) -> ClientApp:
 class _Held:
     """The sites of this process, by node: a simulation runs many nodes in one."""
 
-    def __init__(self, load: Load, plain: bool) -> None:
-        self._load, self.plain, self._sites = load, plain, dict[tuple[int, int], Site]()
+    def __init__(self, load: Load, plain: bool, network: Make | None) -> None:
+        self._load, self.plain, self.network, self._sites = load, plain, network, dict[tuple[int, int], Site]()
 
     def site(self, context: Context) -> Site:
         key = (context.run_id, context.node_id)
@@ -70,19 +73,19 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
         return _introduction(held.site(context), context)
     stage, serial, content = instruction(tuple(asked))
     if stage != "task":
-        turn = _thawed(context)
+        turn = _thawed(context, held.site(context))
         answer = going_on(turn, stage, serial, content)
         if turn is not None:
             _keep(turn, context)
         return answer
     if not isinstance(job, tuple) or len(job) != 5:
         raise ProtocolError("the server tells no job with its task; have all use one version")
-    told, classes, keys, limits, grouped = job
+    told, *about = job
     site = held.site(context)
+    classes, limits = _labels(about)
     common_classes([site], classes)  # its labels are among them
-    given = dict(zip(keys, limits, strict=True)) if keys else None
-    part = part_of(site, np.asarray(classes), CostLimits.of(given, grouped))
-    work = SiteWork.of(told, Part.from_value(part), None)
+    part = Part.from_value(part_of(site, np.asarray(classes), limits))
+    work = SiteWork.of(told, site.name, part, None, Own(held.network, site.identity, site.roster))
     if not work.threshold and not held.plain:
         raise OptionError(
             f"site {site.name!r} answers under masks only, and the server asks for its part in the clear; leave "
@@ -92,6 +95,19 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
     if turn is not None:
         _keep(turn, context)
     return answer
+
+
+def _labels(about: list[Any]) -> tuple[tuple[Any, ...], CostLimits]:
+    """(classes, limits), if that is what the server tells of them."""
+    classes, keys, limits, grouped = about
+    plain = (int, float, bool, str)
+    tuples = [isinstance(one, tuple) for one in (classes, keys, limits)]
+    if not all(tuples) or not all(isinstance(one, plain) for one in (*classes, *keys)) or type(grouped) is not bool:
+        raise ProtocolError("the server's classes and limits are none that a server of ours tells")
+    if keys and len(keys) != len(limits):
+        raise ProtocolError(f"the server tells {len(limits)} limits for {len(keys)} groups")
+    given = dict(zip(keys, limits, strict=True)) if keys else None
+    return classes, CostLimits.of(given, grouped)
 
 
 def _introduction(site: Site, context: Context) -> Any:
@@ -107,8 +123,8 @@ def _keep(turn: Turn, context: Context) -> None:
     context.state[_STATE] = ConfigRecord({"turn": encode((tuple(state.items()), turn.value, turn.parts))})
 
 
-def _thawed(context: Context) -> Turn | None:
+def _thawed(context: Context, site: Site) -> Turn | None:
     if _STATE not in context.state.config_records:
         return None
     kept: Any = decode(bytes(context.state.config_records[_STATE]["turn"]))  # type: ignore[arg-type]
-    return Turn(Member.thaw(dict(kept[0])), *kept[1:])
+    return Turn(Member.thaw(dict(kept[0]), site.identity, site.roster), *kept[1:])

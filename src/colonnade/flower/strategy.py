@@ -1,6 +1,6 @@
 """The strategy: drives the very server logic of `algorithms.conduct`, with Flower's grid as the carrier.
 
-Flower's own loop exchanges one message per node and round. A masked sum takes four, so `start` has a loop of its own;
+Flower's own loop exchanges one message per node and round. A masked sum takes five, so `start` has a loop of its own;
 in it `configure_train` and `aggregate_train` (and their twins for evaluations) each do one exchange.
 """
 
@@ -21,9 +21,9 @@ from flwr.serverapp.strategy import Result, Strategy
 from colonnade import errors
 from colonnade.algorithms.conduct import Plan, conduct
 from colonnade.algorithms.conduct import Result as Ended
+from colonnade.algorithms.descriptions import model_from_value
 from colonnade.algorithms.gathering import Heard, Task, gather
 from colonnade.algorithms.options import whole_number
-from colonnade.algorithms.site_work import model_from_value
 from colonnade.cost_limits import CostLimits
 from colonnade.errors import ColonnadeError, DataError, PartySilent
 from colonnade.flower.letters import packed, unpacked
@@ -31,6 +31,10 @@ from colonnade.horizontal_estimator import SSCAClassifier
 
 _LOOK_EVERY = 0.2  # seconds between two looks at who is there
 PARAMETERS = "parameters"
+# What a site may say went wrong: its word is looked up here, and nowhere else.
+_ERRORS = {
+    kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ColonnadeError)
+}
 
 
 class SSCA(Strategy):
@@ -87,9 +91,10 @@ class SSCA(Strategy):
             self.method = self._model.algorithm = replace(self.method, rounds=num_rounds)
         plan, self._last = self._meet(grid, timeout), 0
         self._plan = plan
-        first = None if initial_arrays is None else _flat(initial_arrays, model_from_value(plan.model).size)
+        model = model_from_value(plan.model, self._model.network, "the server")
+        first = None if initial_arrays is None else _flat(initial_arrays, model.size)
         result, wait = Result(), self.method.wait or timeout
-        run = conduct(plan, lambda said: self._note(result, said), first)
+        run = conduct(plan, model, lambda said: self._note(result, said), first)
         task = next(run)
         while True:
             heard = self._sum(grid, task, wait)
@@ -239,9 +244,7 @@ def _heard(reply: Message) -> Any:
         return None
     kind, *rest = unpacked(reply)
     if kind == "error":
-        known = getattr(errors, str(rest[0]), None)
-        found = known if isinstance(known, type) and issubclass(known, ColonnadeError) else ColonnadeError
-        raise found(f"a site refuses: {rest[1]}")
+        raise _ERRORS.get(str(rest[0]), ColonnadeError)(f"a site refuses: {rest[1]}")
     return rest[0]
 
 

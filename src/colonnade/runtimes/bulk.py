@@ -6,6 +6,7 @@ between a starter and the processes it made: a receiver believes the sizes and m
 
 from __future__ import annotations
 
+import math
 import socket
 import sys
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def receive(read_into: Callable[[memoryview], None]) -> Any:
     read_into(memoryview(header))
     frame = bytearray(HEADER.unpack(header)[0])
     read_into(memoryview(frame))
-    message: Any = decode(frame)
+    message: Any = decode(frame, room=math.inf)
     value, table = message
     for path, dtype, shape in table:
         array: Array = np.empty(shape, np.dtype(dtype))

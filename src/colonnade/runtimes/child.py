@@ -115,7 +115,7 @@ def _sendable(text: str) -> str:
 
 
 async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiNet:
-    me, names, (kind, *told), _, _, _, deadline, slowed, spare = job
+    me, names, (kind, *told), _, _, _, deadline, slowed, spare, _ = job
     if kind == "mpi":
         from colonnade.runtimes.mpi_net import MpiNet
 
@@ -133,6 +133,7 @@ async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiN
 async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
     args = job[5]
     net = await _opened(job, lambda _party, seconds, value: tell("report", seconds, value))
+    net.rehearsed = job[-1]
     try:
         value = await net.carry_out(program, args)
         tell("done", value, net.traffic.as_value())

@@ -10,12 +10,15 @@ Shared by all runtimes; a runtime only moves frames and owns the clock. What a p
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from colonnade.errors import (
     ColonnadeError,
+    InboxFull,
     OptionError,
     OversizedMessage,
     PartyFailed,
@@ -23,7 +26,9 @@ from colonnade.errors import (
     ProtocolError,
     RunFailed,
 )
+from colonnade.runtimes.inbox import Inbox
 from colonnade.runtimes.net import Door, Observer, Promise, Traffic
+from colonnade.runtimes.values import NEVER_TOO_HEAVY, ROOM, weight
 from colonnade.runtimes.wire import Value, encoded_size
 
 # Kinds of frames. Only DATA carries what a program sends.
@@ -39,11 +44,21 @@ _PROBE_AT, GIVE_UP_AT, _ANSWER_IN, CHECKS_PER_DEADLINE = 0.70, 0.90, 0.10, 20
 
 # What a party did, as the others are told: never more than this and the names of a party and a step.
 SILENT, DIED, ENDED, MALFORMED = "was silent at", "died at", "ended its program before", "sent a malformed message at"
-STOPPED = "was stopped by its owner at"
+STOPPED, CROWDED = "was stopped by its owner at", "sent more than may wait at"
+
+# Frames between endpoints hold names of parties and steps and a few words, for as many waits as a party may have.
+_MOST_TEXTS, _LONGEST_TEXT = 1 << 13, 256
+# Questions of one party that are answered in a fortieth of the deadline; each answer is as good for all that it asked.
+_ANSWERS, _ANSWERS_WITHIN = 64, 1 / 40
 
 
-def check_size(size: int, tag: str) -> None:
+def check_size(size: int, tag: str, value: Value = None) -> None:
     """Refuse to send what every receiver would refuse to take."""
+    if size > NEVER_TOO_HEAVY and weight(value) > ROOM:
+        raise OversizedMessage(
+            f"a message for step {tag!r} of more small values than a receiver makes room for ({ROOM} bytes beside the "
+            f"numbers of arrays); send them as one array"
+        )
     if size > MAX_MESSAGE:
         raise OversizedMessage(
             f"a message of {size} bytes for step {tag!r}, at most {MAX_MESSAGE} are allowed; send fewer rows at once"
@@ -65,6 +80,11 @@ class _Wait:
 class Endpoint:
     """The part of a `Net` that is the same everywhere; a runtime adds the line, the clock, `spawn` and `work`."""
 
+    # What a line brings in its order has no gaps: a frame that comes too early is no honest party's.
+    in_order: ClassVar[bool] = True
+    # Where all parties are one user's, only its memory bounds what waits for a program.
+    bounded: ClassVar[bool] = True
+
     def __init__(
         self, me: str, names: tuple[str, ...], deadline: float, observer: Observer | None, started: float
     ) -> None:
@@ -72,8 +92,9 @@ class Endpoint:
         self.traffic = Traffic()
         self.door: Door | None = None
         self.step = "start"
+        self.rehearsed: str | None = None  # what secrets are made of where a run is to be repeated
         self._observer, self._started = observer, started
-        self._inbox: dict[tuple[str, str], deque[Any]] = {}
+        self._inbox = Inbox(names, bounded=self.bounded)
         self._waiting: dict[tuple[str, str], deque[_Wait]] = {}
         self._next_out = dict.fromkeys(names, 0)
         self._next_in = dict.fromkeys(names, 0)
@@ -81,7 +102,7 @@ class Endpoint:
         # when it answered, its own step, then whom it waits for and at which step, for all its waits
         self._alive: dict[str, tuple[Any, ...]] = {}
         self._probes = 0
-        self._answered: dict[str, set[str]] = {}
+        self._answered: dict[str, deque[tuple[str, float]]] = {}  # the last questions of each party, and when
         self._gone: set[str] = set()
         self._spared: set[str] = set()
         self.broken: RunFailed | None = None
@@ -98,6 +119,12 @@ class Endpoint:
 
     def _now(self) -> float:
         raise TypeError("a runtime's endpoint must own a clock")
+
+    def _eased(self, frm: str) -> None:
+        """The program took something that had waited; a runtime may let the sender know."""
+
+    def _awaits(self, frm: str) -> None:
+        """The program begins to wait for a party; a runtime may let it know."""
 
     # -- the door -----------------------------------------------------------------------------------------------
 
@@ -124,9 +151,8 @@ class Endpoint:
     async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
         """See `Net.recv`."""
         self.step = tag
-        box = self._inbox.get((frm, tag))
-        if box:
-            return box.popleft()
+        if self._inbox.boxes.get((frm, tag)):
+            return self._kept(frm, tag)
         if self.broken is not None:
             raise self.broken
         if frm not in self._next_in or frm == self.me:
@@ -136,21 +162,28 @@ class Endpoint:
             raise error
         wait = _Wait(self.promise(), self._now(), patient)
         self._waiting.setdefault((frm, tag), deque()).append(wait)
+        self._awaits(frm)
         return await wait.promise
 
     async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
         """See `Net.recv_within`."""
         self.step = tag
-        if box := self._inbox.get((frm, tag)):
-            return (box.popleft(),)
+        if self._inbox.boxes.get((frm, tag)):
+            return (self._kept(frm, tag),)
         if self.broken is not None:
             raise self.broken
         if frm in self._gone or seconds <= 0:
             return ()
         wait = _Wait(self.promise(), self._now(), True, self._now() + seconds)
         self._waiting.setdefault((frm, tag), deque()).append(wait)
+        self._awaits(frm)
         value = await wait.promise
         return () if value is _NOTHING else (value,)
+
+    def _kept(self, frm: str, tag: str) -> Any:
+        value = self._inbox.take(frm, tag)
+        self._eased(frm)
+        return value
 
     def spare(self, names: Collection[str]) -> None:
         """See `Net.spare`."""
@@ -165,6 +198,12 @@ class Endpoint:
         """See `Net.elapsed`."""
         return self._now() - self._started
 
+    def secret(self, purpose: str) -> bytes:
+        """See `Net.secret`."""
+        if self.rehearsed is None:
+            return os.urandom(32)
+        return hashlib.sha256(repr((self.rehearsed, self.me, purpose)).encode()).digest()
+
     # -- what arrives -------------------------------------------------------------------------------------------
 
     def deliver(self, frm: str, kind: int, seq: int, tag: str, value: Any) -> None:
@@ -175,6 +214,8 @@ class Endpoint:
                 self._next_in[frm] = seq + 1
                 self._accept(frm, tag, value)
             elif seq >= self._next_in[frm]:  # else a duplicate
+                if self.in_order and seq > self._next_in[frm]:
+                    raise ProtocolError(f"frame {seq} came, though frame {self._next_in[frm]} is still to come")
                 held[seq] = (kind, tag, value)
                 while (frame := held.pop(self._next_in[frm], None)) is not None:
                     self._next_in[frm] += 1
@@ -183,8 +224,9 @@ class Endpoint:
                     else:
                         self.peer_ended(frm)
         else:
-            texts = value if type(value) is tuple and all(type(text) is str for text in value) else ()
-            self._control(frm, kind, texts)
+            words = type(value) is tuple and len(value) <= _MOST_TEXTS
+            words = words and all(type(text) is str and len(text) <= _LONGEST_TEXT for text in value)
+            self._control(frm, kind, value if words else ())
 
     def _control(self, frm: str, kind: int, texts: tuple[str, ...]) -> None:
         # Frames between endpoints carry only names of parties and steps.
@@ -204,7 +246,7 @@ class Endpoint:
             if not wait.promise.done():
                 wait.promise.set_result(value)
                 return
-        self._inbox.setdefault((frm, tag), deque()).append(value)
+        self._inbox.put(frm, tag, value)
 
     def peer_ended(self, frm: str) -> None:
         """A party finished its program: whoever still waits for it waits for nothing."""
@@ -261,6 +303,11 @@ class Endpoint:
             self._tell(error.party, error.step, what, self.me)
             self._fail_waits()
 
+    def distrust(self, frm: str, error: ProtocolError) -> None:
+        """Not an honest party's message: name the sender; the line shall bring nothing more from it."""
+        what = CROWDED if isinstance(error, InboxFull) else MALFORMED
+        self.break_off(PartyFailed(f"party {frm!r} {what} step {self.step!r}: {error}", frm, self.step), what)
+
     def _tell(self, culprit: str, step: str, what: str, finder: str) -> None:
         for name in self.others():
             if name not in self._gone:
@@ -309,9 +356,11 @@ class Endpoint:
 
     def _answer_probe(self, origin: str, number: str) -> None:
         """Say to the one who asks what this party waits for, and pass the question on to those it waits for, once."""
-        if number in self._answered.setdefault(origin, set()):
+        answered = self._answered.setdefault(origin, deque(maxlen=_ANSWERS))
+        lately = self._now() - _ANSWERS_WITHIN * self.deadline
+        if any(number == known for known, _ in answered) or (len(answered) == _ANSWERS and answered[0][1] > lately):
             return
-        self._answered[origin].add(number)
+        answered.append((number, self._now()))
         waits = self._waits()
         self._emit(origin, ALIVE, 0, "alive", (self.step, *(text for _, *wait in waits for text in wait)))
         for name in dict.fromkeys(name for _, name, _ in waits if name != origin):

@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from ssl import PEM_cert_to_DER_cert
 from typing import Any
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log goes to the terminal, around Python's logging
@@ -56,9 +57,9 @@ def check_security(credentials: Credentials | None) -> None:
 class Stream:
     """One connected stream, the same on both sides."""
 
-    def __init__(self, call: Any, address: str, names: frozenset[str] | None) -> None:
+    def __init__(self, call: Any, address: str, shown: bytes | None) -> None:
         self._call, self.address = call, address
-        self.names = names  # in a caller's certificate; None where TLS itself compares the name, or is off
+        self.shown = shown  # a caller's certificate, in DER; gRPC tells a caller nothing about a listener's
         self.write: Callable[[bytes], Awaitable[None]] = call.write
 
     async def read(self) -> bytes | None:
@@ -80,7 +81,8 @@ class Dialled:
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(address, options)
         else:
-            # The certificate must be made out to the party, whatever host it is found at.
+            # The certificate must be made out to the party, whatever host it is found at. The handshake looks closer:
+            # TLS also takes common names, and names with a star.
             options.append(("grpc.ssl_target_name_override", dns_name(party)))
             tls = grpc.ssl_channel_credentials(credentials.authority, credentials.key, credentials.certificate)
             self._channel = grpc.aio.secure_channel(address, tls, options)
@@ -171,10 +173,9 @@ class Listener:
             self._callers.add(caller)
             if self._begun:
                 self._begun.popleft()
-        names = context.auth_context().get("x509_subject_alternative_name", ())
-        known = frozenset(name.decode(errors="replace") for name in names)
+        pem = b"".join(context.auth_context().get("x509_pem_cert", ()))
         try:
-            await self._take(Stream(context, caller, known if self._secure else None))
+            await self._take(Stream(context, caller, PEM_cert_to_DER_cert(pem.decode()) if self._secure else None))
         finally:
             self._callers.discard(caller)
 

@@ -9,10 +9,10 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-from colonnade.errors import PartyFailed, ProtocolError
-from colonnade.runtimes.endpoint import MALFORMED, MAX_MESSAGE, check_size
+from colonnade.errors import ProtocolError
+from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.loop_net import LoopNet
@@ -66,9 +66,7 @@ class Link(asyncio.Protocol):
             for payload in self._frames.feed(data):
                 net.deliver(self._peer, *unpack_message(payload))
         except ProtocolError as error:
-            # Not an honest party's message: name the sender, believe nothing more from this line.
-            text = f"party {self._peer!r} {MALFORMED} step {net.step!r}: {error}"
-            net.break_off(PartyFailed(text, self._peer, net.step), MALFORMED)
+            net.distrust(self._peer, error)
             self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -90,6 +88,8 @@ class Link(asyncio.Protocol):
 class SocketNet(LoopNet):
     """A party's `Net` in a process of its own."""
 
+    bounded: ClassVar[bool] = False
+
     def __init__(
         self, me: str, names: tuple[str, ...], deadline: float, observer: Observer, slowed: PerLane = 0.0
     ) -> None:
@@ -106,7 +106,7 @@ class SocketNet(LoopNet):
 
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         frame = pack_message(kind, seq, tag, value)
-        check_size(len(frame), tag)
+        check_size(len(frame), tag, value)
         line = self.links[to].transport
         if not line.is_closing():  # nobody is left to read it; asyncio would complain about every further one
             line.write(frame)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from colonnade.errors import HandshakeFailed, JobMismatch, PartySilent
 from colonnade.federation.certificates import Credentials
 from colonnade.federation.handshake import LOOKED, NONCE, Handshake, Standing, Terms, printable
+from colonnade.federation.identity import Identity
 from colonnade.runtimes.grpc_streams import FIRST_WORD_WITHIN, Dialled, why
 from colonnade.runtimes.peer_line import heard
 
@@ -26,7 +27,8 @@ class Seen:
 
 async def look(address: str, me: str, peer: str, terms: Terms, credentials: Credentials | None) -> Seen:
     """Dial a peer as for a run, and hang up when it has said who it is."""
-    handshake = Handshake(me, peer, terms, Standing(secrets.token_bytes(NONCE)))
+    identity = Identity(credentials) if credentials else None
+    handshake = Handshake(me, peer, terms, Standing(secrets.token_bytes(NONCE)), identity)
 
     async def exchange() -> None:
         async with Dialled(address, peer, credentials) as stream:

@@ -13,11 +13,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from colonnade.errors import ColonnadeError, JobMismatch, OptionError, OversizedMessage, PartyFailed, ProtocolError
 from colonnade.federation.handshake import Terms
-from colonnade.runtimes.endpoint import MALFORMED, MAX_MESSAGE, check_size
+from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import HEADER
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message, unpack_message
@@ -101,6 +101,8 @@ def world() -> MPI.Intracomm:
 class MpiNet(StagedNet):
     """A party's `Net` over MPI: rank r is the party names[r]."""
 
+    bounded: ClassVar[bool] = False
+
     def __init__(
         self,
         names: tuple[str, ...],
@@ -177,7 +179,7 @@ class MpiNet(StagedNet):
 
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         frame = pack_message(kind, seq, tag, value)
-        check_size(len(frame), tag)
+        check_size(len(frame), tag, value)
         if self.stage == _PARTED:  # nobody is left who wants to know
             return len(frame)
         if self._told[to] != self.stage:  # so that whatever it hears of a run comes after the start of it
@@ -267,8 +269,7 @@ class MpiNet(StagedNet):
     def _distrust(self, frm: str, error: ProtocolError) -> None:
         """Not an honest party's message: name the sender, believe nothing more from it but that it ends."""
         self._distrusted.add(frm)
-        text = f"party {frm!r} {MALFORMED} step {self.step!r}: {error}"
-        self.break_off(PartyFailed(text, frm, self.step), MALFORMED)
+        self.distrust(frm, error)
 
     def _lost(self, error: Exception) -> None:
         """MPI itself failed, and says no more than that: nothing comes and nothing goes from here on."""

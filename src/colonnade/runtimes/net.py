@@ -124,6 +124,13 @@ class Net(Protocol):
         """Something to await that another coroutine of this party resolves."""
         ...
 
+    def secret(self, purpose: str) -> bytes:
+        """32 bytes for one purpose that no other party knows or can work out from anything public.
+
+        They come from the operating system, unless the runtime was given a `secret` so that a run can be repeated.
+        """
+        ...
+
     def report(self, value: Value) -> None:
         """Tell the one who started the run how it goes (progress, history); goes to no other party."""
         ...

@@ -17,8 +17,9 @@ from colonnade.errors import (
     RunFailed,
     at_least,
 )
-from colonnade.federation.certificates import Credentials, dns_name
+from colonnade.federation.certificates import Credentials
 from colonnade.federation.handshake import Hello, Looked, NotNow, Terms, printable, refusal
+from colonnade.federation.identity import Identity
 from colonnade.runtimes import grpc_streams
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.grpc_streams import Listener, Stream, check_security
@@ -56,6 +57,7 @@ class NetworkNet(StagedNet):
         super().__init__(place.me, place.names, deadline, observer, slowed, patience=patience)
         self._place, self.grace, self._shared_port = place, grace, shared_port
         self.terms, self.credentials = Terms.of(place.names, job), credentials
+        self.identity = Identity(credentials) if credentials else None
         self.lines = {name: PeerLine(self, name) for name in self.others()}
         self.refuse = Refusals()
         self._closing = False
@@ -135,16 +137,11 @@ class NetworkNet(StagedNet):
         message = await stream.read()
         if message is None:
             raise NotNow(_HUNG_UP)
-        line = self._caller(Hello.unpack(message), stream)
+        line = self._caller(Hello.unpack(message))
         await line.accept(stream, message)
         return line
 
-    def _caller(self, hello: Hello, stream: Stream) -> PeerLine:
-        if stream.names is not None and dns_name(hello.me) not in stream.names:
-            shown = ", ".join(sorted(repr(printable(name, 60)) for name in stream.names)) or "nobody"
-            raise HandshakeFailed(
-                f"it says that it is {printable(hello.me, 40)!r}, and its certificate is made out to {shown}"
-            )
+    def _caller(self, hello: Hello) -> PeerLine:
         if hello.me not in self.lines:
             raise HandshakeFailed(f"{printable(hello.me, 40)!r} is no party of this run")
         if self._place.dials(hello.me):
@@ -167,7 +164,7 @@ class NetworkNet(StagedNet):
     def stirred(self) -> None:
         """See `StagedNet.stirred`; a send that was held up may go on."""
         super().stirred()
-        for held in [held for held in self._held_up if not held[1].flow.full or held[1].over]:
+        for held in [held for held in self._held_up if not held[1].flow.full or held[1].deaf]:
             self._held_up.remove(held)
             if not held[3].done():
                 held[3].set_result(None)
@@ -212,19 +209,35 @@ class NetworkNet(StagedNet):
 
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         frame = pack_message(kind, seq, tag, value)
-        check_size(len(frame), tag)
+        check_size(len(frame), tag, value)
         self.lines[to].push(frame)
         return len(frame)
 
     async def send(self, to: str, tag: str, value: Value) -> None:
         """See `Net.send`; waits while more is under way to that party than its line may keep."""
         line = self.lines.get(to)
-        while line is not None and line.flow.full and not line.over and self.broken is None:
+        while line is not None and line.flow.full and not line.deaf and self.broken is None:
             self.step = tag
             promise = self.promise()
             self._held_up.append((self._now(), line, tag, promise))
             await promise
         await super().send(to, tag, value)
+
+    def holds_back(self, peer: str) -> bool:
+        """Whether a party shall wait with more, since much of what it sent was not asked for yet.
+
+        Never while this party waits for it: what is asked for may come behind what is not.
+        """
+        if not self._inbox.crowded(peer) or self._closing or self.broken is not None or peer in self._gone:
+            return False
+        return not any(waits for (sender, _), waits in self._waiting.items() if sender == peer)
+
+    def _eased(self, frm: str) -> None:
+        if self.lines[frm].held and not self._inbox.crowded(frm):
+            self.lines[frm].ease()
+
+    def _awaits(self, frm: str) -> None:
+        self.lines[frm].ease()
 
     def check_deadlines(self) -> None:
         """See `Endpoint.check_deadlines`; a send that is held up is a wait too."""
@@ -240,6 +253,8 @@ class NetworkNet(StagedNet):
     async def close(self) -> None:
         """End what was spawned, see that the others have heard this party's last words, and hang up."""
         self._closing = True
+        for line in self.lines.values():
+            line.ease()
         await self.end_tasks()
         until = self._now() + self.deadline
         while not all(line.settled for line in self.lines.values()) and (left := until - self._now()) > 0:

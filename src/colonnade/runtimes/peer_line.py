@@ -12,9 +12,9 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from colonnade.errors import HandshakeFailed, JobMismatch, PartyFailed, ProtocolError
+from colonnade.errors import HandshakeFailed, JobMismatch, ProtocolError
 from colonnade.federation.handshake import ACCEPTED, BEHIND, NONCE, RESTARTED, Handshake, NotNow, Standing
-from colonnade.runtimes.endpoint import ABORT, BYE, MALFORMED, MAX_MESSAGE
+from colonnade.runtimes.endpoint import ABORT, BYE, MAX_MESSAGE
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.grpc_streams import FIRST_WORD_WITHIN, Dialled, Stream, why
 from colonnade.runtimes.link import unpack_message
@@ -47,6 +47,7 @@ class PeerLine:
         self._stream: Stream | None = None
         self._carriers: tuple[asyncio.Task[None], ...] = ()
         self._work = asyncio.Event()  # there is something to send
+        self.held = False  # much waits here, and the peer shall wait before it sends more
         self._speak = False  # ... even if it is only how much was received
         self._acknowledging: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.TimerHandle | None = None
@@ -64,6 +65,11 @@ class PeerLine:
         return self.trouble == _NOBODY
 
     @property
+    def deaf(self) -> bool:
+        """Whether nothing that is said now will ever be heard."""
+        return self.over or (self.ending and not self.up)
+
+    @property
     def settled(self) -> bool:
         """Whether nothing that this party said can still be missed by the peer."""
         if not self.up and (self.ending or not self._net.started):
@@ -72,7 +78,7 @@ class PeerLine:
 
     def push(self, frame: bytes) -> None:
         """Send a frame, now or when the line is up again."""
-        if not self.over:
+        if not self.deaf:
             self.flow.push(frame)
             self._work.set()
 
@@ -142,7 +148,7 @@ class PeerLine:
     async def accept(self, stream: Stream, hello: bytes) -> None:
         """Take up a stream that begins with this hello."""
         handshake = self._handshake()
-        await stream.write(handshake.answer(hello))
+        await stream.write(handshake.answer(hello, stream.shown))
         handshake.settle(await heard(stream))
         self._agree(handshake)
         await stream.write(ACCEPTED)
@@ -156,7 +162,7 @@ class PeerLine:
 
     def _handshake(self) -> Handshake:
         standing = Standing(self._session, self._known, self.flow.received, bound=self._net.started)
-        return Handshake(self._net.me, self.peer, self._net.terms, standing)
+        return Handshake(self._net.me, self.peer, self._net.terms, standing, self._net.identity)
 
     def _agree(self, handshake: Handshake) -> None:
         """Nothing of this line changes before the peer has proved that it speaks now, and to this party."""
@@ -227,7 +233,8 @@ class PeerLine:
 
     async def _write(self, stream: Stream) -> None:
         while True:
-            message = self.flow.message(self._net.stage, even_empty=self._speak)
+            self.held = self._net.holds_back(self.peer)
+            message = self.flow.message(self._net.stage, even_empty=self._speak, hold=self.held)
             if message is None:
                 self._work.clear()
                 await self._work.wait()
@@ -261,14 +268,21 @@ class PeerLine:
                 if kind in (ABORT, BYE):
                     self.ending = True
         except ProtocolError as error:
-            # Not an honest party's message: name the sender, believe nothing more from this line.
             self.over = True
-            text = f"party {self.peer!r} {MALFORMED} step {net.step!r}: {error}"
             net.refuse(f"party {self.peer!r}", str(error))
-            net.break_off(PartyFailed(text, self.peer, net.step), MALFORMED)
+            net.distrust(self.peer, error)
             raise
 
+    def ease(self) -> None:
+        """If the peer was held back, it may send more."""
+        if self.held:
+            self.held = False
+            self.speak()
+
     def _acknowledge_soon(self) -> None:
+        self.held = self._net.holds_back(self.peer)
+        if self.held:
+            return  # it hears when there is room again
         if self.ending or self.flow.acknowledge_now:
             self.speak()
         elif self._acknowledging is None:

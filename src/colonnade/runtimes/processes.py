@@ -8,6 +8,7 @@ so none survives a failure, Ctrl-C or the starter's death.
 from __future__ import annotations
 
 import errno
+import math
 import selectors
 import socket
 import sys
@@ -38,10 +39,13 @@ class Processes:
     deadline: seconds after which a silent party ends the run at all others.
     slowed: stragglers, for experiments: {party: seconds per non-zero} that it sleeps besides its real work, or
     {party: {"forward": 0.0, "backward": 1e-6}} to slow only its updates, while it answers as fast as ever.
+    secret: None, so that every party's own random choices come from the operating system; or a text that they are drawn
+    from instead, for tests and comparisons: runs with the same one give the same bits, on `Simulation` too.
     """
 
     deadline: float = 30.0
     slowed: Mapping[str, PerLane] = field(default_factory=dict)
+    secret: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         at_least("deadline", self.deadline, 0, strict=True, finite=True)
@@ -96,7 +100,8 @@ class Processes:
                 program, args = programs[child.name]
                 entry = (program.__module__, program.__qualname__)
                 slowed = tuple(per_lane(self.slowed.get(child.name, 0.0)).items())
-                job = (child.name, names, lines.told[child.name], *entry, args, self.deadline, slowed, tuple(spare))
+                how = (self.deadline, slowed, tuple(spare), self.secret)
+                job = (child.name, names, lines.told[child.name], *entry, args, *how)
                 family.hand_over(child, job)
             yield family
 
@@ -238,7 +243,7 @@ class _Family:
             self.died(child, seconds)
             return
         for payload in child.frames.feed(data):
-            child.hear(decode(payload), observer, seconds)
+            child.hear(decode(payload, room=math.inf), observer, seconds)
 
     def died(self, child: _Child, seconds: float) -> None:
         """Its line has ended, and its program has not."""

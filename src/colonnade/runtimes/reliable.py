@@ -2,7 +2,8 @@
 
 What two parties say to each other over a whole run is one stream of bytes in each direction, whatever number of
 connections carries it. Every message says how many bytes its sender has received so far, and the number of its own
-first byte. After a break both sides say what they have received, and each goes on from there; what arrives twice is
+first byte. A receiver that has too much already says that it has less, and the sender waits (`hold`). After a break
+both sides say what they have received, and each goes on from there; what arrives twice is
 dropped. No I/O here: messages in, messages out.
 """
 
@@ -19,17 +20,19 @@ _HEAD = struct.Struct("<BQQ")
 # no receiver needs room for more at once than this.
 PIECE = 1 << 19
 MAX_LINE_MESSAGE = PIECE + _HEAD.size
-# Bytes that may be on their way. Whoever wants to send more waits until some are acknowledged.
-WINDOW = 1 << 25
+# Bytes, and frames, that may be on their way. Whoever wants to send more waits until some are acknowledged.
+WINDOW, FRAMES = 1 << 25, 1 << 14
 
 
 class Reliable:
     """One party's end of the two streams of bytes that it shares with a peer."""
 
-    def __init__(self, window: int = WINDOW, piece: int = PIECE) -> None:
-        self._window, self._piece = window, piece
+    def __init__(self, window: int = WINDOW, piece: int = PIECE, frames: int = FRAMES) -> None:
+        self._window, self._piece, self._frames = window, piece, frames
         self.pushed = 0  # bytes given to this side so far
         self.acknowledged = 0  # of which the peer has so many
+        self._granted = 0  # and has so many that more may follow them
+        self._ends: deque[int] = deque()  # of the frames behind these
         self.received = 0  # bytes of the peer that came in so far
         self._told = 0  # of which it knows
         self._sent: deque[tuple[int, memoryview]] = deque()  # by the number of their first byte
@@ -41,7 +44,7 @@ class Reliable:
     @property
     def full(self) -> bool:
         """Whether so much is under way that the next to send should wait."""
-        return self.pushed - self.acknowledged >= self._window
+        return self.pushed - self._granted >= self._window or len(self._ends) >= self._frames
 
     @property
     def settled(self) -> bool:
@@ -64,9 +67,13 @@ class Reliable:
         for at in range(0, len(data), self._piece):
             self._unsent.append((self.pushed + at, view[at : at + self._piece]))
         self.pushed += len(data)
+        self._ends.append(self.pushed)
 
-    def message(self, stage: int = 0, *, even_empty: bool = False) -> bytes | None:
-        """The next message to send; without anything new to say, None or, on demand, an empty one."""
+    def message(self, stage: int = 0, *, even_empty: bool = False, hold: bool = False) -> bytes | None:
+        """The next message to send; without anything new to say, None or, on demand, an empty one.
+
+        hold: whether the peer shall send no more than its window until it hears otherwise.
+        """
         unsent = self._unsent
         if not unsent and not even_empty:
             return None
@@ -78,8 +85,8 @@ class Reliable:
             room -= len(piece[1])
             parts.append(piece[1])
         self._reached = max(self._reached, first + self._piece - room)
-        self._told = self.received
-        return b"".join((_HEAD.pack(stage, self.received, first), *parts))
+        self._told = self._told if hold else self.received
+        return b"".join((_HEAD.pack(stage, self._told, first), *parts))
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -91,6 +98,9 @@ class Reliable:
         if first > self.received:
             raise ProtocolError(f"bytes from number {first} on, though those from {self.received} on are missing")
         self.acknowledge(has)
+        self._granted = max(self._granted, has)
+        while self._ends and self._ends[0] <= has:
+            self._ends.popleft()
         fresh = message[_HEAD.size + self.received - first :]
         self.received += len(fresh)
         return stage, fresh

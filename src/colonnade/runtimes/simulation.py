@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class Simulation:
     its updates, while it answers as fast as ever. faults: see `Faults`. seed: of the faults.
     deadline: virtual seconds after which a silent party ends the run.
     seconds_per_nonzero: virtual time of `net.work(1)` at speed 1 (`make bench` measures the kernels).
+    secret: what the parties' own random choices are drawn from, so that a run can be repeated to the bit; None is the
+    operating system's randomness. Nothing is hidden in a simulation, where one process sees all parties.
     """
 
     latency: Links = 5e-4
@@ -48,6 +50,7 @@ class Simulation:
     seed: int = 0
     deadline: float = 60.0
     seconds_per_nonzero: float = 2e-9
+    secret: str | None = "rehearsal"
 
     def __post_init__(self) -> None:
         for value in self.latency.values() if isinstance(self.latency, Mapping) else (self.latency,):
@@ -141,8 +144,12 @@ class _Task:
 class _SimNet(Endpoint):
     """A party's `Net` under the virtual clock."""
 
+    in_order: ClassVar[bool] = False  # messages may overtake each other, see `Faults`
+    bounded: ClassVar[bool] = False
+
     def __init__(self, world: _World, me: str, observer: Observer | None) -> None:
         super().__init__(me, world.names, world.options.deadline, observer, 0.0)
+        self.rehearsed = world.options.secret
         self.world = world
         self.outcome = Outcome()
         self.running = True
@@ -187,7 +194,7 @@ class _SimNet(Endpoint):
     def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
         value = freeze(value)
         size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
-        check_size(size, tag)
+        check_size(size, tag, value)
         self.world.carry(self.me, to, size, (kind, seq, tag, value))
         return size
 

@@ -32,6 +32,13 @@ CODES: dict[np.dtype[Any], int] = {
 
 _FIXED_SIZES = {int: 9, float: 9, bool: 2, type(None): 1}
 _IMMUTABLE = frozenset((type(None), bool, float, str, bytes))
+# What a value takes in memory beside its bytes on the line, about: a pointer and a small object; for an array numpy's
+# own record of it; for a letter up to four bytes, which all letters of a text take if a single one of them needs them.
+PLAIN, ARRAY, LETTER = 64, 256, 4
+# The most that a message of another party may take like this: 65,536 arrays, or four times as many numbers. No value
+# takes more than 64 times its bytes, so that a message of 256 KB is never too heavy.
+ROOM = 1 << 24
+NEVER_TOO_HEAVY = ROOM // 64  # bytes
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 _DTYPE_NAMES = ", ".join(dtype.name for dtype in NATIVE)
 
@@ -117,6 +124,20 @@ def _size(value: Any, depth: int) -> int:
 def encoded_size(value: Value) -> int:
     """`len(encode(value))` without building the bytes."""
     return _size(value, 0)
+
+
+def weight(value: Value) -> int:
+    """What the receiver of this value needs in memory beside its bytes; `decode` counts the same."""
+    if type(value) is tuple:
+        return PLAIN + sum(map(weight, value))
+    if isinstance(value, np.ndarray):
+        return ARRAY
+    return PLAIN + LETTER * len(utf8(value)) if isinstance(value, str) else PLAIN
+
+
+def footprint(value: Value) -> int:
+    """What a value that arrived takes in all."""
+    return weight(value) + encoded_size(value)
 
 
 def _freeze(value: Any, depth: int) -> Value:

@@ -2,7 +2,9 @@
 
 A message is one value: None, a bool, an int of 64 bits, a float, a str, bytes, an array of plain numbers, or a tuple
 of values. Nothing that arrives can name a class or run code, and no length that arrives is believed before it is
-compared with the bytes that are there. Everything is little endian:
+compared with the bytes that are there. Many small values take far more memory than bytes on the line, and time as well:
+what they take is counted before they are made, and a message that takes too much is refused. Everything is little
+endian:
 
     N                                   None
     ?  byte 0 or 1                      bool
@@ -25,13 +27,17 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import ProtocolError, TruncatedMessage
+from colonnade.errors import OversizedMessage, ProtocolError, TruncatedMessage
 from colonnade.runtimes.values import (
+    ARRAY,
     INT_MAX,
+    LETTER,
     LITTLE,
     MAX_DEPTH,
     MAX_NDIM,
     NATIVE,
+    PLAIN,
+    ROOM,
     Array,
     Value,
     checked_int,
@@ -121,7 +127,25 @@ def _garbled(what: str) -> ProtocolError:
     return ProtocolError(f"a message holds {what}; check that every party runs the same version of colonnade")
 
 
-def _take_array(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Array, int]:
+class _Room:
+    """What may still be made of a message."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+    def take(self, cost: int) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise OversizedMessage(
+                f"a message holds more than fits into {ROOM} bytes of memory beside its arrays' numbers, as many small "
+                f"values do; send them as one array"
+            )
+
+
+def _take_array(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Array, int]:
+    room.take(ARRAY - PLAIN)
     if end - pos < 2:
         raise _truncated("the header of an array", 2, end - pos)
     code, ndim = data[pos], data[pos + 1]
@@ -159,11 +183,11 @@ def _eight(unpack: struct.Struct, data: bytes | memoryview, pos: int, end: int) 
     return unpack.unpack_from(data, pos)[0]
 
 
-def _take_none(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
+def _take_none(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Value, int]:
     return None, pos
 
 
-def _take_bool(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
+def _take_bool(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Value, int]:
     if pos >= end:
         raise _truncated("a bool", 1, 0)
     if data[pos] > 1:
@@ -171,15 +195,15 @@ def _take_bool(data: bytes | memoryview, pos: int, end: int, depth: int) -> tupl
     return data[pos] == 1, pos + 1
 
 
-def _take_int(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
+def _take_int(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Value, int]:
     return _eight(_INT64, data, pos, end), pos + 8
 
 
-def _take_float(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
+def _take_float(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Value, int]:
     return _eight(_FLOAT64, data, pos, end), pos + 8
 
 
-def _take_bytes(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[bytes, int]:
+def _take_bytes(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[bytes, int]:
     size: int = _eight(_UINT64, data, pos, end)
     pos += 8
     if size > end - pos:
@@ -187,29 +211,31 @@ def _take_bytes(data: bytes | memoryview, pos: int, end: int, depth: int) -> tup
     return bytes(data[pos : pos + size]), pos + size
 
 
-def _take_str(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
-    raw, pos = _take_bytes(data, pos, end, depth)
+def _take_str(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Value, int]:
+    raw, pos = _take_bytes(data, pos, end, depth, room)
+    room.take(LETTER * len(raw))
     try:
         return raw.decode(), pos
     except UnicodeDecodeError as error:
         raise _garbled(f"a str that is not UTF-8 ({error.reason})") from None
 
 
-def _take_tuple(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
+def _take_tuple(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Value, int]:
     if depth == MAX_DEPTH:
         raise _garbled(f"tuples more than {MAX_DEPTH} deep")
     size: int = _eight(_UINT64, data, pos, end)
     pos += 8
     if size > end - pos:  # every item has at least its type byte
         raise _truncated(f"a tuple of {size}", size, end - pos)
+    room.take(PLAIN * size)
     items = []
     for _ in range(size):
-        item, pos = _take(data, pos, end, depth + 1)
+        item, pos = _take(data, pos, end, depth + 1, room)
         items.append(item)
     return tuple(items), pos
 
 
-_TAKE: dict[int, Callable[[bytes | memoryview, int, int, int], tuple[Value, int]]] = {
+_TAKE: dict[int, Callable[[bytes | memoryview, int, int, int, _Room], tuple[Value, int]]] = {
     _NONE: _take_none,
     _BOOL: _take_bool,
     _INT: _take_int,
@@ -221,26 +247,27 @@ _TAKE: dict[int, Callable[[bytes | memoryview, int, int, int], tuple[Value, int]
 }
 
 
-def _take(data: bytes | memoryview, pos: int, end: int, depth: int) -> tuple[Value, int]:
+def _take(data: bytes | memoryview, pos: int, end: int, depth: int, room: _Room) -> tuple[Value, int]:
     if pos >= end:
         raise _truncated("a value", 1, 0)
     taker = _TAKE.get(data[pos])
     if taker is None:
         raise _garbled(f"the unknown type code {data[pos]}")
-    return taker(data, pos + 1, end, depth)
+    return taker(data, pos + 1, end, depth, room)
 
 
-def decode(data: bytes | bytearray | memoryview, start: int = 0) -> Value:
+def decode(data: bytes | bytearray | memoryview, start: int = 0, room: float = ROOM) -> Value:
     """The value that `encode` made the bytes from `start` on. Arrays are writable, aligned copies in native byte order.
 
     Bytes that `encode` can't have made raise `TruncatedMessage` or another `ProtocolError`, before anything of an
-    announced size is allocated.
+    announced size is allocated. room: what the values may take in memory beside their bytes (see `values.weight`); inf
+    is for what a party itself has written.
     """
     if type(data) is not bytes:
         view = memoryview(data)
         data = view.cast("B") if view.c_contiguous else view.tobytes()
     end = len(data)
-    value, pos = _take(data, start, end, 0)
+    value, pos = _take(data, start, end, 0, _Room(room - PLAIN))
     if pos != end:
         raise _garbled(f"{end - pos} bytes after its end")
     return value

@@ -1,13 +1,17 @@
 """A sum at a server that learns nothing else, though members fall silent on the way: practical secure aggregation.
 
-Bonawitz et al.: "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4, against a
-server that is honest but curious (without the consistency check against an active one). No I/O: whoever carries the
+Bonawitz et al.: "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4, with the
+parts against an active server: signed keys and a consistency check (`sums.agreement`). No I/O: whoever carries the
 messages calls a `Member` at each site and a `Collector` at the server, one method per stage.
 
 Member u sends x_u + PRG(b_u) + the sum over v > u of PRG(s_uv) - the sum over v < u of PRG(s_uv). The pairwise masks
 cancel where both came through. Of who did not, the others hand in shares of its key, and of who did, shares of its b_u;
 never both of the same member. So a value that comes late, when its member's key is known, is still hidden by b_u.
 Keys and b_u are made for one sum and never used again.
+
+A share is handed in only when t of those who are left have signed the same list of them. There is one such list at most
+(2t > n), and each of its signers holds letters of all who are on it: so the server opens one total, over all of them.
+2t > n alone is not enough: in docs/adr/0018-signed-survivors.md is a server that opens a single value without the list.
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from colonnade.errors import ProtocolError
+from colonnade.identity import Identity
+from colonnade.sums.agreement import FEWEST, Announced, Roster, Terms, check_left, left_statement
 from colonnade.sums.masks import KeyPair, MaskStream
 from colonnade.sums.ring import AnyRing, RingArray
 from colonnade.sums.shamir import SHARE_BYTES, join_shares, split_secret
 
-FEWEST = 2  # the sum of one member is its own value
+__all__ = ["FEWEST", "Announced", "Collector", "Member", "Terms", "add_pair", "default_threshold"]
+
 _NONCE = 12
 Letters = dict[int, bytes]  # to or from each member, by its number
 
@@ -36,39 +43,60 @@ def default_threshold(members: int) -> int:
 
 
 class Member:
-    """One site in one sum. `channel` is its key for letters to other members, which may serve for many sums."""
+    """One site in one sum.
 
-    def __init__(self, number: int, serial: int, threshold: int, channel: KeyPair) -> None:
-        if not isinstance(threshold, int) or threshold < FEWEST:
-            raise ProtocolError(f"a masked sum needs a threshold of at least {FEWEST} members, got {threshold!r}")
-        self.number, self.serial, self.threshold = number, serial, threshold
-        self._channel = channel
+    channel: its key for letters to other members, which may serve for many sums. identity: what it signs with; where
+    none is given, one for this sum. roster: the identities of all sites, where its owner knows them.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        terms: Terms,
+        channel: KeyPair,
+        identity: Identity | None = None,
+        roster: Roster | None = None,
+    ) -> None:
+        terms.check(roster)
+        self.number, self.terms = number, terms
+        self._channel, self._identity, self._lasting = channel, identity or Identity(), identity is not None
+        self._roster = roster
         self._keys, self._own = KeyPair(), os.urandom(32)
-        self._known: dict[int, bytes] = {}  # the keys of this sum
-        self._meant: dict[int, bytes] = {}  # the channel keys
+        self._known: dict[int, Announced] = {}  # everybody's keys in this sum
+        self._agreed = b""  # their digest
         self._held: dict[int, tuple[bytes, bytes]] = {}  # of each member: a share of its key, a share of its b
+        self._left: tuple[int, ...] = ()  # the survivors that it signed
         self._sent = self._told = False
+
+    @property
+    def serial(self) -> int:
+        """The sum's number."""
+        return self.terms.serial
 
     # -- stage 0: keys ------------------------------------------------------------------------------------------
 
     @property
-    def public(self) -> tuple[bytes, bytes]:
-        """(key of this sum, key of the channel), for everybody."""
-        return self._keys.public, self._channel.public
+    def public(self) -> Announced:
+        """(key of this sum, key of the channel, identity, its signature), for everybody."""
+        keys = (self._keys.public, self._channel.public, self._identity.key)
+        return *keys, self._identity.sign(self.terms.keys_statement(self.number, keys))
 
     # -- stage 1: shares ----------------------------------------------------------------------------------------
 
-    def share(self, keys: Mapping[int, tuple[bytes, bytes]]) -> Letters:
+    def share(self, keys: Mapping[int, Announced]) -> Letters:
         """A sealed letter to every other member that sent keys: a share of this one's key and of its b."""
-        if len(keys) < self.threshold or self.number not in keys or self._known:
+        needed = self.terms.threshold
+        if len(keys) < needed or self.number not in keys or self._known:
             raise ProtocolError(
-                f"the server names {len(keys)} members, a sum needs {self.threshold}, with this one among them, once"
+                f"the server names {len(keys)} members, a sum needs {needed}, with this one among them, once"
             )
-        self._known = {number: pair[0] for number, pair in keys.items()}
-        self._meant = {number: pair[1] for number, pair in keys.items()}
+        self.terms.check_keys(keys, self._roster)
+        if keys[self.number] != self.public:  # Ed25519 signs the same statement always with the same signature
+            raise ProtocolError("the server hands on other keys for this member than those it sent")
+        self._know(keys)
         points = sorted(number + 1 for number in keys)
-        of_key = split_secret(self._keys.secret, points, self.threshold)
-        of_own = split_secret(self._own, points, self.threshold)
+        of_key = split_secret(self._keys.secret, points, needed)
+        of_own = split_secret(self._own, points, needed)
         self._held[self.number] = (of_key[self.number + 1], of_own[self.number + 1])
         letters = {}
         for number in keys:
@@ -77,70 +105,106 @@ class Member:
                 letters[number] = nonce + self._seal(number).encrypt(nonce, text, self._about(self.number, number))
         return letters
 
+    def _know(self, keys: Mapping[int, Announced]) -> None:
+        self._known, self._agreed = dict(keys), self.terms.digest(keys)
+
     def _seal(self, other: int) -> ChaCha20Poly1305:
-        key = self._channel.derive(self._meant[other], f"number {other}", b"colonnade letter v1")
+        key = self._channel.derive(self._known[other][1], f"number {other}", b"colonnade letter v1")
         return ChaCha20Poly1305(key)
 
     def _about(self, sender: int, receiver: int) -> bytes:
-        return f"{self.serial} {sender} {receiver}".encode()
+        """A letter opens only where its receiver was told the same terms and the same keys of all as its sender."""
+        return self._agreed + f"{sender} {receiver}".encode()
 
     # -- stage 2: the masked value ------------------------------------------------------------------------------
 
     def mask(self, letters: Mapping[int, bytes], value: RingArray) -> AnyRing:
         """The value under all masks, for those whose letters came: they and this one are in the sum's pairs."""
-        if len(letters) + 1 < self.threshold or self._sent:
+        needed = self.terms.threshold
+        if len(letters) + 1 < needed or self._sent:
             raise ProtocolError(
-                f"letters of {len(letters)} other members came, a sum needs {self.threshold - 1}; a value is sent once"
+                f"letters of {len(letters)} other members came, a sum needs {needed - 1}; a value is sent once"
             )
-        self._sent = True
+        opened = {}
         for number, letter in letters.items():
             if number not in self._known or number == self.number:
                 raise ProtocolError(f"a letter from member {number}, who sent no keys")
             try:
                 text = self._seal(number).decrypt(letter[:_NONCE], letter[_NONCE:], self._about(number, self.number))
             except (InvalidTag, ValueError):
-                raise ProtocolError(f"the letter of member {number} was changed on its way") from None
-            self._held[number] = (text[:SHARE_BYTES], text[SHARE_BYTES:])
+                raise ProtocolError(
+                    f"the letter of member {number} was changed on its way, or that member was told other keys"
+                ) from None
+            opened[number] = (text[:SHARE_BYTES], text[SHARE_BYTES:])
+        self._sent, self._held = True, {**self._held, **opened}
         masked = value.copy()
         add_pair(masked, MaskStream(self._own), plus=True)
         for number in letters:
-            stream = self._keys.agree(self._known[number], f"number {number}")
+            stream = self._keys.agree(self._known[number][0], f"number {number}")
             add_pair(masked, stream, plus=self.number < number)
         return masked
 
-    # -- stage 3: unmasking -------------------------------------------------------------------------------------
+    # -- stage 3: who is left -----------------------------------------------------------------------------------
 
-    def unmask(self, survivors: list[int]) -> Letters:
-        """Of every member one share: of b if its value came through, of its key if not."""
-        there = set(survivors)
-        if len(there) < self.threshold or not there <= set(self._held) or self._told:
+    def sign(self, survivors: list[int]) -> bytes:
+        """A signature of those whose values came through: one list in a sum, and never a second."""
+        there = {*survivors}
+        if not self._sent or len(there) < self.terms.threshold or self.number not in there or self._left:
             raise ProtocolError(
-                f"the server names {len(there)} survivors, at least {self.threshold} members of this sum are needed, "
-                f"and once only: a second answer could unmask a single value"
+                f"the server names {len(there)} survivors, at least {self.terms.threshold} members of this sum are "
+                f"needed, with this one among them, and once only: with a second list it could unmask a single value"
             )
+        strange = sorted(there - {*self._held})
+        if strange:
+            raise ProtocolError(f"the server names member {strange[0]} a survivor, and no letter of it ever came")
+        self._left = tuple(sorted(there))
+        return self._identity.sign(self._statement())
+
+    def _statement(self) -> bytes:
+        return left_statement(self._agreed, self._left)
+
+    # -- stage 4: unmasking -------------------------------------------------------------------------------------
+
+    def unmask(self, signed: Mapping[int, bytes]) -> Letters:
+        """Of every member one share, once enough have signed who is left: of b if it is, of its key if not."""
+        if not self._left or self._told:
+            raise ProtocolError(
+                "the server asks for shares of a sum whose survivors this member has not signed, or once more: they "
+                "are handed in once only"
+            )
+        check_left(self._statement(), signed, self._known, self._left, self.terms.threshold)
         self._told = True
-        return {number: held[number in there] for number, held in self._held.items()}
+        return {number: held[number in self._left] for number, held in self._held.items()}
 
     # -- between two messages -----------------------------------------------------------------------------------
 
     def freeze(self) -> dict[str, Any]:
-        """All that the next stage depends on, for whoever can't keep the object; it is secret."""
+        """All that the next stage depends on, for whoever can't keep the object; it is secret.
+
+        An identity that its owner gave is not in it: it is given again.
+        """
+        passing = b"" if self._lasting else self._identity.secret
         return {
-            "head": (self.number, self.serial, self.threshold, self._sent, self._told),
-            "own": (self._channel.secret, self._keys.secret, self._own),
+            "head": (self.number, self._sent, self._told),
+            "terms": (self.terms.names, self.terms.serial, self.terms.threshold),
+            "own": (self._channel.secret, self._keys.secret, self._own, passing),
+            "left": self._left,
             "known": self._known,
-            "meant": self._meant,
             "held": self._held,
         }
 
     @classmethod
-    def thaw(cls, state: Mapping[str, Any]) -> Member:
+    def thaw(cls, state: Mapping[str, Any], identity: Identity | None = None, roster: Roster | None = None) -> Member:
         """The inverse."""
-        number, serial, threshold, sent, told = state["head"]
-        channel, keys, own = state["own"]
-        member = cls(number, serial, threshold, KeyPair(channel))
+        number, sent, told = state["head"]
+        channel, keys, own, passing = state["own"]
+        member = cls(number, Terms(*state["terms"]), KeyPair(channel), identity, roster)
+        if passing:
+            member._identity, member._lasting = Identity(passing), False
         member._keys, member._own, member._sent, member._told = KeyPair(keys), own, bool(sent), bool(told)
-        member._known, member._meant, member._held = dict(state["known"]), dict(state["meant"]), dict(state["held"])
+        member._left, member._held = tuple(state["left"]), dict(state["held"])
+        if state["known"]:
+            member._know(dict(state["known"]))
         return member
 
 
@@ -154,7 +218,7 @@ class Collector:
 
     def __init__(self, threshold: int) -> None:
         self.threshold = threshold
-        self._keys: dict[int, tuple[bytes, bytes]] = {}
+        self._keys: dict[int, Announced] = {}
         self._paired: list[int] = []
         self._values: dict[int, AnyRing] = {}
 
@@ -162,7 +226,7 @@ class Collector:
         """Whether a stage can go on."""
         return len(answered) >= self.threshold
 
-    def keys(self, answered: Mapping[int, tuple[bytes, bytes]]) -> dict[int, tuple[bytes, bytes]]:
+    def keys(self, answered: Mapping[int, Announced]) -> dict[int, Announced]:
         """Stage 0: what everybody who answered is told."""
         self._keys = dict(answered)
         return self._keys
@@ -181,7 +245,7 @@ class Collector:
         return sorted(answered)
 
     def total(self, answered: Mapping[int, Letters]) -> RingArray:
-        """Stage 3: the sum over all whose values came through, exact in the ring."""
+        """Stage 4: the sum over all whose values came through, exact in the ring."""
         total: AnyRing = np.zeros_like(next(iter(self._values.values())))
         for value in self._values.values():
             total += value

@@ -1,0 +1,230 @@
+"""What a run shows to whom beside the model: one table of names, and the form in which code declares what it shows.
+
+Every algorithm, sum and step declares its leaks beside its own code, as a function of a `Setting`. What a job must
+list, what a party is told before anything is sent, what estimators warn of and the table in docs/security.md all come
+from these declarations. A message that none of them accounts for fails tests/test_leaks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# What is shown, as a job lists it, with a comment that `colonnade init` puts behind it; in the order of the list.
+LISTED = {
+    (COMMON := "who is in common"): "each party: which of its own people all others have too",
+    (SIZES := "how many people each party has"): "everybody, exactly or roughly",
+    (LABELLED := "which rows are labelled"): "everybody: which of them each label holder has a label for",
+    (CLASSES := "which classes there are"): "label holders; the others hear how many",
+    (SIGNALS := "signals, which show the labels"): "everybody without labels could work them out",
+    (GRADIENTS := "own gradients, which show the labels of small batches"): "everybody without labels",
+    (TOTALS := "scores, to other label holders"): "of people whose label they have too",
+    (SCORES := "scores, which follow from the signals"): "everybody who gets signals",
+    (MEAN := "mean of the labels"): "everybody, or the other label holders",
+    (CURVATURES := "how large scores are"): "everybody, of every row",
+    (CONTRIBUTION := "contributions of the partner, row by row"): "label holders, in every exchange",
+    (CONTRIBUTIONS := "contributions of all others together, row by row"): "label holders, in every exchange",
+    (SINGLE := "contributions of single parties, as sums are plain"): "whoever is on the way",
+    (CHANGES := "what one party changed, as the order is sequential"): "label holders, whatever the masks",
+    (DIRECTIONS := "directions of columns, more with every round"): "in the end the columns up to a linear map",
+    (ALL_DIRECTIONS := "directions of all others' columns together, more with every round"): "the same of the sum",
+    (PRODUCTS := "inner products of rows"): "how alike two people are in others' columns",
+    (DISTANCES := "distances between rows, to label holders"): "how far apart two people are in others' columns",
+    (SHARED := "columns, as directions are shared"): "label holders could solve for them",
+    (EMBEDDINGS := "embeddings, row by row"): "the label holder",
+    (REPRESENTATIONS := "representations, row by row"): "the source, and from its answers the target",
+    (COLUMNS := "how many columns, and their scale"): "label holders, or everybody",
+    (CORRELATIONS := "correlations of rotated columns, to the first label holder"): "between every two parties",
+    (COVARIANCES := "correlations of own columns with all others' together"): "each party",
+    (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
+    (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
+}
+# What says all that another one says need not be listed beside it.
+_SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES)}
+# What version 0.1 asked for; lists from then lack the rest.
+FIRST_NAMES = (COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATURES, CORRELATIONS, OBJECTIVE)
+
+# Kinds of messages that hold nothing of anybody, in any run, and why.
+NOTHING = {
+    "public key": "made for this run",
+    "paillier key": "made for this run",
+    "masks": "random numbers",
+    "kept versions": "numbers of epochs",
+    "pace": "how many portions are done",
+    "ping": "empty",
+    "load": "random bytes",
+}
+
+OF_COLUMNS, OF_LABELS, OF_PEOPLE = "your columns", "your labels", "your people"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A run before it begins, as far as it decides what is shown to whom.
+
+    model: "linear", "kernel", "network", "split" or "transfer". outputs: scores of a row, None while nobody has counted
+    the classes. rows: of the training data, at most; None where that is not known.
+    """
+
+    parties: tuple[str, ...]
+    holders: tuple[str, ...]
+    loss: str = "logistic"
+    sum: str = "pairwise"
+    topology: str = "tree"
+    model: str = "linear"
+    outputs: int | None = 1
+    rows: int | None = None
+    aligned: bool = False  # rows are those of the same people already
+    statistics: bool = False
+    features: int = 0  # of a kernel
+    scaled: bool = False  # whether a kernel's gamma comes from everybody's columns
+
+    @property
+    def pair(self) -> bool:
+        """Between two, whatever is a sum is the other's part."""
+        return len(self.parties) == 2
+
+    @property
+    def leader(self) -> str:
+        """The first label holder."""
+        return self.holders[0]
+
+    @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Those without labels."""
+        return tuple(name for name in self.parties if name not in self.holders)
+
+    @property
+    def hearers(self) -> tuple[str, ...]:
+        """Those who are sent something about a label of another party: all but a label holder that is the only one."""
+        return self.parties if len(self.holders) > 1 else self.unlabelled
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Something that is shown.
+
+    name: as a job lists it; empty for messages that show nothing in this setting. about, of: whose columns, labels or
+    people. to: who could know it then. kinds: messages that it follows from. words: for the eyes of one of `of`, see
+    `federation.words`. numbers: about a row, over a whole run, at most; None where nobody can say, or where there are
+    none. left: whether a party's budget counts these numbers (`algorithms.allowance`). warning: what an estimator says
+    about it before it starts.
+    """
+
+    name: str
+    about: str
+    of: tuple[str, ...]
+    to: tuple[str, ...]
+    kinds: tuple[str, ...]
+    words: str
+    numbers: int | None = None
+    left: bool = False
+    warning: str = ""
+
+
+def nothing(setting: Setting, *kinds: str, of: tuple[str, ...] | None = None) -> Leak:
+    """Messages that show nothing in this setting, though in others they do; of: those of some parties only."""
+    return Leak("", "", setting.parties if of is None else of, (), kinds, "")
+
+
+def listed(leaks: Iterable[Leak]) -> tuple[str, ...]:
+    """The names that a job must list."""
+    names = {leak.name for leak in leaks}
+    more = {name for name, larger in _SAYS_MORE.items() if names.intersection(larger)}
+    return tuple(name for name in LISTED if name in names - more)
+
+
+# -- what several algorithms show alike ----------------------------------------------------------------------------
+
+
+def contributions(
+    setting: Setting, numbers: int | None, kinds: tuple[str, ...], of: tuple[str, ...] = ()
+) -> tuple[Leak, ...]:
+    """Contributions that are summed at label holders, of all parties unless told; of linear models what follows too."""
+    of, to, pair = of or setting.parties, setting.holders, setting.pair
+    words = (
+        "{who} can see, in every exchange, your part of the score of {people}"
+        + ("" if pair else " added to {theirs}")
+        + "{numbers}; in predictions, of everybody whom they name"
+    )
+    name = CONTRIBUTION if pair else CONTRIBUTIONS
+    found = Leak(name, OF_COLUMNS, of, to, (*kinds, "prediction"), words, numbers, left=True)
+    return (found, *(linear(setting, to, numbers, kinds, of, left=True) if setting.model == "linear" else ()))
+
+
+def linear(
+    setting: Setting,
+    to: tuple[str, ...],
+    numbers: int | None,
+    kinds: tuple[str, ...],
+    of: tuple[str, ...] = (),
+    *,
+    left: bool = False,
+) -> tuple[Leak, ...]:
+    """What follows from the contributions of a linear model in many rounds: n numbers per round out of few columns.
+
+    Each round moves the contributions by X Xᵀ s, of which who sees the contributions knows s, or can work it out.
+    """
+    of, pair = of or setting.parties, setting.pair
+    directions = Leak(
+        DIRECTIONS if pair else ALL_DIRECTIONS, OF_COLUMNS, of, to, kinds,
+        "{who} could work out {directions}" if pair else
+        "{who} could work out {combinations} of your columns and {theirs} together for {people}; with the help of "
+        "{others}, {directions}",
+        numbers, left,
+    )  # fmt: skip
+    return (directions, products(setting, to, kinds, of), columns(setting, to, kinds, of))
+
+
+def products(setting: Setting, to: tuple[str, ...], kinds: tuple[str, ...], of: tuple[str, ...] = ()) -> Leak:
+    """How alike rows are."""
+    words = "{who} could work out how alike any two people are in your columns (the inner products of rows)"
+    return Leak(PRODUCTS, OF_COLUMNS, of or setting.parties, to, kinds, words + _together(setting))
+
+
+def columns(setting: Setting, to: tuple[str, ...], kinds: tuple[str, ...], of: tuple[str, ...] = ()) -> Leak:
+    """How many there are, and how large."""
+    words = "{who} could work out how many columns you have and how large their numbers are"
+    return Leak(COLUMNS, OF_COLUMNS, of or setting.parties, to, kinds, words + _together(setting))
+
+
+def objective(setting: Setting, kinds: tuple[str, ...]) -> Leak:
+    """How well the model fits, or how much better a step made it."""
+    words = (
+        "{who} will learn how well the model fits your labels, in totals over all rows, or whether it still improves"
+    )
+    return Leak(OBJECTIVE, OF_LABELS, setting.holders, setting.parties, kinds, words)
+
+
+def _together(setting: Setting) -> str:
+    return "" if setting.pair else ", with {theirs} added"
+
+
+def signals(
+    setting: Setting, numbers: int | None, kinds: tuple[str, ...] = ("signal",), to: tuple[str, ...] = ()
+) -> tuple[Leak, ...]:
+    """Signals in the clear: labels, and scores, which are everybody's contributions."""
+    to = to or setting.hearers
+    shown = Leak(SIGNALS, OF_LABELS, setting.holders, to, kinds, "{who} could work out your label of each of {people}")
+    words = "{who} could work out the score of {people} from the signals, and so " + (
+        "your part of it" if setting.pair else "your part of it added to {theirs}"
+    )
+    score = Leak(SCORES, OF_COLUMNS, setting.parties, to, kinds, words, numbers, left=True)
+    return (shown, score, *(linear(setting, to, numbers, kinds, left=True) if setting.model == "linear" else ()))
+
+
+def sequential(setting: Setting, numbers: int | None, kinds: tuple[str, ...]) -> tuple[Leak, ...]:
+    """Parties that move one after another. Between two this shows nothing more: the sum is the other's part anyway."""
+    if setting.pair or len(setting.parties) < 2:
+        return ()
+    return (
+        Leak(
+            CHANGES, OF_COLUMNS, setting.parties, setting.holders, kinds,
+            "{who} could see what you alone changed, whatever the masks, as parties move one after another"
+            + ("; and work out {directions}" if setting.model == "linear" else ""),
+            numbers, left=True,
+            warning="order='sequential' sums the same rows again after each party's steps, so the label holder can "
+            "subtract two sums and see what that one party changed, whatever the masks; use order='parallel' where "
+            "that matters",
+        ),
+    )  # fmt: skip

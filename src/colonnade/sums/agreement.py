@@ -1,0 +1,108 @@
+"""What the members of a masked sum agree on, and sign, so that a server can't tell them different things.
+
+Two statements, as in Bonawitz et al. (CCS 2017), Figure 4, the parts against an active server: "these are my keys in
+this sum" and "these are left in this sum". Both are signed under a member's identity. A member whose owner gave it a
+roster believes the identities in it and no others; without one it believes those that the server hands on, which binds
+a server that lies about who is left, and not one that puts its own keys in the place of a member's.
+
+More than half of the members must stay (2t > n): a member signs one list of those who are left in a sum, so no two
+lists can both have t signatures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import ProtocolError
+from colonnade.identity import verified
+from colonnade.runtimes.wire import encode
+
+FEWEST = 2  # the sum of one member is its own value
+Announced = tuple[bytes, bytes, bytes, bytes]  # key of this sum, key of the channel, identity, signature of all
+Roster = Mapping[str, bytes]  # identities by the names of sites
+
+_KEYS, _LEFT = "colonnade mask keys v1", "colonnade survivors v1"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a sum is about: all members by name (their numbers are their places), its number and its threshold."""
+
+    names: tuple[str, ...]
+    serial: int
+    threshold: int
+
+    def check(self, roster: Roster | None) -> None:
+        """What a member refuses to take part in."""
+        t = self.threshold
+        if type(t) is not int or t < FEWEST:
+            raise ProtocolError(f"a masked sum needs a threshold of at least {FEWEST} members, got {t!r}")
+        if len({*self.names}) < len(self.names):
+            raise ProtocolError("the server gives two members of a sum one name; every site has its own")
+        strange = [] if roster is None else [name for name in self.names if name not in roster]
+        if strange:
+            raise ProtocolError(
+                f"the server names the site {strange[0]!r}, which is not in this site's roster; ask its owner who that "
+                f"is"
+            )
+        most = max(len(self.names), 0 if roster is None else len(roster))
+        if 2 * t <= most:
+            raise ProtocolError(
+                f"the server wants a threshold of {t} among {most} sites; it must be more than half of them, or the "
+                f"server could tell two halves different things and open one site's part: have it raise the threshold"
+            )
+
+    def keys_statement(self, number: int, keys: tuple[bytes, ...]) -> bytes:
+        """What a member says of itself at the start: its keys, in this sum and on these terms."""
+        return encode((_KEYS, self.names, self.serial, self.threshold, number, *keys))
+
+    def digest(self, keys: Mapping[int, Announced]) -> bytes:
+        """The terms and everybody's keys in 32 bytes; with keys that are new in every sum, so is it."""
+        told = tuple((number, *keys[number]) for number in sorted(keys))
+        return hashlib.sha256(encode((self.names, self.serial, self.threshold, told))).digest()
+
+    def check_keys(self, keys: Mapping[int, Announced], roster: Roster | None) -> None:
+        """Everybody's keys are its own: signed by the identity that the roster, or at least the server, has for it."""
+        for number, (*parts, signature) in keys.items():
+            if not 0 <= number < len(self.names):
+                raise ProtocolError(f"the server hands on keys of member {number}, and there are {len(self.names)}")
+            name, identity = self.names[number], parts[-1]
+            if roster is not None and identity != roster[name]:
+                raise ProtocolError(
+                    f"the keys of site {name!r} come under another identity than this site's roster has for it; the "
+                    f"server replaced them, or the roster is out of date"
+                )
+            if not verified(identity, self.keys_statement(number, tuple(parts)), signature):
+                raise ProtocolError(
+                    f"the keys of site {name!r} in sum {self.serial} are not signed by it; the server replaced them"
+                )
+        for place, what in enumerate(("key", "channel", "identity")):
+            if len({parts[place] for parts in keys.values()}) < len(keys):
+                raise ProtocolError(f"the server hands on the same {what} for two members of sum {self.serial}")
+
+
+def left_statement(digest: bytes, survivors: tuple[int, ...]) -> bytes:
+    """What a member says before it hands in any share: who is left, of those with these keys."""
+    return encode((_LEFT, digest, survivors))
+
+
+def check_left(
+    statement: bytes, signed: Mapping[int, bytes], keys: Mapping[int, Any], survivors: Collection[int], t: int
+) -> None:
+    """At least t of those who are left signed the same statement, and nobody signed another."""
+    strange = [number for number in signed if number not in survivors]
+    if strange or len(signed) < t:
+        raise ProtocolError(
+            f"{len(signed)} members signed who is left"
+            + (f", member {strange[0]} among them, who is not" if strange else "")
+            + f"; {t} of the {len(survivors)} who are left must, before a share is handed in"
+        )
+    for number, signature in signed.items():
+        if not verified(keys[number][2], statement, signature):
+            raise ProtocolError(
+                f"member {number} did not sign the survivors that this site was told, or not of this sum; the server "
+                f"tells sites different things"
+            )
