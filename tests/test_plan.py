@@ -167,7 +167,7 @@ def test_second_order_rounds_where_all_rows_take_too_long():
 @pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 def test_the_jobs_own_algorithm_comes_first(algorithm):
     text = NEWTON.replace('kind = "BlockNewton"', algorithm)
-    job_ = job(text + "\n[validation]\npart = 0.2\n")
+    job_ = job(complete(text + "\n[validation]\npart = 0.2\n"))
     sources = breast_cancer(job_.parties)
     plan = plan_of(job_, sources, keeps=True)[0]["bank"]
     assert [one.own for one in plan.forecasts] == [True] + [False] * (len(plan.forecasts) - 1)
