@@ -15,8 +15,8 @@ from colonnade.algorithms.statistics import SEALED, infer_linear
 from colonnade.blocks.information import Joint, random_rotation
 from colonnade.checks import party_part
 from colonnade.errors import ColonnadeError
-from colonnade.losses import loss as loss_named
 from colonnade.key_proof import context_of
+from colonnade.losses import loss as loss_named
 from colonnade.paillier import PrivateKey
 from test_encrypted import Lying, other_key
 from test_security import Recorder
