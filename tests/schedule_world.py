@@ -11,11 +11,12 @@ from colonnade.algorithms import gathering, horizontal
 from colonnade.algorithms.conduct import Plan, conduct
 from colonnade.algorithms.gathering import Heard
 from colonnade.algorithms.site_work import Part, SiteWork
-from colonnade.runtimes.endpoint import DATA
+from colonnade.runtimes.endpoint import ALIVE, DATA
 from colonnade.runtimes.outcome import settle
 from colonnade.runtimes.simulation import _Promise, _World
 from colonnade.sums.ring import Ring
 
+Wait = tuple[str, str, str]  # who, for whom, for what
 LONGEST = 1e6  # virtual seconds: a run of these sizes that takes longer does not end
 
 
@@ -28,12 +29,13 @@ class World(_World):
 
     def __init__(self, *args: Any) -> None:
         self.lost: list[tuple[str, str, int]] = []  # from, to, and of what kind
-        self.waits: set[tuple[str, str, str]] = set()  # (who, for whom, for what) before deadlines were last looked at
+        self.waits: set[Wait] = set()  # before deadlines were last looked at
+        self.told: list[tuple[float, Wait]] = []  # when a party said what it waits for
         self.crashed: set[str] = set()
         self.last = 0.0  # when a message last came through, or a piece of work was done
         self.given_up: set[tuple[str, str]] = set()  # for whom and for what somebody did not wait any longer
         self.own: list[tuple[str, str, Any]] = []  # whose program raised an error of its own, at which step
-        self.broken: list[tuple[str, Any, set[tuple[str, str, str]]]] = []  # finder, its error, and all waits
+        self.broken: list[tuple[str, Any, set[Wait]]] = []  # finder, its error, and all waits
         super().__init__(*args)
         for name, net in self.nets.items():
             net.break_off = partial(self._broke_off, name, net.break_off)  # type: ignore[method-assign]
@@ -61,6 +63,9 @@ class World(_World):
     def carry(self, frm: str, to: str, size: int, frame: Any) -> None:
         before = self._count
         super().carry(frm, to, size, frame)
+        if frame[0] == ALIVE:
+            _, *waits = frame[3]
+            self.told += [(self.now, (frm, *wait)) for wait in zip(waits[::2], waits[1::2], strict=True)]
         if self._count == before:
             self.lost.append((frm, to, frame[0]))
 
@@ -72,7 +77,9 @@ class World(_World):
 
     def _broke_off(self, finder: str, break_off: Any, error: Any, what: str) -> None:
         if self.nets[finder].broken is None:
-            self.broken.append((finder, error, self.waits | self._waits()))
+            # Questions are asked in the last part of a wait: older answers are of another one.
+            told = {wait for when, wait in self.told if when >= self.now - 0.5 * self.options.deadline}
+            self.broken.append((finder, error, self.waits | self._waits() | told))
         break_off(error, what)
 
     def _failed(self, net: Any, fail: Any, error: Any) -> None:
@@ -90,7 +97,7 @@ class World(_World):
                     self.given_up.add(key)
         super()._tick()
 
-    def _waits(self) -> set[tuple[str, str, str]]:
+    def _waits(self) -> set[Wait]:
         nets = (net for net in self.nets.values() if net.running)
         return {(net.me, *key) for net in nets for key, some in net._waiting.items() if some}
 

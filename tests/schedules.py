@@ -9,10 +9,11 @@ crash or stall. A run under it ends right in one of two ways, and all else is wr
 - With a model: the right one, as `schedule_cases` says for each algorithm.
 - With an error, where something was lost, or somebody crashed or stalled. Then every party that lives ends with one,
   unless it was done before, within the deadline after the last thing that happened anywhere. The error names a party
-  that the schedule has disturbed: it crashed or stalled, or a message from or to it was lost, or it waits for a lost
-  message, perhaps through others, and the error says that one may be lost. And it names a step for which somebody was
-  waiting for that party. Where the run keeps checkpoints it is started again, perhaps with other faults and with a
-  party that has not kept its last state, and in the end it gives the right model all the same.
+  that the schedule has disturbed: it crashed or stalled, or a message from or to it was lost; or it waits for a lost
+  message or a stalled party, perhaps through others, and the error says that this may be. And it names a step for
+  which somebody was waiting for that party, or had said so when asked. Where the run keeps checkpoints it is started
+  again, perhaps with other faults and with a party that has not kept its last state, and in the end it gives the right
+  model all the same.
 
 No run hangs: not in virtual time, and not on the wall's clock.
 """
@@ -41,7 +42,7 @@ from colonnade.federation.checkpoints import Checkpoints
 from colonnade.runtimes.endpoint import DATA
 from schedule_cases import CASES, bits, distance, fit, in_common, still
 from schedule_draws import DEADLINE, Plan, draw
-from schedule_world import Disturbed, Hang, World
+from schedule_world import Disturbed, Hang, Wait, World
 from test_kept import Shelf
 
 GUARD = 120.0  # real seconds of one schedule, a thousand times what it takes
@@ -113,7 +114,7 @@ def check_error(plan: Plan, clock: cn.Simulation, world: World, error: RunFailed
     if not disturbed:
         raise Wrong(f"nothing was lost and nobody crashed, and yet: {error}")
     for finder, found, waits in world.broken:
-        if found.party not in disturbed | held_up(waits, world.lost, str(found)):
+        if found.party not in disturbed | held_up(waits, world.lost, plan.stalled, str(found)):
             raise Wrong(f"{finder} finds that {found}, but only {sorted(disturbed)} were disturbed")
         if (found.party, found.step) not in {(whom, step) for _, whom, step in waits}:
             raise Wrong(f"{finder} finds that {found}, and nobody was waiting for that: {sorted(waits)}")
@@ -135,15 +136,15 @@ def check_error(plan: Plan, clock: cn.Simulation, world: World, error: RunFailed
             raise Wrong(f"{name} ended {outcome.seconds - world.last:.3g} s after the last that happened")
 
 
-def held_up(waits: set[tuple[str, str, str]], lost: list[tuple[str, str, int]], sentence: str) -> set[str]:
-    """Those who wait, themselves or through others, for a message that was lost, if the error says that one may be.
+def held_up(waits: set[Wait], lost: list[tuple[str, str, int]], stalled: frozenset[str], sentence: str) -> set[str]:
+    """Those who wait, themselves or through others, for a lost message or a stalled party, if the error says it may be.
 
-    Where all live and wait in a circle, nobody can know whose message it was.
+    Where all live and wait in a circle, nobody can know whose message it was that did not come.
     """
-    if "or a message was lost" not in sentence:
+    if "it may be busy, or a message was lost" not in sentence:
         return set()
     links = {(frm, to) for frm, to, kind in lost if kind == DATA}
-    found = {who for who, whom, _ in waits if (whom, who) in links}
+    found = {who for who, whom, _ in waits if (whom, who) in links or whom in stalled}
     while more := {who for who, whom, _ in waits if whom in found} - found:
         found |= more
     return found

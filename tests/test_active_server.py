@@ -201,7 +201,7 @@ def test_keys_that_were_signed_for_another_sum_are_refused(change):
     run, number = Sum(7, 5, identities=IDENTITIES), 2 if change == "number" else 3
     old = Member(number, Terms(*terms.get(change, (names_of(7), 1, 5))), KeyPair(), IDENTITIES[3])
     keys = run.answers(0, lambda m: m.public)
-    with pytest.raises(ProtocolError, match="the keys of site 'site3' in sum 1 are not signed by it"):
+    with pytest.raises(ProtocolError, match="the keys of site 'site3' are not signed by it for sum 1, as this site"):
         run.members[0].share({**keys, 3: old.public})
 
 

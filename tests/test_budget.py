@@ -14,7 +14,7 @@ from colonnade.algorithms.newton_leader import Leader
 from colonnade.algorithms.session import Session
 from colonnade.align import align
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
-from colonnade.federation.budget import Budget, allowance
+from colonnade.federation.budget import Budget, Used, allowance
 from colonnade.federation.policy import Door, Policy
 from colonnade.federation.training import take_part
 from test_job import GOOD
@@ -119,6 +119,24 @@ def test_the_door_lets_nothing_out_that_was_not_charged():
     send("evaluation", np.zeros(10))
     with pytest.raises(PolicyRefused, match="not charged for"):
         send("scores for 2", np.zeros(10))
+
+
+def test_a_model_pays_when_it_is_used_unless_its_training_did():
+    notes = Notes()
+    own, strange = (Used(digest, 2, 10) for digest in ("own", "strange"))
+    trained = Budget("shop", 0.5)
+    trained.keep_in(notes)
+    trained.open(10, 100)
+    trained.charge(3.0)
+    trained.paid("own")
+    for model, left in ((own, 2.0), (strange, 0.0), (strange, 0.0), (own, 0.0)):
+        used = Budget("shop", 0.5)
+        used.keep_in(notes)
+        used.use(model)
+        used.open(10, 100)
+        assert used.left == left, model
+    with pytest.raises(PolicyRefused, match="7 numbers about each person would have left"):
+        used.use(Used("another", 2, 10))
 
 
 def test_a_part_of_a_budget_keeps_the_rest_for_others():

@@ -72,7 +72,8 @@ def federation(tmp_path, names, algorithm):
     a, b = text.index("[algorithm]"), text.index("[sum]")
     text = text[:a] + f"[algorithm]\n{algorithm}\n\n" + text[b:]
     text = text.replace("grace = 10 ", "grace = 2 ")
-    (folder / "job.toml").write_text(complete(text))
+    # A kernel's job is completed by the test that gives it its model.
+    (folder / "job.toml").write_text(text if "FDSKL" in algorithm else complete(text))
     for name in names:
         let_out(folder, name, 1000)
     write_tables(folder, names)

@@ -9,10 +9,11 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 import colonnade as cn
-from colonnade.algorithms import gathering, horizontal
+from colonnade.algorithms import gathering, horizontal, site_work
 from colonnade.algorithms.gathering import Heard
 from colonnade.algorithms.horizontal import attend
-from colonnade.algorithms.site_work import Own, Part, SiteWork, instruction
+from colonnade.algorithms.instructions import instruction
+from colonnade.algorithms.site_work import Own, Part, SiteWork
 from colonnade.algorithms.ssca import PAPER
 from colonnade.blocks.whole import Linear
 from colonnade.cost_limits import CostLimits
@@ -32,6 +33,7 @@ from colonnade.horizontal_estimator import part_of
 from colonnade.runtimes.network import Network
 from colonnade.sums.dropout import Member, Terms
 from colonnade.sums.masks import KeyPair
+from colonnade.sums.ring import Ring
 from horizontal_programs import die_after, one_layer, two_layers
 
 X, Y = load_digits(return_X_y=True)
@@ -209,14 +211,48 @@ def test_a_roster_that_is_out_of_date_ends_the_run_with_both_names():
 
 def test_a_server_that_hands_on_other_keys_is_refused(monkeypatch):
     """Through the whole run, on the wire: it puts a key of its own in the place of one site's."""
-    strange = Member(1, Terms(("site1", "site2", "site3"), 1, 3), KeyPair())
-    real = gathering.Collector.keys
-    monkeypatch.setattr(gathering.Collector, "keys", lambda self, found: real(self, {**found, 1: strange.public}))
+    real, terms = gathering.Collector.keys, []
+    monkeypatch.setattr(site_work, "Terms", lambda *known: terms.append(Terms(*known)) or terms[-1])
+
+    def replaced(self, found):
+        return real(self, {**found, 1: Member(1, terms[-1], KeyPair()).public})  # all of the terms is known to a server
+
+    monkeypatch.setattr(gathering.Collector, "keys", replaced)
     sites = cn.split_rows(X, Y, into=3, seed=0)
     with pytest.raises(ProtocolError, match="the keys of site 'site2' come under another identity"):
         model().fit(*with_rosters(sites))
     with pytest.raises(ProtocolError, match="other keys for this member than those it sent"):
         model().fit(*sites)  # site 1 believes it, and site 2 sees it: a server would answer in its place
+
+
+def asked_alone(monkeypatch, rows):
+    """A server that asks all sites but the second for nothing: their weights are rows / 1e300. What it opens."""
+    real, totals = gathering._masked, []
+
+    def alone(sites, threshold, task, asked):
+        if task.kind == "step":
+            asked = {k: each if k == 1 else (*each[:3], np.full(3, 1e300)) for k, each in asked.items()}
+        total, answered = yield from real(sites, threshold, task, asked)
+        totals.append((task.kind, total))
+        return total, answered
+
+    monkeypatch.setattr(gathering, "_masked", alone)
+    sites = cn.split_rows(X, Y, into=3, seed=0)
+    model(algorithm=cn.SSCA(rounds=1, batch=rows)).fit(*sites)
+    return sites, next(total for kind, total in totals if kind == "step")
+
+
+@pytest.mark.filterwarnings("ignore:training diverged")
+def test_a_server_that_asks_one_site_alone_is_refused(monkeypatch):
+    with pytest.raises(ProtocolError, match=r"the keys of site 'site\d' are not signed by it for sum 3, as this site"):
+        asked_alone(monkeypatch, 20)
+    monkeypatch.setattr(site_work, "_digest", lambda value: b"")  # sites that would not look what others are asked
+    sites, total = asked_alone(monkeypatch, 20)
+    part = part_of(sites[1], np.arange(10), CostLimits.of(None, grouped=False))
+    plan = model().plan(cn.SSCA(rounds=1, batch=20), ("site1", "site2", "site3"), 64, 10, CostLimits())
+    work = SiteWork.of(plan.as_site_job(1), "site2", Part.from_value(part), None, Own())
+    alone = work.step(1, work.model.start(0), np.array([len(Y), len(Y), 0.0]))
+    assert np.abs(Ring(3).decode(total) - alone).max() < 1e-9  # the total is that one site's gradient
 
 
 def test_a_server_that_tells_sites_different_survivors_is_refused(monkeypatch):

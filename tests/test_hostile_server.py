@@ -26,7 +26,7 @@ from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolErr
 from colonnade.horizontal_estimator import part_of
 from colonnade.runtimes.net import Traffic
 from colonnade.runtimes.wire import decode, encode
-from colonnade.sums.dropout import Member, Terms
+from colonnade.sums.dropout import Member
 from colonnade.sums.masks import KeyPair
 from masked_sums import mutations
 
@@ -111,8 +111,8 @@ def a_sum():
     work = SiteWork.of(job, "s0", Part.from_value(part_of(SITES[0], np.arange(2), NONE)), None, Own())
     size = work.model.size
     tasks = [("count",), ("step", 1, np.zeros(size), np.ones(3)), ("evaluate", 0, np.zeros(size), np.ones(3))]
-    others = {k: Member(k, Terms(plan.sites, 1, 3), KeyPair()) for k in (1, 2)}
     turn, public = work.begin(1, tasks[0])
+    others = {k: Member(k, turn.member.terms, KeyPair()) for k in (1, 2)}
     keys = {0: public, **{k: m.public for k, m in others.items()}}
     letters = {k: m.share(keys) for k, m in others.items()}
     mine = turn.member.share(keys)

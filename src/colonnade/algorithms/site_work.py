@@ -6,8 +6,8 @@ back the same answers, so a run is the same on either.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from colonnade.algorithms.descriptions import Make, method_from_value, model_from_value
 from colonnade.algorithms.fedavg import LocalSteps
+from colonnade.algorithms.instructions import is_job
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.whole import WholeModel, costs
 from colonnade.errors import ProtocolError
 from colonnade.identity import Identity
-from colonnade.runtimes.wire import expect_array
+from colonnade.runtimes.wire import encode, expect_array
 from colonnade.sums.dropout import FEWEST, Member, Terms
 from colonnade.sums.masks import KeyPair
 from colonnade.sums.ring import Ring
@@ -28,7 +29,6 @@ from colonnade.sums.ring import Ring
 Array = npt.NDArray[Any]
 
 _CHUNK = 1 << 13  # rows that are evaluated at a time
-_MOST_LIMITS = 1 << 16  # every limit costs a pass over the rows
 
 
 def rows_to_value(X: Any) -> Any:
@@ -105,50 +105,8 @@ def _once(found: dict[int, Any], content: tuple[Any, ...]) -> dict[int, Any]:
     return found
 
 
-def instruction(message: Any) -> tuple[str, int, Any]:
-    """(stage, number of the sum, content), if that is what a server's message is: a site believes no form of it."""
-    if isinstance(message, tuple) and len(message) == 3:
-        stage, serial, content = message
-        form = _FORMS.get(stage) if isinstance(stage, str) else None
-        if form is not None and type(serial) is int and form(content):
-            return stage, serial, content
-    raise ProtocolError("the server's instruction is none that a server of ours gives; have all use one version")
-
-
-def _each(*kinds: type) -> Callable[[Any], bool]:
-    return lambda content: (
-        isinstance(content, tuple) and all(isinstance(one, tuple) and tuple(map(type, one)) == kinds for one in content)
-    )
-
-
-def _is_task(content: Any) -> bool:
-    if not isinstance(content, tuple) or not content:
-        return False
-    kind, *rest = content
-    arrays = len(rest) == 3 and type(rest[0]) is int and all(isinstance(one, np.ndarray) for one in rest[1:])
-    return not rest if kind == "count" else kind in ("step", "evaluate") and arrays and rest[0] >= (kind == "step")
-
-
-# What the content of each stage must be; arrays are looked at more closely where their length is known.
-_FORMS: dict[str, Callable[[Any], bool]] = {
-    "task": _is_task,
-    "keys": _each(int, bytes, bytes, bytes, bytes),
-    "letters": _each(int, bytes),
-    "survivors": lambda content: isinstance(content, tuple) and all(type(one) is int for one in content),
-    "signatures": _each(int, bytes),
-    "end": lambda content: isinstance(content, np.ndarray),
-}
-
-
-def _is_job(job: Any) -> bool:
-    """Whether it is (number, names, model, algorithm, limits, l2, threshold); two of them have readers of their own."""
-    if not isinstance(job, tuple) or len(job) != 7:
-        return False
-    number, names, _, _, functions, l2, threshold = job
-    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
-        return False
-    sizes = type(number) is int and 0 <= number < len(names) and type(functions) is int and type(threshold) is int
-    return sizes and 1 <= functions <= _MOST_LIMITS and threshold >= 0 and type(l2) is float and 0 <= l2 < math.inf
+def _digest(value: Any) -> bytes:
+    return hashlib.sha256(encode(value)).digest()
 
 
 def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
@@ -172,13 +130,19 @@ class SiteWork:
     train: Part
     validation: Part | None = None
     own: Own = Own()
+    told: bytes = b""  # a digest of all that the server tells every site of the run
     channel: KeyPair = field(default_factory=KeyPair)
     _latest: int = -1
 
     @classmethod
-    def of(cls, job: Any, name: str, train: Part, validation: Part | None, own: Own) -> SiteWork:
-        """From what the server says of it (`Plan.as_site_job`), of which nothing is believed, and what is its own."""
-        if not _is_job(job):
+    def of(
+        cls, job: Any, name: str, train: Part, validation: Part | None, own: Own, also: tuple[Any, ...] = ()
+    ) -> SiteWork:
+        """From what the server says of it (`Plan.as_site_job`), of which nothing is believed, and what is its own.
+
+        also: what else the server tells all sites.
+        """
+        if not is_job(job):
             raise ProtocolError("this site can't read the server's job; have all use one version")
         number, names, model, method, functions, l2, threshold = job
         if names[number] != name:
@@ -192,7 +156,8 @@ class SiteWork:
             )
         if int(train.groups.max()) >= functions:
             raise ProtocolError(f"the server counts {functions} limits, site {name!r} has rows of more")
-        return cls(number, names, *made, functions, float(l2), threshold, train, validation, own)
+        told = _digest((*job[1:], *also))
+        return cls(number, names, *made, functions, float(l2), threshold, train, validation, own, told)
 
     @property
     def name(self) -> str:
@@ -207,13 +172,13 @@ class SiteWork:
     def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
         """The first stage of a sum: this site's part of it is computed, and its answer is the part or its keys."""
         if serial <= self._latest:
-            # Letters of a sum name its number: those of an earlier one would be read as this one's.
             raise ProtocolError(f"the server asks for sum {serial} after sum {self._latest}; each has its own number")
         self._latest = serial
         value = self._encoded(*content)
         if not self.threshold:
             return None, value
-        terms = Terms(self.names, serial, self.threshold)
+        # Letters open only between sites that were asked for the same: or the server would ask all but one for nothing.
+        terms = Terms(self.names, serial, self.threshold, _digest((self.told, *content)))
         member = Member(self.number, terms, self.channel, self.own.identity, self.own.roster)
         return Turn(member, value, self._parts(*content)), member.public
 

@@ -10,7 +10,7 @@ from typing import Any
 from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.federation import certificates
-from colonnade.federation.budget import Budget
+from colonnade.federation.budget import Budget, Used
 from colonnade.federation.handshake import Terms
 from colonnade.federation.job import Job
 from colonnade.federation.ledger import Ledger
@@ -33,12 +33,13 @@ def attend(
     mpi: bool = False,
     tell: Callable[[str], None] = lambda _: None,
     budget: Budget | None = None,
+    model: Used | None = None,
 ) -> Outcome:
     """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
     this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
-    about people that leave in training; scores of a finished model are counted where it is put to use.
+    about people that may leave. model: the finished one that is put to use, which the budget pays for but once.
     """
     credentials = certificates.load(party.certificates, party.name)
     party.policy.check_company(party.name, job.parties, job.sum)
@@ -65,10 +66,12 @@ def attend(
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
-        "door": Door(party.name, party.policy, ledger, budget),
+        "door": Door(party.name, party.policy, ledger, budget if model is None else None),
     }  # fmt: skip
     tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
     try:
+        if budget is not None and model is not None:
+            budget.use(model)
         if mpi:
             from colonnade.runtimes.mpi import run_party_mpi
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from colonnade.errors import PolicyRefused
@@ -26,6 +27,7 @@ OF_COLUMNS = (
     "embeddings to evaluate", "representations", "representations to evaluate",
 )  # fmt: skip
 _RECORD = "numbers about each person"  # in the ledger
+_MODEL = "model whose training was counted"
 _ROUNDING = 1e-9
 
 
@@ -39,12 +41,16 @@ class Budget:
         self.charged = 0.0  # numbers per row in this run
         self._note: Callable[[int], None] = lambda _: None
         self._noted = 0
+        self._models: set[str] = set()
+        self._note_model: Callable[[str], None] = lambda _: None
         self._left_by_now: dict[str, int] = {}  # numbers that passed the door, to each party
 
     def keep_in(self, ledger: Ledger) -> None:
         """What left in earlier runs stands in the party's ledger, and what leaves in this one will."""
         self.before = float(sum(int(record["numbers"]) for record in ledger.remembered(_RECORD)))
         self._note = lambda numbers: ledger.remember(_RECORD, {"numbers": numbers, "columns": self.columns})
+        self._models = {str(record["digest"]) for record in ledger.remembered(_MODEL)}
+        self._note_model = lambda digest: ledger.remember(_MODEL, {"digest": digest})
 
     def open(self, columns: int, rows: int) -> None:
         """From now on numbers may leave, about so many rows of so many columns, as they are before preparation."""
@@ -89,6 +95,19 @@ class Budget:
                 f"this kind leaves uncounted"
             )
 
+    def paid(self, digest: str) -> None:
+        """This model's training was charged: its scores are combinations of the numbers that have left in it."""
+        if digest not in self._models:
+            self._models.add(digest)
+            self._note_model(digest)
+
+    def use(self, model: Used) -> None:
+        """A finished model is put to use; one whose training stands in no ledger of this party pays the first time."""
+        if model.digest not in self._models:
+            self.open(model.columns, 1)
+            self.charge(model.numbers)
+            self.paid(model.digest)
+
     def part(self, share: float) -> Part:
         """A share of what is left, for one of several trainings that go on side by side."""
         return Part(self, share * self.left)
@@ -109,6 +128,15 @@ class Budget:
             f"{self.columns} columns){earlier}; raise max_directions in [policy] if your partner may work out more "
             f"combinations of your columns"
         )
+
+
+@dataclass(frozen=True)
+class Used:
+    """A finished model, as a budget knows it: numbers about each person that its scores are, and whose columns."""
+
+    digest: str
+    numbers: int
+    columns: int
 
 
 class Part:

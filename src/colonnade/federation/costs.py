@@ -52,12 +52,13 @@ def _costs(taken: Taken, of: Callable[[Mark], float], saved: dict[int, float], *
         return Costs(start, _usual(looking) if looking else once, 0.0)
     usual = _usual(alone)
     first = sum(cost - usual for at, cost in alone if at < _COLD) if cold else 0.0
+    # A first round with an evaluation after it, unlike the second one, is an epoch of its own: about all rows.
+    opening, looking = [one for one in looking if one[0] == 1], [one for one in looking if one[0] > 1]
     if not looking:  # the only one came after the last round, of which something was left to do
         last = taken.evaluations[-1]
         looking = [(last.rounds, of(last) - of(taken.rounds[-1]))]
     evaluation = max(0.0, _usual(looking) - usual)
-    # A first round with an evaluation after it, unlike the second one, is an epoch of its own: about all rows.
-    first += sum(cost - usual - evaluation for at, cost in looking if at == 1)
+    first += sum(cost - usual - evaluation for _, cost in opening)
     return Costs(of(taken.evaluations[0]) + max(0.0, first), usual, evaluation)
 
 

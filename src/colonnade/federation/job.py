@@ -66,7 +66,6 @@ class Job:
             None if self.loss == "softmax" else 1,  # classes are counted when the run has begun
             rows,
             self.aligned,
-            self.statistics,
             0 if self.kernel is None else self.kernel[2],
             self.kernel is not None and self.kernel[1] == "scale",
         )

@@ -17,7 +17,7 @@ from colonnade.errors import DataError
 from colonnade.estimators import MODELS
 from colonnade.federation.job import Job
 from colonnade.federation.prepared import Prepared
-from colonnade.federation.training import Trained
+from colonnade.federation.training import Trained, digest_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,18 @@ class ModelPart:
     classes: npt.NDArray[Any]
     columns: tuple[str, ...]
     prepared: Prepared
+
+
+def digest(combines: str, state: Any) -> str:
+    """What tells one party's part of a model from another."""
+    arrays = store.state_to_arrays(combines, state)
+    return digest_of(tuple((key, np.asarray(arrays[key])) for key in sorted(arrays))).hex()
+
+
+def combines(job: Job) -> str:
+    """What a prediction with the model of this job adds up, see `Estimator`."""
+    of_its_kind = _network(job) if job.network else _line(job) if job.kernel is None else _kernel(job)
+    return str(of_its_kind["combines"])
 
 
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared) -> Path:

@@ -133,7 +133,9 @@ def run_job(
     async def program(net: Net, source: Any) -> Any:
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
-        return source, await take_part(net, job, source, find, check, kept, party.network, budget)
+        trained = await take_part(net, job, source, find, check, kept, party.network, budget)
+        budget.paid(model_file.digest(model_file.combines(job), trained.state))
+        return source, trained
 
     def observe(name: str, seconds: float, value: Any) -> None:
         if value[0] == "resumed":

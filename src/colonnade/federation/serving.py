@@ -21,11 +21,13 @@ from colonnade.blocks.prediction import MIXTURES
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
 from colonnade.federation import data, model_file, people
 from colonnade.federation.attend import attend
+from colonnade.federation.budget import Budget, Used
 from colonnade.federation.csv_dialect import quoted
 from colonnade.federation.job import Job
 from colonnade.federation.model_file import ModelPart
 from colonnade.federation.party_file import PartyFile
 from colonnade.federation.query_columns import sql_name
+from colonnade.federation.run import sources
 from colonnade.federation.scoring import Asker, Directory, Terms, serve
 from colonnade.federation.table import Table
 from colonnade.ids import canonical
@@ -69,7 +71,7 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
         table = _table(party, part, source)
         return table, [str(one) for one in _ids(table, party.name).tolist()]
 
-    scores: Scores = attend(job, party, program, read, agreed=_agreed(job, party.name)).value
+    scores: Scores = attend(job, party, program, read, agreed=_agreed(job, party.name), **_paid(party, part)).value
     return scores
 
 
@@ -92,7 +94,7 @@ def serve_once(job: Job, party: PartyFile, asker: str, tell: Callable[[str], Non
         terms, rounds = _terms(job, asker), party.policy.max_rounds
         return await serve(net, terms, _scorer(part, party), lookup, gate, rounds)
 
-    return int(attend(job, party, program, read, agreed=_agreed(job, asker)).value)
+    return int(attend(job, party, program, read, agreed=_agreed(job, asker), **_paid(party, part)).value)
 
 
 def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None], *, public: bool = False) -> None:
@@ -178,7 +180,7 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
         finally:
             server.score = None
 
-    attend(job, party, program, read, agreed=_agreed(job, party.name))
+    attend(job, party, program, read, agreed=_agreed(job, party.name), **_paid(party, part))
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
@@ -223,6 +225,15 @@ def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
         return LinearScorer(part.state, public["combines"])
     layout = Layout(tuple(public["holders"]), public["options"]["features"], public["block"])
     return KernelScorer(part.party, public["options"]["kernel"], layout, part.state)
+
+
+def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
+    """The party's budget, and what the model takes of it where its training was not counted here."""
+    public = part.public
+    numbers = public["options"]["features"] if public["combines"] == "features" else public.get("outputs")
+    numbers = int(part.state[0].shape[1]) if numbers is None else int(numbers)
+    used = Used(model_file.digest(public["combines"], part.state), numbers, sources(part.prepared))
+    return {"budget": Budget(party.name, party.policy.max_directions), "model": used}
 
 
 def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:

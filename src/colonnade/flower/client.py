@@ -15,7 +15,8 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from colonnade.algorithms.descriptions import Make
-from colonnade.algorithms.site_work import Own, Part, SiteWork, Turn, going_on, instruction
+from colonnade.algorithms.instructions import instruction
+from colonnade.algorithms.site_work import Own, Part, SiteWork, Turn, going_on
 from colonnade.cost_limits import CostLimits
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
 from colonnade.flower.letters import packed, unpacked
@@ -85,7 +86,7 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
     classes, limits = _labels(about)
     common_classes([site], classes)  # its labels are among them
     part = Part.from_value(part_of(site, np.asarray(classes), limits))
-    work = SiteWork.of(told, site.name, part, None, Own(held.network, site.identity, site.roster))
+    work = SiteWork.of(told, site.name, part, None, Own(held.network, site.identity, site.roster), tuple(about))
     if not work.threshold and not held.plain:
         raise OptionError(
             f"site {site.name!r} answers under masks only, and the server asks for its part in the clear; leave "

@@ -60,13 +60,13 @@ class Size:
     """How much is run."""
 
     rows: int = 30_000
-    batch: int = 1024
+    batch: int = 4800  # of encrypted signals at least 55 rows for each of the 76 columns
     epochs: int = 12
     grid: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     one_eta: float = 0.3
 
 
-QUICK = Size(rows=2000, batch=200, epochs=1, grid=(0.3, 3.0))
+QUICK = Size(rows=5400, batch=4320, epochs=2, grid=(0.3, 3.0))
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class Encrypted:
-    """A run under encryption: its curve, and the bytes of a round."""
+    """A run under encryption: its curve, the bytes of a round, and how many the first one is worth, about all rows."""
 
     curve: Curve
     bytes_per_round: float
+    first: float = 1.0
 
     def until(self, rounds: float) -> tuple[float, float]:
         """(seconds of computation, seconds on the line) of so many rounds."""
         at = next(k for k, r in enumerate(self.curve.rounds) if r >= rounds)
-        line = rounds * (MESSAGES * LATENCY + self.bytes_per_round / BANDWIDTH)
+        worth = rounds - 1 + self.first if rounds else 0.0
+        line = rounds * MESSAGES * LATENCY + worth * self.bytes_per_round / BANDWIDTH
         return self.curve.times[at] - self.curve.times[0], line
 
 
@@ -115,7 +117,7 @@ class Task:
         self.size, self.seed = size, seed
 
     def plain(self, setting: Setting) -> Curve:
-        """Without encryption, for the choice of eta0: the weights are the same to six digits."""
+        """Without encryption, for the choice of eta0: but for the first epoch, the rounds are the same."""
         model = LogisticRegression(l2=L2, algorithm=setting.options(self.size.batch, self.seed), verbose=0)
         return Curve.of(model.fit(*self.train, validation=self.test).history_)
 
@@ -127,7 +129,8 @@ class Task:
             warnings.simplefilter("ignore", ColonnadeWarning)  # short runs are meant to be short
             model.fit(*self.train, validation=self.test, on=Processes(deadline=120.0))
         sent = sum(traffic.by_step.get(step, (0, 0))[1] for traffic in model.traffic_.values() for step in EXCHANGED)
-        return Encrypted(Curve.of(model.history_), sent / model.rounds_)
+        first = self.train[0].rows / self.size.batch
+        return Encrypted(Curve.of(model.history_), sent / (model.rounds_ - 1 + first), first)
 
 
 def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
@@ -152,13 +155,6 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         [Setting(Q, eta0, epochs) for (Q, eta0), epochs in needed.items()], task.encrypted, f"{NAME}, encrypted", 1
     )
     by_row = {(setting.Q, setting.eta0): encrypted for setting, encrypted in found.items()}
-    drift = max(
-        abs(a - b)
-        for setting, encrypted in found.items()
-        for a, b in zip(
-            encrypted.curve.metric, curves[Setting(setting.Q, setting.eta0, size.epochs)].metric, strict=False
-        )
-    )
     tables = [
         _table("one-eta0", "1. One eta0 for all", by_row, same),
         _table("tuned", "2. eta0 tuned for each Q", by_row, tuned),
@@ -168,11 +164,12 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     head = [
         f"FedBCD under encryption (Table II) on ucicreditcard{', short form' if quick else ''}. Seed {seed}.",
         f"{len(trial.y)} training and {len(trial.y_test)} test rows, columns: {columns}. Logistic regression, l2 "
-        f"{L2:g}, batch {size.batch}, steps eta0 / sqrt(r + 1), Paillier keys of 2048 bits, two processes.",
+        f"{L2:g}, batch {size.batch}, and in the first round all rows; steps eta0 / sqrt(r + 1), Paillier keys of 2048 "
+        f"bits, two processes.",
         f"Computation is measured. Communication is worked out from the bytes, for a line of {LATENCY * 1e3:.0f} ms "
         f"one way and {BANDWIDTH * 8 / 1e6:.0f} Mbit/s; a round is {MESSAGES} messages, one after another.",
         f"The highest test AUC of any run is {best:.4f}: a linear model does not reach the paper's 80 %, so the third "
-        f"target is {TARGETS[2]:g}. Test AUCs of encrypted and plain runs differ by at most {drift:.1g}.",
+        f"target is {TARGETS[2]:g}.",
     ]
     picture = plot(_panels(found), out / f"{NAME}.png")
     foot = [picture, f"Tables and curves are in {out}. {time.monotonic() - began:.0f} s."]
@@ -198,10 +195,10 @@ def _rank(curve: Curve) -> tuple[float, ...]:
 
 
 def _epochs(curve: Curve, per_epoch: int) -> int:
-    """Enough for every target that the plain run reaches; one where it reaches none."""
+    """Enough for half as many rounds again as the plain run takes to its last target, the first epoch being one."""
     reached = [rounds_to(curve, target) for target in TARGETS]
     last = max((rounds for rounds in reached if math.isfinite(rounds)), default=1.0)
-    return max(1, -(-int(last) // per_epoch))
+    return 1 + max(1, math.ceil(1.5 * (last - 1) / per_epoch))
 
 
 def _table(name: str, title: str, found: Mapping[tuple[int, float], Encrypted], etas: Mapping[int, float]) -> Table:

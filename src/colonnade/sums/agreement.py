@@ -29,11 +29,20 @@ _KEYS, _LEFT = "colonnade mask keys v1", "colonnade survivors v1"
 
 @dataclass(frozen=True)
 class Terms:
-    """What a sum is about: all members by name (their numbers are their places), its number and its threshold."""
+    """All members by name (their numbers are their places), the sum's number, its threshold, and what is summed.
+
+    about: a digest of what the members were asked for. Who was asked for something else is in another sum.
+    """
 
     names: tuple[str, ...]
     serial: int
     threshold: int
+    about: bytes = b""
+
+    @property
+    def as_value(self) -> tuple[Any, ...]:
+        """A form that can be encoded, the order of the fields."""
+        return (self.names, self.serial, self.threshold, self.about)
 
     def check(self, roster: Roster | None) -> None:
         """What a member refuses to take part in."""
@@ -57,12 +66,12 @@ class Terms:
 
     def keys_statement(self, number: int, keys: tuple[bytes, ...]) -> bytes:
         """What a member says of itself at the start: its keys, in this sum and on these terms."""
-        return encode((_KEYS, self.names, self.serial, self.threshold, number, *keys))
+        return encode((_KEYS, self.as_value, number, *keys))
 
     def digest(self, keys: Mapping[int, Announced]) -> bytes:
         """The terms and everybody's keys in 32 bytes; with keys that are new in every sum, so is it."""
         told = tuple((number, *keys[number]) for number in sorted(keys))
-        return hashlib.sha256(encode((self.names, self.serial, self.threshold, told))).digest()
+        return hashlib.sha256(encode((self.as_value, told))).digest()
 
     def check_keys(self, keys: Mapping[int, Announced], roster: Roster | None) -> None:
         """Everybody's keys are its own: signed by the identity that the roster, or at least the server, has for it."""
@@ -77,7 +86,8 @@ class Terms:
                 )
             if not verified(identity, self.keys_statement(number, tuple(parts)), signature):
                 raise ProtocolError(
-                    f"the keys of site {name!r} in sum {self.serial} are not signed by it; the server replaced them"
+                    f"the keys of site {name!r} are not signed by it for sum {self.serial}, as this site was told of "
+                    f"it; the server replaced them, or asks sites for different things"
                 )
         for place, what in enumerate(("key", "channel", "identity")):
             if len({parts[place] for parts in keys.values()}) < len(keys):

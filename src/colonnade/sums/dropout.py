@@ -186,7 +186,7 @@ class Member:
         passing = b"" if self._lasting else self._identity.secret
         return {
             "head": (self.number, self._sent, self._told),
-            "terms": (self.terms.names, self.terms.serial, self.terms.threshold),
+            "terms": self.terms.as_value,
             "own": (self._channel.secret, self._keys.secret, self._own, passing),
             "left": self._left,
             "known": self._known,
