@@ -160,6 +160,23 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
     assert "opened gradient" in said
 
 
+def test_small_batches_of_encrypted_signals_are_found_by_check(tmp_path, capsys):
+    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nbatch = 64\nepochs = 2')
+    text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "paillier" ')
+    told = '"own gradients, which show the labels of small batches"'
+    text = text.replace('"signals, which show the labels"', told)
+    for given, name, sentence in (
+        (text, "shop", r"batches of \d+ rows of party 'bank' would let party 'shop' .* 2 columns.* at least 110 rows"),
+        (text, "bank", "no gradients come to this party"),
+        (text.replace("batch = 64", "batch = 340"), "shop", "large enough for 2 columns"),
+        (text.replace("batch = 64\n", ""), "shop", "large enough for 2 columns"),
+    ):
+        (folder / "job.toml").write_text(given)
+        capsys.readouterr()
+        main(["check", str(folder / "job.toml"), "--as", name])
+        assert re.search(sentence, re.sub(r"[\s│]+", " ", capsys.readouterr().out)), sentence
+
+
 def test_second_order_steps_between_organisations(tmp_path, capsys):
     """Block Newton as a job: the estimator's bits, and every message of it in a ledger that verifies."""
     names = ("bank", "clinic", "shop")

@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.align import align
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, PolicyRefused, RunFailed
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, PolicyRefused, RunFailed
 from colonnade.federation import toml
 from colonnade.federation.job_file import JOB, job_of
 from colonnade.federation.policy import Policy
@@ -96,6 +96,21 @@ def test_a_job_is_the_estimator_on_the_common_rows():
     model.fit(*[p.take(train) for p in aligned], validation=[p.take(held_out) for p in aligned])
     for name, result in results.items():
         assert result.state[0].tobytes() == model._states[name][0].tobytes(), name
+
+
+def test_encrypted_signals_in_small_batches_end_a_job_before_they_are_sent():
+    """Everybody refuses, with the same sentence, and nothing of a batch has left anybody."""
+    job = job_for(THIRD, sum="paillier", algorithm=cn.FedSGD(batch=50))
+    sentence = (
+        r"batches of \d+ rows of party 'bank' would let party 'shop' .* its 2 columns.* at least 110 rows: set batch"
+    )
+    with pytest.raises((OptionError, RunFailed), match=sentence) as said:
+        run(job, sources(ORDER))
+    for outcome in said.value.outcomes.values():
+        assert not {"paillier key", "encrypted signal", "scores"} & set(outcome.traffic.by_step)
+    few = {name: order[:150] for name, order in ORDER.items()}  # some seventy in common
+    with pytest.raises((OptionError, RunFailed), match=r"the \d+ rows of party 'bank' are too few, so give more rows"):
+        run(job_for(THIRD, sum="paillier", algorithm=cn.FedSGD()), sources(few))
 
 
 def test_rows_that_are_aligned_already():

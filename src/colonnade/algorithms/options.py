@@ -24,7 +24,8 @@ class Training:
     schedule: "adaptive" keeps eta0 (SVRG and SAGA lengthen it a little) until an evaluation brings less than `tol`;
     then it shrinks it and goes on from the best parameters. The paper's are "constant", "sqrt" (eta0 / sqrt(r + 1) in
     round r) and "sqrt-parties" (eta0 / sqrt((r + 1) K)).
-    batch: rows per round, at most; None is 64, or all where there are fewer. epochs: passes over the rows, at most.
+    batch: rows per round, at most; None is 64, or all where there are fewer (of encrypted signals: what the parties
+    agree on, see `exposure`). epochs: passes over the rows, at most.
     tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
     there) by less than `tol` times its value; tol=None never stops early.
     goal: stop at the first evaluation with an objective this low. metric_goal: or with a metric this high (with

@@ -237,7 +237,7 @@ class Session:
         for holder, rows in self.train.owned.items():
             shuffled = rng.permutation(rows)
             # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
-            count = -(-len(rows) // (len(rows) or 1 if whole else self.batch))
+            count = min(1, len(rows)) if whole else -(-len(rows) // self.batch)
             pieces += [(holder, piece) for piece in np.array_split(shuffled, count)] if count else []
         for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
             yield pieces[index]
