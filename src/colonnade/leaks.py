@@ -51,6 +51,8 @@ NOTHING = {
     "masks": "random numbers",
     "kept versions": "numbers of epochs",
     "pace": "how many portions are done",
+    "ledger head": "how many lines a ledger has, and their hash",
+    "ledger receipt": "the same, countersigned",
     "ping": "empty",
     "load": "random bytes",
 }

@@ -41,7 +41,7 @@ from colonnade.blocks.sealed import Packing, to_rows, whole_numbers_of
 from colonnade.cores import cores
 from colonnade.errors import ProtocolError
 from colonnade.key_proof import context_of
-from colonnade.leaks import GRADIENTS, OF_LABELS, Leak, Setting, nothing
+from colonnade.leaks import COLUMNS, GRADIENTS, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
 from colonnade.modular import Bytes, Digits, Threads, whole_numbers
 from colonnade.paillier import PrivateKey, PublicKey
 from colonnade.runtimes.wire import expect_array
@@ -68,12 +68,20 @@ def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
     """What a party learns though signals are encrypted: the gradients of its own columns, summed over each batch."""
     kinds = ("encrypted signal", "opened gradient")
     words = (
-        "{who} could work out your labels where batches have no more rows than they have columns, and guess them "
-        "better with every epoch elsewhere"
+        "{who} could guess your labels from the gradients of their own columns, better with every epoch; batches in "
+        "which they could solve for them are refused"
     )
     return (
         Leak(GRADIENTS, OF_LABELS, setting.holders, setting.hearers, kinds, words),
         nothing(setting, "blinded gradient"),  # uniform modulo n, whatever the gradient is
+        Leak(
+            COLUMNS,
+            OF_COLUMNS,
+            setting.parties,
+            setting.parties,
+            ("block size",),
+            "{who} will learn how many columns you have",
+        ),
     )
 
 

@@ -179,14 +179,11 @@ class Session:
 
     def least_numbers(self) -> float:
         """Numbers about each row without which there is no point in beginning."""
-        first = self.block.outputs if self.job.sum == ENCRYPTED else 0
-        return first + self.options.least_numbers(*self._sizes, self._batches)
+        return self.options.least_numbers(*self._sizes, self._batches)
 
     def numbers_ahead(self) -> float:
         """Those that leave until the next evaluation is done, at most."""
-        # Where signals are encrypted, the first round is about all rows.
-        first = self.block.outputs if self.job.sum == ENCRYPTED else 0
-        return first + self.options.numbers_between(*self._sizes, self._batches)
+        return self.options.numbers_between(*self._sizes, self._batches)
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
