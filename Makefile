@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules quality fuzz flower kills reproduce clean
+.PHONY: help demo test lint bench schedules quality views fuzz flower kills reproduce clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -57,6 +57,9 @@ schedules: $(VENV)/.dev  ## ten thousand random schedules of faults under the vi
 
 quality: $(VENV)/.dev  ## models against their references on the real data sets, the long cases too (DATA=<folder of data sets>)
 	COLONNADE_QUALITY=1 COLONNADE_DATA=$(DATA) $(BIN)/python -m pytest -n 2 tests/test_quality.py
+
+views: $(VENV)/.dev  ## what each party can work out of what it sees, into docs/security.md and tests/views/figures.json
+	$(BIN)/python tests/root_view.py --write
 
 # Apart from .[dev]: it has no wheels for every Python that colonnade runs on.
 fuzz: $(VENV)/.dev  ## bytes led by coverage against all that reads bytes of others, a minute each

@@ -1,0 +1,107 @@
+"""Block Newton: what the deciding label holder makes of directions, their products, and signs that it can guess.
+
+It sees D = X W (the others' columns times their directions) and G = W^T W. D and G give X up to a rotation. Where the
+signs of a direction's pieces follow from the public seed, they tell the rotation too: of each column j it is known that
+piece k is + or - the first piece, W_jk = S_jk W_j1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from views.numbers import Numbers
+from views.recorder import OWN, TOTAL, View
+
+# Tries, and steps of each, where signs leave a column more than one dimension.
+_STARTS, _STEPS = 6, 300
+
+
+def with_products(view: View, numbers: Numbers) -> None:
+    """Add coordinates with the others' inner products, and columns by guessed signs."""
+    D = [one.value for one in view.of(TOTAL, "directions") if len(one.value) == len(numbers.rows)]
+    products = [one.value for one in view.of(TOTAL, "products")]
+    if not D or len(D) != len(products):
+        return
+    sizes = [one.shape[1] for one in D]
+    G = _gram(products, sizes)
+    scale = np.sqrt(np.maximum(np.diag(G), 1e-300))
+    w, V = np.linalg.eigh(G / scale[:, None] / scale)
+    good = w > 1e-9 * w[-1]
+    L = V[:, good] * np.sqrt(w[good]) * scale[:, None]  # W^T = L O for some rotation O
+    whole = np.column_stack(D) / scale
+    numbers.coordinates = whole @ np.linalg.pinv((L / scale[:, None]).T)
+    found = _rotation(view, L, sizes)
+    if found is not None:
+        numbers.guesses += list((whole @ np.linalg.pinv(found @ (L / scale[:, None]).T)).T)
+
+
+def _gram(products: list[Any], sizes: list[int]) -> Any:
+    """W^T W of all directions, from what was told of each round's new ones."""
+    count = sum(sizes)
+    G, at = np.zeros((count, count)), 0
+    for told, new in zip(products, sizes, strict=True):
+        at += new
+        block = told[2 + at :].reshape(new, at)
+        G[at - new : at, :at], G[:at, at - new : at] = block, block.T
+    return G
+
+
+def public_signs(seed: int, epoch: int, party: int, columns: int, pieces: int) -> Any:
+    """The signs of a party's pieces, were they drawn from what everybody knows: a row per column, + first."""
+    drawn = np.random.default_rng([seed, epoch, party]).integers(0, 2, size=(columns, pieces - 1), dtype=np.int8)
+    return np.column_stack([np.ones(columns), drawn * 2.0 - 1.0])
+
+
+def _rotation(view: View, L: Any, sizes: list[int]) -> Any:
+    """O such that O L^T are directions with the public signs; None where these say too little, or something else."""
+    senders = [name for name in view.names if not (name == view.me and not np.any(view.of(OWN, "directions")[0].value))]
+    others = [name for name in senders if name != view.me]
+    sequential, d = view.options.order == "sequential", sum(view.widths[name] for name in others)
+    if L.shape[1] != d or sum(sizes) - len(sizes) < d // 2:
+        return None
+    signs = [_signs_of(view, others, senders, epoch, p, sequential) for epoch, p in enumerate(sizes, 1)]
+    starts, bases = np.cumsum([0, *sizes]), []
+    for column in range(d):
+        conditions = []
+        for first, p, S in zip(starts, sizes, signs, strict=False):
+            length = max(np.linalg.norm(L[first]), 1e-300)
+            if not S[column].any():  # not this party's turn
+                conditions += list(L[first : first + p] / length)
+            conditions += [(L[first + k] - S[column, k] * L[first]) / length for k in range(1, p) if S[column, k]]
+        _, s, V = np.linalg.svd(np.array(conditions))
+        left = d - int((s > 1e-6 * s[0]).sum())
+        bases.append(V[d - max(1, left) :].T)
+    if max(base.shape[1] for base in bases) == 1:
+        return np.array([base[:, 0] for base in bases])
+    return _by_turns(bases, d)
+
+
+def _signs_of(view: View, others: list[str], senders: list[str], epoch: int, pieces: int, sequential: bool) -> Any:
+    found = []
+    for name in others:
+        drawn = public_signs(view.options.seed, epoch, view.names.index(name), view.widths[name], pieces)
+        silent = sequential and senders[(epoch - 1) % len(senders)] != name
+        found.append(np.zeros_like(drawn) if silent else drawn)
+    return np.vstack(found)
+
+
+def _by_turns(bases: list[Any], d: int) -> Any:
+    """A rotation whose rows lie in the given spaces: to these and to the rotations in turn, from several starts."""
+    best, rng = (np.inf, None), np.random.default_rng(0)
+    for _ in range(_STARTS):
+        turned, far = np.linalg.qr(rng.standard_normal((d, d)))[0], np.inf
+        for _ in range(_STEPS):
+            within = np.array([base @ (base.T @ row) for base, row in zip(bases, turned, strict=True)])
+            within /= np.maximum(np.linalg.norm(within, axis=1, keepdims=True), 1e-12)
+            U, _, V = np.linalg.svd(within)
+            turned = U @ V
+            far = float(np.linalg.norm(turned - within))
+            if far < 1e-9:
+                break
+        if far < best[0]:
+            best = (far, within)
+        if far < 1e-6:
+            break
+    return best[1]
