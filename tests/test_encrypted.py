@@ -386,7 +386,7 @@ LIES = {
     "key that is none": (KEY, lambda value: 5, ProtocolError, "got a value of type int"),
     "key without a proof": (KEY, lambda value: value[0], ProtocolError, "its proof must have 8 numbers of 128 bytes"),
     "proof of another key": (
-        KEY, lambda value: (value[0], PrivateKey.generate(SHORT).to_wire_value(b"")[1]), ProtocolError, "does not show"
+        KEY, lambda value: (value[0], PrivateKey.generate(SHORT).to_wire_value(b"")[1]), ProtocolError, "is refused"
     ),
     "columns that are no number": ("block size", lambda value: -1, ProtocolError, "must tell a number of columns"),
     "signals of the wrong shape": (SIGNAL, lambda value: value[1:], WrongShape, "party1 sent .* 'encrypted signal'"),

@@ -193,10 +193,9 @@ def test_without_a_proof_columns_could_be_read(spyhole, monkeypatch):
 def test_with_one_nothing_is_sent_under_such_a_key(spyhole):
     seen, run = spied(spyhole)
     with pytest.raises(
-        ColonnadeError, match="the Paillier key of party 'bank' at step 'paillier key' is refused"
-    ) as said:
+        ColonnadeError, match="Paillier key of party 'bank' at step 'paillier key' is refused, as its proof"
+    ):
         run()
-    assert "does not show that n and φ(n) have no common factor" in str(said.value)
     assert seen == []
 
 
