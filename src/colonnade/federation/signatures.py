@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import CertificateError
-from colonnade.federation import certificates
+from colonnade.federation.certificates import public_key_of
 
 Check = Callable[[bytes, bytes], bool]  # (what was signed, signature) -> whether it fits
 
@@ -43,7 +43,7 @@ def vouched(authority: bytes) -> Callable[[str, bytes], Check]:
     """How to check a partner's signatures, from its name and a certificate that it showed and this authority made."""
 
     def check_of(party: str, certificate: bytes) -> Check:
-        return verifier(certificates.public_key_of(party, certificate, authority))
+        return verifier(public_key_of(party, certificate, authority))
 
     return check_of
 
