@@ -121,7 +121,10 @@ def inner_products(view: View, numbers: Numbers, y: Any, l2: float) -> None:
                 totals.append(column)
                 A.append(a)
         width = sum(view.widths[name] for name in view.names if name != view.me)
-        if not totals and len(pieces) == len(replay.at_sums):
+        in_turn = (
+            getattr(options, "order", "") == "sequential"
+        )  # the label holder has stepped before, with other signals
+        if not totals and not in_turn and len(pieces) == len(replay.at_sums):
             numbers.coordinates = completed(replay, pieces, width)
             if numbers.coordinates is not None:
                 numbers.whole += list(numbers.coordinates.T)

@@ -64,8 +64,8 @@ class View:
         self.seen.append(Seen(kind, tag, sender, value, rows, grain))
 
     def of(self, kind: str, *tags: str) -> list[Seen]:
-        """What was seen of one kind, at steps whose names begin so."""
-        return [one for one in self.seen if one.kind == kind and one.tag.startswith(tags)]
+        """What was seen of one kind, at steps whose names begin so; at all steps where none is named."""
+        return [one for one in self.seen if one.kind == kind and (not tags or one.tag.startswith(tags))]
 
     def expect(self, batches: Sequence[tuple[str, Any]], epoch: int) -> None:
         """The order of an epoch is known: which rows the next sums and signals of each holder are about."""
