@@ -1,7 +1,7 @@
 """Random schedules of faults under the virtual clock, and what is a right end of a run under one.
 
 `python tests/schedules.py 10000` tries so many and prints what came of them, as `make schedules` does; `python
-tests/schedules.py --seed 17` tries the one of that seed and shows how it ended.
+tests/schedules.py --seed 17` tries the one of that seed and shows how it ended. `--first` is the first seed of many.
 
 A schedule has latencies and bandwidths for every line, slow parties, and lost, delayed and duplicated messages; parties
 crash or stall. A run under it ends right in one of two ways, and all else is wrong:
@@ -196,6 +196,7 @@ def table(found: Counter[tuple[str, str]], farthest: dict[str, float]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("count", type=int, nargs="?", default=10_000)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int)
     options = parser.parse_args()
@@ -205,8 +206,9 @@ def main() -> int:
     found: Counter[tuple[str, str]] = Counter()
     farthest: dict[str, float] = {}
     wrong = 0
+    seeds = range(options.first, options.first + options.count)
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        for done, (name, end, far, text) in enumerate(pool.map(attempt, range(options.count), chunksize=25), 1):
+        for done, (name, end, far, text) in enumerate(pool.map(attempt, seeds, chunksize=25), 1):
             found[name, end] += 1
             farthest[name] = max(far, farthest.get(name, 0.0))
             if text:
