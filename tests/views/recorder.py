@@ -195,15 +195,15 @@ def listening() -> Iterator[None]:
 
 
 def _total(method: Any, name: str) -> Any:
-    async def total(self: SecureSum, tag: str, value: Any, root: str) -> Any:
+    async def total(self: SecureSum, tag: str, value: Any, root: str, *hidden: Any, **more: Any) -> Any:
         view = getattr(self.net, "view", None)
         if view is None:
-            return await method(self, tag, value, root)
+            return await method(self, tag, value, root, *hidden, **more)
         grain = {"total": self.ring.grain, "total_narrow": self.narrow.grain}.get(name, 0.0)
         rows = view.phases[:] if name == "total_phases" else view.rows_of(tag, root, len(value))
         view.phases.clear()
         view.saw(OWN, tag, root, value, rows, grain)
-        found = await method(self, tag, value, root)
+        found = await method(self, tag, value, root, *hidden, **more)
         if found is not None:
             view.saw(TOTAL, tag, "all others", found - value, rows, grain)
         return found
