@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.algorithms import gathering, horizontal
 from colonnade.algorithms.conduct import Plan, conduct
 from colonnade.algorithms.gathering import Heard
-from colonnade.algorithms.site_work import Part, SiteWork
+from colonnade.algorithms.site_work import Own, Part, SiteWork
 from colonnade.runtimes.endpoint import ALIVE, DATA
 from colonnade.runtimes.outcome import settle
 from colonnade.runtimes.simulation import _Promise, _World
@@ -146,9 +146,9 @@ class Disturbed:
         plan = Plan.from_value(self.programs["server"][1][0])
         works = []
         for number, site in enumerate(plan.sites):
-            train, _ = self.programs[site][1][2]
-            works.append(SiteWork.of(plan.as_site_job(number), Part.from_value(train), None))
-        run = conduct(plan, lambda _: None)
+            train, *_ = self.programs[site][1][2]
+            works.append(SiteWork.of(plan.as_site_job(number), site, Part.from_value(train), None, Own()))
+        run = conduct(plan, works[0].model, lambda _: None)
         task, sums = next(run), iter(self.sums)
         while True:
             there, heard = next(sums)

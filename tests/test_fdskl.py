@@ -120,7 +120,7 @@ def test_it_ends_at_the_optimum_of_its_features(name):
     model = fit(parties, epochs=250, loss=name)
     y = np.where(Y == "out", 1.0, -1.0)
     best, _ = optimum(phi(model, parties)["party1"], y, 1e-3, {"square": "binary_square"}.get(name, name))
-    assert best - 1e-6 < min(record["loss"] for record in model.history_) < best * (1 + 2e-3)
+    assert best - 1e-6 < min(record["loss"] for record in model.history_) < best * (1 + 4e-3)
     assert model.score(*parties) > 0.7  # of points that no line separates
 
 

@@ -171,7 +171,7 @@ def test_small_batches_of_encrypted_signals_are_found_by_check(tmp_path, capsys)
         (text.replace("batch = 64", "batch = 340"), "shop", "large enough for 2 columns"),
         (text.replace("batch = 64\n", ""), "shop", "large enough for 2 columns"),
     ):
-        (folder / "job.toml").write_text(given)
+        (folder / "job.toml").write_text(complete(given))
         capsys.readouterr()
         main(["check", str(folder / "job.toml"), "--as", name])
         assert re.search(sentence, re.sub(r"[\s│]+", " ", capsys.readouterr().out)), sentence
