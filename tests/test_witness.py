@@ -298,7 +298,7 @@ def test_a_partner_that_does_not_answer_at_the_end(books, how, monkeypatch):
                 if how == "failed":
                     await when(lambda: net.broken is not None)
                 elif how == "half":
-                    await when(lambda: net._inbox.get(("shop", "ledger head")))
+                    await when(lambda: net._inbox.boxes.get(("shop", "ledger head")))
                 net.deadline = 0.5  # no honest answer is waited for
                 await right(net)
                 answered.set()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from colonnade.site import Site, split_rows
     from colonnade.transfer_estimator import TransferClassifier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives. Resolved on first use, so that `import colonnade` and `colonnade --help` are immediate.
 _HOME = {
