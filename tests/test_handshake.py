@@ -6,6 +6,7 @@ import datetime
 import hashlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -236,6 +237,7 @@ def hello(**fields):
         (encode(("colonnade", h.PROTOCOL, "0.1.0")), "its hello is malformed"),
         (encode(("colonnade", "1", "0.1.0")), "its first message is no hello; it is not a colonnade party"),
         (encode(("GET", 1, "/")), "its first message is no hello; it is not a colonnade party"),
+        (encode((np.zeros(2), 1, "0.1.0")), "its first message is no hello; it is not a colonnade party"),
         (encode(None), "its message is malformed"),
         (b"GET / HTTP/1.1", "its message is malformed: a message holds the unknown type code 71"),
         (b"", "its message is malformed: a value of a message needs 1 bytes"),

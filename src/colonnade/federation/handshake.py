@@ -133,7 +133,7 @@ class Hello:
     def unpack(cls, message: bytes) -> Hello:
         """The inverse; another version is named, and anything else is no hello."""
         value = _tuple(message)
-        if len(value) < 3 or value[0] != "colonnade" or type(value[1]) is not int or type(value[2]) is not str:
+        if [type(one) for one in value[:3]] != [str, int, str] or value[0] != "colonnade":
             raise HandshakeFailed("its first message is no hello; it is not a colonnade party")
         _, protocol, package, *rest = value
         if protocol != PROTOCOL:
