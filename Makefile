@@ -83,7 +83,7 @@ reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data
 	for name in fedbcd-rounds fedbcd-encrypted fedbcd-mnist fedbcd-nus vfb2-accuracy vfb2-convergence vfb2-scaling \
 	  afsgd-speedup afsgd-convergence afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies \
 	  ssca-cost ssca-accuracy ssca-sparsity; do \
-	  $(BIN)/colonnade reproduce $$name --data "$(DATA)" || exit 1; done
+	  $(BIN)/python -m reproductions $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import colonnade as cn
-from colonnade.align import align_packed
-from colonnade.ids import canonical, pack
+from colonnade.alignment.protocol import align_packed
+from colonnade.data.ids import canonical, pack
 from training import Memory
 
 Rows = list[tuple[str, str, str]]
@@ -101,7 +101,7 @@ def group_operations(quick: bool) -> Rows:
     """Points per second and core: what an alignment is made of."""
     from time import process_time
 
-    from colonnade.group import Secret, fingerprints
+    from colonnade.crypto.group import Secret, fingerprints
 
     count = 200 if quick else 20_000
     digests = np.random.default_rng(0).integers(0, 256, (count, 64), dtype=np.uint8)

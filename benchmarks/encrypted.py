@@ -12,9 +12,9 @@ import numpy as np
 
 import colonnade as cn
 from alignment import OPPONENT
-from colonnade.modular import Modulus
-from colonnade.reproduce.datasets import read_npz
+from colonnade.crypto.modular import Modulus
 from kernel_learning import DATA
+from reproductions.datasets import read_npz
 from shortest import best
 
 Rows = list[tuple[str, str, str]]

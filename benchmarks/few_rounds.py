@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 import colonnade as cn
-from colonnade.metrics import auc
-from colonnade.reproduce.datasets import read_npz
-from colonnade.reproduce.optimum import minimise
-from colonnade.reproduce.physionet import physionet2012
-from colonnade.reproduce.sources import load
-from colonnade.runtimes.network import Network
+from colonnade.objective.metrics import auc
+from colonnade.remote.network import Network
+from reproductions.datasets import read_npz
+from reproductions.optimum import minimise
+from reproductions.physionet import physionet2012
+from reproductions.sources import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))

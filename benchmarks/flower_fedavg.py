@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 from colonnade.blocks.whole import ThreeLayers, costs
-from colonnade.reproduce.ssca_stage import CLIENTS, HIDDEN, mnist
+from reproductions.ssca_stage import CLIENTS, HIDDEN, mnist
 
 # From the environment, which Flower's workers have too.
 _TOLD = os.environ["COLONNADE_FEDAVG"].rsplit(" ", 2)

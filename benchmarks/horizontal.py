@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import colonnade as cn
-from colonnade.reproduce.ssca_stage import HIDDEN, mnist
+from reproductions.ssca_stage import HIDDEN, mnist
 
 Rows = list[tuple[str, str, str]]
 HERE = Path(__file__).parent

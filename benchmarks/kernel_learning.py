@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import colonnade as cn
-from colonnade.reproduce.datasets import read_npz
-from colonnade.reproduce.sources import load
+from reproductions.datasets import read_npz
+from reproductions.sources import load
 from training import Memory
 
 Rows = list[tuple[str, str, str]]

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade import _kernels
 from colonnade.blocks.columns import SparseColumns
+from colonnade.kernels import columns as _kernels
 
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations

@@ -12,9 +12,9 @@ from typing import Any
 
 import colonnade as cn
 from colonnade.errors import RunFailed
+from colonnade.remote.network import Network
 from colonnade.runtimes.mpi import Mpi
 from colonnade.runtimes.net import Runtime
-from colonnade.runtimes.network import Network
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))

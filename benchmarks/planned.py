@@ -43,7 +43,7 @@ def breast_cancer() -> tuple[str, Any, Any]:
 
 def credit_cards(rows: int) -> tuple[str, Any, Any]:
     """UCICreditCard as it comes, 23 columns; where the file is not there, numbers of its shape."""
-    from colonnade.reproduce.datasets import MissingData, read_npz
+    from reproductions.datasets import MissingData, read_npz
 
     try:
         stored = read_npz(DATA, "ucicreditcard", ("X", "y"))
@@ -59,7 +59,7 @@ class Organisations:
     """A folder with two parties and their tables; the bank dials the shop, over a line that takes its time."""
 
     def __init__(self, folder: Path, X: Any, y: Any, delay: float, lines: ExitStack) -> None:
-        from colonnade.federation.init import init
+        from colonnade.jobs.init import init
 
         self.folder, self._delay = folder, delay
         init(folder, NAMES)
@@ -173,9 +173,9 @@ def _plan_as_json(arguments: list[str]) -> None:
     import argparse
     import time
 
-    from colonnade.federation.job_file import read_job
-    from colonnade.federation.party_file import read_party
-    from colonnade.federation.plan import plan_job
+    from colonnade.jobs.job_file import read_job
+    from colonnade.jobs.party_file import read_party
+    from colonnade.planning.plan import plan_job
 
     parser = argparse.ArgumentParser()
     parser.add_argument("job", type=Path)

@@ -13,8 +13,8 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from colonnade.reproduce.datasets import MissingData  # noqa: E402
 from measures import MEASURES  # noqa: E402
+from reproductions.datasets import MissingData  # noqa: E402
 
 
 def main() -> None:

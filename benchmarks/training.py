@@ -14,16 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade import losses
 from colonnade.blocks.columns import columns_from_value, columns_to_value
 from colonnade.blocks.linear import LinearBlock
-from colonnade.penalties import L2
-from colonnade.reproduce.arrivals import reached
-from colonnade.reproduce.datasets import Trial
-from colonnade.reproduce.optimum import minimise
-from colonnade.reproduce.report import Curve
-from colonnade.reproduce.sources import load
-from colonnade.rules import Rule
+from colonnade.blocks.rules import Rule
+from colonnade.objective import losses
+from colonnade.objective.penalties import L2
+from reproductions.arrivals import reached
+from reproductions.datasets import Trial
+from reproductions.optimum import minimise
+from reproductions.report import Curve
+from reproductions.sources import load
 
 Rows = list[tuple[str, str, str]]
 DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))

@@ -6,10 +6,10 @@ import asyncio
 import socket
 from contextlib import ExitStack
 
-from colonnade.federation.certificates import Authority
-from colonnade.runtimes.network import GRACE, _reserve
-from colonnade.runtimes.network_net import NetworkNet
-from colonnade.runtimes.place import Place
+from colonnade.remote.certificates import Authority
+from colonnade.remote.network import GRACE, _reserve
+from colonnade.remote.network_net import NetworkNet
+from colonnade.remote.place import Place
 
 AUTHORITY = Authority()
 PATIENCE = 60.0  # seconds: never decides unless something hangs

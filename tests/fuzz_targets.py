@@ -10,21 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
+from colonnade.data.ids import pack, unpack
 from colonnade.errors import ColonnadeError, HandshakeFailed, ProtocolError
-from colonnade.federation import toml
-from colonnade.federation.certificates import Authority
-from colonnade.federation.handshake import Handshake, Hello, NotNow, Standing, Terms
-from colonnade.federation.identity import Identity
-from colonnade.federation.init import _JOB, _PARTY
-from colonnade.federation.job_file import JOB, job_of
-from colonnade.federation.party_file import PARTY
-from colonnade.federation.revocation import Revocations
-from colonnade.ids import pack, unpack
+from colonnade.jobs.init import _JOB, _PARTY
+from colonnade.jobs.job_file import JOB, job_of
+from colonnade.jobs.party_file import PARTY
+from colonnade.remote.certificates import Authority
+from colonnade.remote.handshake import Handshake, Hello, NotNow, Standing, Terms
+from colonnade.remote.identity import Identity
+from colonnade.remote.reliable import Reliable
+from colonnade.remote.revocation import Revocations
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.link import pack_message, unpack_message
-from colonnade.runtimes.reliable import Reliable
 from colonnade.runtimes.values import ROOM, weight
 from colonnade.runtimes.wire import decode, encode
+from colonnade.settings import toml
 
 TERMS = Terms.of(("bank", "shop"), {"version": 1})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from colonnade.algorithms.horizontal import attend
+from colonnade.horizontal.program import attend
 
 
 def two_layers(features, classes):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from colonnade.crypto.masks import KeyPair
 from colonnade.sums.dropout import Collector, Member, Terms, default_threshold
-from colonnade.sums.masks import KeyPair
 
 
 def names_of(members):

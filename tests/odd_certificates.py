@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from colonnade.federation import certificates
-from colonnade.federation.certificates import Authority, Credentials
+from colonnade.remote import certificates
+from colonnade.remote.certificates import Authority, Credentials
 
 BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 # What v stands for is the DNS name that a party needs; none of these is one.

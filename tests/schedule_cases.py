@@ -19,9 +19,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 import colonnade as cn
-from colonnade.align import align_packed
+from colonnade.alignment.protocol import align_packed
+from colonnade.data.ids import canonical, pack
 from colonnade.errors import ColonnadeWarning
-from colonnade.ids import canonical, pack
 from colonnade.runtimes.wire import encode
 
 RNG = np.random.default_rng(0)

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.algorithms import gathering, horizontal
-from colonnade.algorithms.conduct import Plan, conduct
-from colonnade.algorithms.gathering import Heard
-from colonnade.algorithms.site_work import Own, Part, SiteWork
+from colonnade.crypto.ring import Ring
+from colonnade.horizontal import gathering
+from colonnade.horizontal import program as horizontal
+from colonnade.horizontal.conduct import Plan, conduct
+from colonnade.horizontal.gathering import Heard
+from colonnade.horizontal.site_work import Own, Part, SiteWork
 from colonnade.runtimes.endpoint import ALIVE, DATA
 from colonnade.runtimes.outcome import settle
 from colonnade.runtimes.simulation import _Promise, _World
-from colonnade.sums.ring import Ring
 
 Wait = tuple[str, str, str]  # who, for whom, for what
 LONGEST = 1e6  # virtual seconds: a run of these sizes that takes longer does not end

@@ -38,7 +38,7 @@ import numpy as np
 
 import colonnade as cn
 from colonnade.errors import PartySilent, RunFailed
-from colonnade.federation.checkpoints import Checkpoints
+from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.runtimes.endpoint import DATA
 from schedule_cases import CASES, bits, distance, fit, in_common, still
 from schedule_draws import DEADLINE, Plan, draw

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.crypto.masks import KeyPair, MaskStream
+from colonnade.crypto.shamir import join_shares
+from colonnade.data.identity import Identity
 from colonnade.errors import DataError, OptionError, ProtocolError
-from colonnade.identity import Identity
 from colonnade.sums import agreement, dropout
 from colonnade.sums.dropout import Member, Terms, add_pair
-from colonnade.sums.masks import KeyPair, MaskStream
-from colonnade.sums.shamir import join_shares
 from masked_sums import Sum, names_of
 
 IDENTITIES = [Identity() for _ in range(7)]

@@ -10,8 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import colonnade as cn
-from colonnade import align as protocol
-from colonnade.align import align
+from colonnade.alignment import protocol
+from colonnade.alignment.protocol import align
+from colonnade.crypto.group import Secret
+from colonnade.data.ids import canonical, digests, pack
+from colonnade.data.party import check_together
 from colonnade.errors import (
     DataError,
     OptionError,
@@ -22,9 +25,6 @@ from colonnade.errors import (
     TooFewInCommon,
     WrongShape,
 )
-from colonnade.group import Secret
-from colonnade.ids import canonical, digests, pack
-from colonnade.party import check_together
 
 
 async def aligned(net, ids, minimum=1, leader=None):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.algorithms.auto import choose
 from colonnade.errors import OptionError
+from colonnade.families.auto import choose
 
 X = np.random.default_rng(0).standard_normal((60, 6))
 Y = X[:, 0] - X[:, 4] > 0

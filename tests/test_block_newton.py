@@ -13,16 +13,16 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 import colonnade as cn
-from colonnade.algorithms import newton_party, subspace
+from colonnade.algorithms import newton_party
 from colonnade.algorithms.newton_leader import Leader
-from colonnade.blocks import newton
+from colonnade.blocks import newton, subspace
 from colonnade.blocks.columns import DenseColumns, SparseColumns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import Directions, NewtonBlock
 from colonnade.errors import ColonnadeWarning, OptionError
-from colonnade.losses import LOSSES, loss
-from colonnade.penalties import L2
-from colonnade.reproduce.optimum import minimise
+from colonnade.objective.losses import LOSSES, loss
+from colonnade.objective.penalties import L2
+from reproductions.optimum import minimise
 
 RNG = np.random.default_rng(0)
 N, D = 400, 12

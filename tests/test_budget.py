@@ -11,12 +11,12 @@ from sklearn.datasets import load_breast_cancer
 
 import colonnade as cn
 from colonnade.algorithms.newton_leader import Leader
-from colonnade.algorithms.session import Session
-from colonnade.align import align
+from colonnade.alignment.protocol import align
+from colonnade.engine.session import Session
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
-from colonnade.federation.budget import Budget, Used, allowance
-from colonnade.federation.policy import Door, Policy
-from colonnade.federation.training import take_part
+from colonnade.jobs.budget import Budget, Used, allowance
+from colonnade.jobs.policy import Door, Policy
+from colonnade.service.training import take_part
 from test_job import GOOD
 from test_job_training import Source, job_for
 

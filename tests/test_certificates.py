@@ -9,8 +9,8 @@ import pytest
 from cryptography import x509
 
 from colonnade.errors import CertificateError, OptionError
-from colonnade.federation import certificates
-from colonnade.federation.certificates import (
+from colonnade.remote import certificates
+from colonnade.remote.certificates import (
     TEST_AUTHORITY,
     Authority,
     CertificatePaths,

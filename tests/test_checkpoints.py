@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import CheckpointError
-from colonnade.federation.checkpoints import Checkpoints
+from colonnade.jobs.checkpoints import Checkpoints
 
 JOB = b"a job"
 

@@ -12,7 +12,9 @@ import pytest
 from colonnade.cli import demo
 from colonnade.cli.demo_data import patients
 from colonnade.cli.main import main
-from colonnade.federation import check, ledger, model_file
+from colonnade.jobs import model_file
+from colonnade.ledger import ledger
+from colonnade.service import check
 from ports import free_ports
 
 
@@ -22,7 +24,7 @@ def test_help_names_every_command(capsys):
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert "demo" in text
-    assert "reproduce" in text
+    assert "predict" in text
 
 
 def test_the_demo_shows_what_federation_gains(capfd, tmp_path, monkeypatch):
@@ -50,14 +52,6 @@ def test_the_demo_clears_no_folder_but_its_own(capsys, tmp_path):
     assert main(["demo", "--out", str(tmp_path)]) == 1
     assert "is there already and no earlier demo's" in capsys.readouterr().err
     assert (tmp_path / "precious.txt").exists()
-
-
-def test_a_missing_data_set_is_one_sentence(capsys, tmp_path):
-    assert main(["reproduce", "fedbcd-rounds", "--data", str(tmp_path), "--out", str(tmp_path)]) == 1
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("colonnade: ")
-    assert "physionet2012" in said
-    assert "\n" not in said
 
 
 @pytest.mark.parametrize("name", ["notes", "notes/first", "full"])

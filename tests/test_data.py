@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from colonnade.errors import ColonnadeWarning, DataError, InputError, LabelError, TomlError
-from colonnade.federation import libsvm, preparation, toml
-from colonnade.federation.data import SECTION, load
-from colonnade.federation.settings import Key, Section
-from colonnade.federation.table import Numbers, Table, Texts
+from colonnade.settings import toml
+from colonnade.settings.settings import Key, Section
+from colonnade.tables import libsvm, preparation
+from colonnade.tables.data import SECTION, load
+from colonnade.tables.table import Numbers, Table, Texts
 
 PARTY = Section(Key("data", SECTION, required=True))
 TABLE = "id,age,city,default\n007,31,Paris,1\n010,,Rome,\n011,45.5,,0\n"
@@ -797,7 +798,7 @@ def test_any_text_is_a_matrix_or_one_sentence(pieces):
 
 
 def test_duckdb_waits_until_it_is_needed():
-    check = "import sys, colonnade.federation.data; print('duckdb' in sys.modules, 'scipy' in sys.modules)"
+    check = "import sys, colonnade.tables.data; print('duckdb' in sys.modules, 'scipy' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
     assert found.split() == ["False", "False"]
 
@@ -806,8 +807,8 @@ def test_neither_pandas_nor_pyarrow_is_needed(tmp_path):
     (tmp_path / "a.csv").write_text(TABLE)
     check = (
         "import sys; sys.modules['pandas'] = sys.modules['pyarrow'] = sys.modules['polars'] = None\n"
-        "from colonnade.federation.data import SECTION, load\n"
-        "from colonnade.federation.settings import check\n"
+        "from colonnade.tables.data import SECTION, load\n"
+        "from colonnade.settings.settings import check\n"
         f"print(load(check({{'source': {str(tmp_path / 'a.csv')!r}, 'id': 'id', 'label': 'default'}}, SECTION)))"
     )
     found = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout

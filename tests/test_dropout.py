@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.crypto.masks import KeyPair, MaskStream
+from colonnade.crypto.shamir import PRIME, SHARE_BYTES, join_shares, split_secret
 from colonnade.errors import ProtocolError
 from colonnade.sums.dropout import Member, Terms, add_pair, default_threshold
-from colonnade.sums.masks import KeyPair, MaskStream
-from colonnade.sums.shamir import PRIME, SHARE_BYTES, join_shares, split_secret
 from masked_sums import Sum, names_of
 
 # -- shares -----------------------------------------------------------------------------------------------------------

@@ -11,16 +11,17 @@ import scipy.sparse as sp
 from scipy import stats
 
 import colonnade as cn
-from colonnade import metrics, paillier
-from colonnade.algorithms import encrypted
-from colonnade.algorithms.encrypted import EncryptedSignals, whole_signals
-from colonnade.algorithms.program import train_linear
-from colonnade.algorithms.session import Session
-from colonnade.checks import party_part
+from colonnade.crypto import paillier
+from colonnade.crypto.modular import whole_numbers
+from colonnade.crypto.paillier import PrivateKey, PublicKey
+from colonnade.engine import encrypted
+from colonnade.engine.encrypted import EncryptedSignals, whole_signals
+from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeError, OptionError, ProtocolError, RingOverflow, WrongShape
-from colonnade.losses import loss as loss_named
-from colonnade.modular import whole_numbers
-from colonnade.paillier import PrivateKey, PublicKey
+from colonnade.estimators.checks import party_part
+from colonnade.families.linear import train_linear
+from colonnade.objective import metrics
+from colonnade.objective.losses import loss as loss_named
 from test_exposure import small_batches  # noqa: F401 (a fixture)
 from test_kept import Shelf, run
 from test_security import Recorder
@@ -179,7 +180,7 @@ def test_the_usual_algorithm_and_a_model_that_is_kept(tmp_path):
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_broken_run_goes_on_with_new_keys(monkeypatch):
-    monkeypatch.setattr("colonnade.algorithms.parts.Job.__init__.__defaults__", (SHORT,))
+    monkeypatch.setattr("colonnade.engine.parts.Job.__init__.__defaults__", (SHORT,))
     algorithm, made = cn.FedBCD(local_steps=3, batch=30, epochs=3, tol=None), []
     generate = PrivateKey.generate.__func__
     monkeypatch.setattr(PrivateKey, "generate", classmethod(lambda *a: made.append(generate(*a)) or made[-1]))

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 import colonnade as cn
 from colonnade import private_files
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError
-from colonnade.estimators import MODELS
+from colonnade.estimators.linear import MODELS
 
 RNG = np.random.default_rng(0)
 N, D, L2 = 400, 8, 0.02

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade import paillier
-from colonnade.algorithms import encrypted, exposure, session
-from colonnade.algorithms.encrypted import EncryptedSignals
-from colonnade.algorithms.exposure import EXACT_BITS, check_labels, label_bits, least_batch, shown_bits, usual_batch
 from colonnade.blocks import ciphertexts
 from colonnade.blocks.ciphertexts import WholeColumns
 from colonnade.blocks.columns import DenseColumns
-from colonnade.blocks.sealed import Packing
+from colonnade.blocks.packed_products import Packing
+from colonnade.crypto import paillier
+from colonnade.engine import encrypted, exposure, session
+from colonnade.engine.encrypted import EncryptedSignals
+from colonnade.engine.exposure import EXACT_BITS, check_labels, label_bits, least_batch, shown_bits, usual_batch
 from colonnade.errors import ColonnadeError, OptionError
 
 SHORT = 1024

@@ -13,7 +13,7 @@ import colonnade as cn
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.prediction import FLOOR, MIXTURES, PredictionBlock
 from colonnade.errors import ColonnadeError, DataError, LabelError, OptionError
-from colonnade.penalties import L2
+from colonnade.objective.penalties import L2
 
 RNG = np.random.default_rng(0)
 N, D, STRENGTH = 180, 12, 0.02

@@ -15,13 +15,13 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
 import colonnade as cn
-from colonnade.algorithms.kernel_program import train_kernel
 from colonnade.blocks.coefficients import Known
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, shared_secret, to_features
-from colonnade.checks import party_part
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, RunFailed
-from colonnade.losses import loss
+from colonnade.estimators.checks import party_part
+from colonnade.families.kernel import train_kernel
+from colonnade.objective.losses import loss
 from test_kept import Shelf
 
 RNG = np.random.default_rng(0)

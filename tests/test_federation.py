@@ -23,15 +23,16 @@ import pytest
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, TomlError
-from colonnade.federation import data, model_file, people, preparation
-from colonnade.federation.job_file import read_job
-from colonnade.federation.ledger import verify
-from colonnade.federation.party_file import read_party
-from colonnade.federation.policy import Policy
-from colonnade.federation.signatures import checker
-from colonnade.federation.training import share_out
+from colonnade.jobs import model_file, people
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.party_file import read_party
+from colonnade.jobs.policy import Policy
+from colonnade.ledger.ledger import verify
+from colonnade.remote.place import Place
+from colonnade.remote.signatures import checker
 from colonnade.runtimes import mpi
-from colonnade.runtimes.place import Place
+from colonnade.service.training import share_out
+from colonnade.tables import data, preparation
 from ports import free_ports
 from test_job import complete
 

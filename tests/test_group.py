@@ -7,9 +7,9 @@ import hashlib
 import numpy as np
 import pytest
 
-from colonnade import group
+from colonnade.crypto import group
+from colonnade.crypto.group import ORDER, Secret, fingerprints
 from colonnade.errors import ProtocolError
-from colonnade.group import ORDER, Secret, fingerprints
 
 # secp256k1, as in SEC 2: y^2 = x^3 + 7 modulo P.
 P = 2**256 - 2**32 - 977

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError
-from colonnade.federation import handshake as h
-from colonnade.federation.certificates import Authority
-from colonnade.federation.handshake import Handshake, Hello, Standing, Terms
-from colonnade.federation.identity import Identity
+from colonnade.remote import handshake as h
+from colonnade.remote.certificates import Authority
+from colonnade.remote.handshake import Handshake, Hello, Standing, Terms
+from colonnade.remote.identity import Identity
 from colonnade.runtimes.wire import decode, encode
 
 JOB = {

@@ -9,14 +9,10 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 import colonnade as cn
-from colonnade.algorithms import gathering, horizontal, site_work
-from colonnade.algorithms.gathering import Heard
-from colonnade.algorithms.horizontal import attend
-from colonnade.algorithms.instructions import instruction
-from colonnade.algorithms.site_work import Own, Part, SiteWork
 from colonnade.algorithms.ssca import PAPER
 from colonnade.blocks.whole import Linear
-from colonnade.cost_limits import CostLimits
+from colonnade.crypto.masks import KeyPair
+from colonnade.crypto.ring import Ring
 from colonnade.errors import (
     ColonnadeError,
     ColonnadeWarning,
@@ -29,11 +25,16 @@ from colonnade.errors import (
     ProtocolError,
     RingOverflow,
 )
-from colonnade.horizontal_estimator import part_of
-from colonnade.runtimes.network import Network
+from colonnade.estimators.horizontal import part_of
+from colonnade.horizontal import gathering, site_work
+from colonnade.horizontal import program as horizontal
+from colonnade.horizontal.cost_limits import CostLimits
+from colonnade.horizontal.gathering import Heard
+from colonnade.horizontal.instructions import instruction
+from colonnade.horizontal.program import attend
+from colonnade.horizontal.site_work import Own, Part, SiteWork
+from colonnade.remote.network import Network
 from colonnade.sums.dropout import Member, Terms
-from colonnade.sums.masks import KeyPair
-from colonnade.sums.ring import Ring
 from horizontal_programs import die_after, one_layer, two_layers
 
 X, Y = load_digits(return_X_y=True)

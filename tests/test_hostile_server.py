@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.algorithms.descriptions import method_from_value, model_from_value
-from colonnade.algorithms.horizontal import attend
-from colonnade.algorithms.site_work import Own, Part, SiteWork
-from colonnade.cost_limits import CostLimits
+from colonnade.crypto.masks import KeyPair
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
-from colonnade.horizontal_estimator import part_of
+from colonnade.estimators.horizontal import part_of
+from colonnade.horizontal.cost_limits import CostLimits
+from colonnade.horizontal.descriptions import method_from_value, model_from_value
+from colonnade.horizontal.program import attend
+from colonnade.horizontal.site_work import Own, Part, SiteWork
 from colonnade.runtimes.net import Traffic
 from colonnade.runtimes.wire import decode, encode
 from colonnade.sums.dropout import Member
-from colonnade.sums.masks import KeyPair
 from masked_sums import mutations
 
 RNG = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def trap(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     names = [f"{MODULE}:make", MODULE, f"{MODULE}.make", f"{path}:make", str(path), f"file://{path}"]
     names += ["builtins:exec", "builtins:eval", "os:system", "__import__", "__class__", "__init__", "__reduce__"]
-    names += ["../../../etc/passwd", "/etc/passwd", "numpy:load", "colonnade.blocks.torch_module:maker_of", code]
+    names += ["../../../etc/passwd", "/etc/passwd", "numpy:load", "colonnade.blocks.torch_whole:maker_of", code]
     touched = []
 
     def watch(owner, name):

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
-from colonnade.federation import http, preparation
-from colonnade.federation.table import Numbers, Table, Texts
+from colonnade.service import http
+from colonnade.tables import preparation
+from colonnade.tables.table import Numbers, Table, Texts
 from ports import free_ports
 from test_federation import LIMIT, federation, run_all, start
 

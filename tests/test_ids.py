@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as cn
+from colonnade.data.ids import canonical, digests, pack, same, unpack
 from colonnade.errors import DataError, ProtocolError
-from colonnade.ids import canonical, digests, pack, same, unpack
 
 
 def normal(ids):

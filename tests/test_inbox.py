@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from colonnade.errors import InboxFull, OversizedMessage, PartyFailed, ProtocolError
-from colonnade.runtimes import inbox, peer_line
+from colonnade.remote import peer_line
+from colonnade.remote.reliable import FRAMES, WINDOW, Reliable
+from colonnade.runtimes import inbox
 from colonnade.runtimes.endpoint import ALIVE, BYE, DATA, PROBE, Endpoint
 from colonnade.runtimes.link import pack_message
-from colonnade.runtimes.reliable import FRAMES, WINDOW, Reliable
 from contracts import programs
 from federations import Federation, run, when
 

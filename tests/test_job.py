@@ -10,8 +10,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import OptionError
-from colonnade.federation import toml
-from colonnade.federation.job_file import JOB, described, job_of
+from colonnade.jobs.job_file import JOB, described, job_of
 from colonnade.leaks import (
     ALL_DIRECTIONS,
     ASKED,
@@ -35,6 +34,7 @@ from colonnade.leaks import (
     SIZES,
     TOTALS,
 )
+from colonnade.settings import toml
 
 GOOD = """\
 version = 1

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.align import align
+from colonnade.alignment.protocol import align
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, PolicyRefused, RunFailed
-from colonnade.federation import toml
-from colonnade.federation.job_file import JOB, job_of
-from colonnade.federation.policy import Policy
-from colonnade.federation.training import Keepers, digest_of, share_out, take_part
+from colonnade.jobs.job_file import JOB, job_of
+from colonnade.jobs.policy import Policy
+from colonnade.service.training import Keepers, digest_of, share_out, take_part
+from colonnade.settings import toml
 from test_job import GOOD, complete
 from test_kept import Shelf
 

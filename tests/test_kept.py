@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.algorithms.kept import common_version
-from colonnade.algorithms.program import train_linear
-from colonnade.checks import party_part
+from colonnade.engine.kept import common_version
 from colonnade.errors import RunFailed
-from colonnade.losses import loss
+from colonnade.estimators.checks import party_part
+from colonnade.families.linear import train_linear
+from colonnade.objective.losses import loss
 from colonnade.runtimes.wire import decode, encode
 
 RNG = np.random.default_rng(0)

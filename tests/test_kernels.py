@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from colonnade import _kernels
 from colonnade.blocks.terms import DenseTerms
-from colonnade.penalties import L2, NonConvex
+from colonnade.kernels import columns as _kernels
+from colonnade.objective.penalties import L2, NonConvex
 
 # -- twins: dense X, what the kernel is given, what it changes ---------------------------------------------------------
 

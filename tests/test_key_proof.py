@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade import key_proof, paillier
-from colonnade.algorithms.program import train_linear
 from colonnade.blocks.ciphertexts import WholeColumns
 from colonnade.blocks.columns import DenseColumns
-from colonnade.checks import party_part
+from colonnade.crypto import key_proof, paillier
+from colonnade.crypto.modular import whole_numbers
+from colonnade.crypto.paillier import PrivateKey, PublicKey
 from colonnade.errors import ColonnadeError, ProtocolError
-from colonnade.losses import loss as loss_named
-from colonnade.modular import whole_numbers
-from colonnade.paillier import PrivateKey, PublicKey
+from colonnade.estimators.checks import party_part
+from colonnade.families.linear import train_linear
+from colonnade.objective.losses import loss as loss_named
 from test_security import Recorder
 
 SHORT = 1024

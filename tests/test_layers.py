@@ -12,54 +12,18 @@ import pytest
 import colonnade as cn
 
 SOURCE = Path(cn.__file__).parent
+
+
+def modules(*rooms):
+    """All modules of these rooms."""
+    return [f"{room}.{path.stem}" for room in rooms for path in sorted((SOURCE / room).glob("*.py"))]
+
+
 MATHS = [
-    "losses",
-    "penalties",
-    "metrics",
-    "party",
-    "rules",
-    "labels",
-    "_kernels",
-    "ids",
-    "group",
-    "oblivious_store",
-    "_align_kernels",
-    "_newton_kernels",
-    "blocks",
-    "blocks.linear",
-    "blocks.columns",
-    "blocks.prediction",
-    "blocks.gradients",
-    "blocks.ciphertexts",
-    "_modular_kernels",
-    "modular",
-    "paillier",
-    "blocks.modules",
-    "blocks.network",
-    "blocks.optimisers",
-    "blocks.whole",
-    "blocks.torch_module",
-    "site",
-    "identity",
-    "algorithms.ssca",
-    "algorithms.quadratics",
-    "algorithms.fedavg",
-    "sums.shamir",
-    "blocks.newton",
-    "blocks.sealed",
-    "blocks.information",
-    "deviance",
+    *modules("data", "objective", "kernels", "crypto", "blocks"),
+    *(f"algorithms.{n}" for n in ("ssca", "quadratics", "fedavg")),
 ]
-# who is on the line, and on what terms
-IDENTITY = [
-    "federation.certificates",
-    "federation.handshake",
-    "federation.identity",
-    "federation.revocation",
-    "federation.signatures",
-    "federation.trust",
-]
-TRANSPORT = [f"runtimes.{path.stem}" for path in (SOURCE / "runtimes").glob("*.py") if path.stem != "__init__"]
+TRANSPORT = modules("runtimes", "remote")
 
 
 def imported(module):
@@ -80,29 +44,14 @@ def test_maths_knows_no_transport(module):
     assert not [name for name in known if "runtimes" in name or "colonnade.sums" in name or "asyncio" in name]
 
 
-@pytest.mark.parametrize("module", TRANSPORT + IDENTITY)
+@pytest.mark.parametrize("module", TRANSPORT)
 def test_transport_knows_no_maths(module):
     ours = {name for name in imported(module) if name.startswith("colonnade.")} - {"colonnade.__version__"}
-    allowed = (
-        "colonnade.runtimes",
-        "colonnade.errors",
-        "colonnade.private_files",
-        *(f"colonnade.{name}" for name in IDENTITY),
-    )
+    allowed = ("colonnade.runtimes", "colonnade.remote", "colonnade.errors", "colonnade.private_files")
     assert not [name for name in ours if not name.startswith(allowed)]
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "align",
-        *(f"algorithms.{path.stem}" for path in (SOURCE / "algorithms").glob("*.py") if path.stem != "rehearsal"),
-        "sums.base",
-        "sums.pairwise",
-        "sums.paillier",
-        "sums.shamir",
-    ],
-)
+@pytest.mark.parametrize("module", ["alignment.protocol", *modules("engine", "algorithms", "sums")])
 def test_programs_see_the_world_only_as_a_net(module):
     runtime = {name for name in imported(module) if name.startswith("colonnade.runtimes")}
     assert all(name.startswith(("colonnade.runtimes.net", "colonnade.runtimes.wire")) for name in runtime)

@@ -15,15 +15,12 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.algorithms.scorers import LinearScorer
 from colonnade.algorithms.split import split_leaks
 from colonnade.algorithms.transfer import transfer_leaks
-from colonnade.align import align
-from colonnade.federation.candidates import candidates
-from colonnade.federation.disclosure import leaks_of
-from colonnade.federation.policy import KINDS, kind_of
-from colonnade.federation.scoring import Asker, Directory, Terms, serve
-from colonnade.federation.training import Keepers, take_part
+from colonnade.alignment.protocol import align
+from colonnade.families.scorers import LinearScorer
+from colonnade.jobs.disclosure import leaks_of
+from colonnade.jobs.policy import KINDS, kind_of
 from colonnade.leaks import (
     CHANGES,
     CLASSES,
@@ -41,7 +38,10 @@ from colonnade.leaks import (
     Setting,
     listed,
 )
+from colonnade.planning.candidates import candidates
 from colonnade.runtimes.endpoint import Endpoint
+from colonnade.service.scoring import Asker, Directory, Terms, serve
+from colonnade.service.training import Keepers, take_part
 from colonnade.sums.base import SecureSum
 from test_job import GOOD, job
 from test_job_training import Plain, Source

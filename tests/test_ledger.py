@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade import private_files
+from colonnade.data.ids import pack
 from colonnade.errors import LedgerError
-from colonnade.federation import ledger, ledger_lines
-from colonnade.federation.ledger import Ledger, entries, seal_file, shape, verify
-from colonnade.federation.ledger_key import digest, key_file, line_key, read_key
-from colonnade.ids import pack
+from colonnade.ledger import ledger, ledger_lines
+from colonnade.ledger.ledger import Ledger, entries, seal_file, shape, verify
+from colonnade.ledger.ledger_key import digest, key_file, line_key, read_key
 from colonnade.runtimes.wire import encode
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

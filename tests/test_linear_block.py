@@ -14,7 +14,7 @@ from colonnade.blocks.columns import SparseColumns
 from colonnade.blocks.columns import columns_from_value as from_value
 from colonnade.blocks.columns import columns_to_value as to_value
 from colonnade.blocks.linear import FullSteps, LazySteps, LinearBlock
-from colonnade.penalties import L2, NonConvex
+from colonnade.objective.penalties import L2, NonConvex
 from colonnade.runtimes.wire import decode, encode
 
 # -- slow, readable reference ------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.special import expit, log_softmax
 from sklearn.metrics import log_loss
 
+from colonnade.data.labels import class_labels, decode, encode
 from colonnade.errors import LabelError, OptionError
-from colonnade.labels import class_labels, decode, encode
-from colonnade.losses import LOSSES, Z_MAX, loss
+from colonnade.objective.losses import LOSSES, Z_MAX, loss
 
 CLASSES = 4
 NAMES = tuple(LOSSES)
@@ -278,7 +278,9 @@ def test_a_loss_survives_another_process(name):
 
 
 def test_import_is_light():
-    code = "import sys, colonnade.losses; print([m for m in ('scipy', 'numba', 'sklearn') if m in sys.modules])"
+    code = (
+        "import sys, colonnade.objective.losses; print([m for m in ('scipy', 'numba', 'sklearn') if m in sys.modules])"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

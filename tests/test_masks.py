@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.crypto.masks import KeyPair, MaskStream, private_stream
 from colonnade.errors import ProtocolError
-from colonnade.sums.masks import KeyPair, MaskStream, private_stream
 
 KEY = bytes(range(32))
 

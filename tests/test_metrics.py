@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_score
 
 from colonnade.errors import InputError, LabelError
-from colonnade.losses import LOSSES, loss
-from colonnade.metrics import METRICS, accuracy, auc, d2_poisson, evaluate, r2
+from colonnade.objective.losses import LOSSES, loss
+from colonnade.objective.metrics import METRICS, accuracy, auc, d2_poisson, evaluate, r2
 
 quick = settings(deadline=None, max_examples=50)
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade import _modular_kernels as kernels
-from colonnade.modular import Modulus, PowersOf, Threads, inverses, product_tree, whole_numbers
+from colonnade.crypto.modular import Modulus, PowersOf, Threads, inverses, product_tree, whole_numbers
+from colonnade.kernels import montgomery as kernels
 
 SIZES = (8, 64, 521, 1024)  # bits
 

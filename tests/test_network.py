@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DataError, JobMismatch, OptionError, PartyFailed, PartySilent, RunFailed
-from colonnade.runtimes import grpc_streams, peer_line
-from colonnade.runtimes.network import Network
-from colonnade.runtimes.place import Place
-from colonnade.runtimes.reliable import Reliable
+from colonnade.remote import grpc_streams, peer_line
+from colonnade.remote.network import Network
+from colonnade.remote.place import Place
+from colonnade.remote.reliable import Reliable
 from contracts import programs
 from federations import Federation, listening, more, ping, pong, run, until, when
 from ports import free_ports

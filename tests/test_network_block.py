@@ -14,13 +14,13 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 from torch import nn
 
 import network_makers
-from colonnade.blocks import modules
+from colonnade.blocks import torch_modules as modules
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.network import NetworkBlock, NetworkInputs, NotFinite
-from colonnade.blocks.optimisers import OPTIMISERS
+from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NotFinite
+from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.errors import DataError, OptionError
-from colonnade.penalties import L2
+from colonnade.objective.penalties import L2
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((40, 6))

@@ -15,11 +15,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, RunFailed
-from colonnade.federation import model_file
-from colonnade.federation.check import check
-from colonnade.federation.job_file import read_job
-from colonnade.federation.party_file import read_party
-from colonnade.federation.training import Keepers, share_out, take_part
+from colonnade.jobs import model_file
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.party_file import read_party
+from colonnade.service.check import check
+from colonnade.service.training import Keepers, share_out, take_part
 from test_federation import LIMIT, federation, run_all, start
 from test_job import GOOD, complete
 from test_job_training import ORDER, THIRD, align, job_for, sources

@@ -16,16 +16,15 @@ import pytest
 from cryptography import x509
 
 from colonnade.errors import HandshakeFailed, OptionError, PartyFailed, PartySilent
-from colonnade.federation import trust
-from colonnade.federation.certificates import Authority, Credentials, dns_name
-from colonnade.federation.handshake import Handshake, NotNow, Standing, Terms
-from colonnade.federation.identity import Identity
-from colonnade.runtimes import grpc_streams
+from colonnade.remote import grpc_streams, trust
+from colonnade.remote.certificates import Authority, Credentials, dns_name
+from colonnade.remote.grpc_streams import Dialled, Stream
+from colonnade.remote.handshake import Handshake, NotNow, Standing, Terms
+from colonnade.remote.identity import Identity
+from colonnade.remote.reliable import MAX_LINE_MESSAGE
 from colonnade.runtimes.endpoint import DATA, MAX_MESSAGE
 from colonnade.runtimes.frames import HEADER, pack_frame
-from colonnade.runtimes.grpc_streams import Dialled, Stream
 from colonnade.runtimes.link import pack_message
-from colonnade.runtimes.reliable import MAX_LINE_MESSAGE
 from colonnade.runtimes.wire import decode
 from contracts import programs
 from federations import AUTHORITY, PATIENCE, Federation, more, ping, pong, run, until, when

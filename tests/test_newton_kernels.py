@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from colonnade import _newton_kernels as kernels
+from colonnade.kernels import gram as kernels
 
 
 def table(seed, n, d, kind=np.float64):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade import _align_kernels as kernels
-from colonnade import oblivious_store as store
+from colonnade.alignment import oblivious_store as store
 from colonnade.errors import ProtocolError
+from colonnade.kernels import curve as kernels
 
 
 def words(count, seed):

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from colonnade import paillier
 from colonnade.blocks.ciphertexts import VALUE_BITS, WholeColumns, transposed_product
 from colonnade.blocks.columns import DenseColumns, SparseColumns
+from colonnade.crypto import paillier
+from colonnade.crypto.modular import Modulus, inverses, product_tree, whole_numbers
+from colonnade.crypto.paillier import PrivateKey, PublicKey, Slots, check_key_bits
 from colonnade.errors import OptionError, ProtocolError
-from colonnade.modular import Modulus, inverses, product_tree, whole_numbers
-from colonnade.paillier import PrivateKey, PublicKey, Slots, check_key_bits
 
 # Primes of 256 bits, for tests: known to everybody.
 P = 2**256 - 2**32 - 977

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
+from colonnade.data.party import check_together
 from colonnade.errors import DataError, LabelError, OptionError
-from colonnade.party import check_together
 
 X = np.arange(12.0).reshape(4, 3)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import OptionError
-from colonnade.penalties import L2, PENALTIES, NonConvex, penalty
+from colonnade.objective.penalties import L2, PENALTIES, NonConvex, penalty
 
 every_penalty = pytest.mark.parametrize("name", tuple(PENALTIES))
 quick = settings(deadline=None, max_examples=40)

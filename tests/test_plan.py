@@ -18,25 +18,25 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 
 import colonnade as cn
-from colonnade import paillier
-from colonnade.algorithms.forecast import Span, epochs_of_curve, epochs_of_sample
-from colonnade.align import align
+from colonnade.alignment.protocol import align
 from colonnade.blocks.columns import columns_from_value, columns_to_value, rows_of_value
 from colonnade.cli.main import main
 from colonnade.cli.plan import human_seconds, show
+from colonnade.crypto import paillier
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError, RunFailed
-from colonnade.federation.candidates import agree_on_candidates, candidates
-from colonnade.federation.costs import bytes_of, save_of, seconds_of
-from colonnade.federation.figures import Plan
-from colonnade.federation.job_file import read_job
-from colonnade.federation.ledger import entries
-from colonnade.federation.lines import Line, measure_lines
-from colonnade.federation.party_file import read_party
-from colonnade.federation.plan import reason
-from colonnade.federation.planning import make_plan
-from colonnade.federation.policy import Policy, kind_of
-from colonnade.federation.training import take_part
-from colonnade.federation.trials import Mark, Taken, sample
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.party_file import read_party
+from colonnade.jobs.policy import Policy, kind_of
+from colonnade.ledger.ledger import entries
+from colonnade.planning.candidates import agree_on_candidates, candidates
+from colonnade.planning.costs import bytes_of, save_of, seconds_of
+from colonnade.planning.figures import Plan
+from colonnade.planning.forecast import Span, epochs_of_curve, epochs_of_sample
+from colonnade.planning.lines import Line, measure_lines
+from colonnade.planning.plan import reason
+from colonnade.planning.planning import make_plan
+from colonnade.planning.trials import Mark, Taken, sample
+from colonnade.service.training import take_part
 from test_federation import LIMIT, federation, start
 from test_job import GOOD, complete, job
 from test_job_training import Source
@@ -483,8 +483,8 @@ def test_the_table_says_what_is_uncertain(capsys):
 
 def test_a_run_that_its_own_clock_ends():
     """Rounds up to the first look after the time is over; and whether that is likely."""
-    from colonnade.algorithms.forecast import Span
-    from colonnade.federation.figures import _by_the_clock
+    from colonnade.planning.figures import _by_the_clock
+    from colonnade.planning.forecast import Span
 
     rounds, seconds = Span(100, 200, 400), Span(11.0, 21.0, 41.0)
     assert _by_the_clock(rounds, seconds, 1.0, None, 30) == (rounds, seconds, False)

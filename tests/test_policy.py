@@ -11,7 +11,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import PolicyRefused
-from colonnade.federation.policy import KINDS, Door, Policy, kind_of
+from colonnade.jobs.policy import KINDS, Door, Policy, kind_of
 from colonnade.runtimes.endpoint import Endpoint
 from test_job import GOOD, job
 

@@ -18,14 +18,15 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 import colonnade as cn
-from colonnade import store
 from colonnade.errors import ColonnadeWarning, DataError, InputError, TomlError
-from colonnade.federation import data, toml
-from colonnade.federation.filling import _CHUNK, Filling
-from colonnade.federation.preparation import SECTION, declared_steps, fit
-from colonnade.federation.prepared import Prepared
-from colonnade.federation.settings import Key, Section
-from colonnade.federation.table import Numbers, Table, Texts
+from colonnade.families import store
+from colonnade.settings import toml
+from colonnade.settings.settings import Key, Section
+from colonnade.tables import data
+from colonnade.tables.filling import _CHUNK, Filling
+from colonnade.tables.preparation import SECTION, declared_steps, fit
+from colonnade.tables.prepared import Prepared
+from colonnade.tables.table import Numbers, Table, Texts
 
 PARTY = Section(Key("data", data.SECTION), Key("prepare", SECTION, default={}))
 NAN = math.nan

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade import network_store, private_files, store
+from colonnade import private_files
 from colonnade.cli.main import main
 from colonnade.errors import CertificateError, CheckpointError, DataError, OptionError
-from colonnade.federation import certificates, http, model_file
-from colonnade.federation.certificates import CertificatePaths
-from colonnade.federation.checkpoints import Checkpoints
+from colonnade.families import store
+from colonnade.families import torch_store as network_store
+from colonnade.jobs import model_file
+from colonnade.jobs.checkpoints import Checkpoints
+from colonnade.remote import certificates
+from colonnade.remote.certificates import CertificatePaths
+from colonnade.service import http
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="this system knows no such modes")
 OPEN = [0o640, 0o604, 0o660, 0o666, 0o644, 0o610]

@@ -94,7 +94,7 @@ def test_softmax_regression_on_mnist(recipes, into):
 
 def optimum(X, y):
     """The centralised objective, by L-BFGS to a gradient near zero."""
-    from colonnade.reproduce.optimum import minimise
+    from reproductions.optimum import minimise
 
     return minimise(X, y, "logistic", l2=L2, intercept=True)
 

@@ -11,7 +11,8 @@ import pytest
 from scipy import sparse
 
 import colonnade as cn
-from colonnade.algorithms import ALGORITHMS, rehearsal
+from colonnade.algorithms import ALGORITHMS
+from colonnade.families import rehearsal
 from colonnade.runtimes.wire import encode
 
 OTHERS = [cn.VFB2("svrg", asynchronous=False, batch=50), cn.VFB2("sgd"), cn.FedBCD(order="sequential")]
@@ -95,8 +96,9 @@ import sys
 sys.path.insert(0, {tests!r})
 import numpy as np
 from scipy import sparse
-from colonnade import _kernels
-from colonnade.algorithms import ALGORITHMS, rehearsal
+from colonnade.kernels import columns as _kernels
+from colonnade.algorithms import ALGORITHMS
+from colonnade.families import rehearsal
 from colonnade.runtimes.simulation import Simulation
 import colonnade as cn
 from test_rehearsal import given, parties

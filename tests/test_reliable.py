@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.reliable import _HEAD, MAX_LINE_MESSAGE, PIECE, Reliable
+from colonnade.remote.reliable import _HEAD, MAX_LINE_MESSAGE, PIECE, Reliable
 
 
 class Pair:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from colonnade.crypto.ring import Ring, narrow_ring
 from colonnade.errors import ColonnadeError, OptionError, RingOverflow
-from colonnade.sums.ring import Ring, narrow_ring
 
 STEP = 2.0**-36
 

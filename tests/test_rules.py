@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 
 from colonnade.blocks.columns import DenseColumns, SparseColumns
 from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.rules import RULES, Rule
 from colonnade.errors import OptionError
-from colonnade.losses import loss
-from colonnade.penalties import L2, NonConvex
-from colonnade.rules import RULES, Rule
+from colonnade.objective.losses import loss
+from colonnade.objective.penalties import L2, NonConvex
 
 RNG = np.random.default_rng(0)
 N, D = 120, 7

@@ -8,13 +8,14 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.algorithms.scorers import KernelScorer, LinearScorer
 from colonnade.blocks.phases import Layout
 from colonnade.cli.main import main
+from colonnade.data.ids import canonical
 from colonnade.errors import DataError, PartyFailed, PolicyRefused, ProtocolError
-from colonnade.federation import people, scoring, serving
-from colonnade.federation.scoring import Asker, Directory, Terms, serve
-from colonnade.ids import canonical
+from colonnade.families.scorers import KernelScorer, LinearScorer
+from colonnade.jobs import people
+from colonnade.service import scoring, serving
+from colonnade.service.scoring import Asker, Directory, Terms, serve
 
 RNG = np.random.default_rng(0)
 N = 60

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.algorithms.program import train_linear
-from colonnade.algorithms.session import Session
-from colonnade.checks import party_part
+from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeWarning
-from colonnade.losses import loss as loss_named
+from colonnade.estimators.checks import party_part
+from colonnade.families.linear import train_linear
+from colonnade.objective.losses import loss as loss_named
 from colonnade.sums import SUMS
 from colonnade.sums.pairwise import PairwiseSum
 

@@ -14,9 +14,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import log_loss, mean_poisson_deviance, roc_auc_score
 
 import colonnade as cn
-from colonnade import deviance, metrics, paillier
-from colonnade.algorithms import correlations
-from colonnade.algorithms.statistics import MOST_COLUMNS, sampled
+from colonnade.crypto import paillier
 from colonnade.errors import (
     ColonnadeWarning,
     DataError,
@@ -25,7 +23,10 @@ from colonnade.errors import (
     OptionError,
     SingleFeatureWarning,
 )
-from colonnade.losses import loss as loss_named
+from colonnade.inference import correlations
+from colonnade.inference.standard_errors import MOST_COLUMNS, sampled
+from colonnade.objective import deviance, metrics
+from colonnade.objective.losses import loss as loss_named
 from contracts.everywhere import RUNTIMES
 
 RNG = np.random.default_rng(0)

@@ -13,12 +13,14 @@ import pytest
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import ColonnadeWarning, OptionError
-from colonnade.federation import data, model_file, toml
-from colonnade.federation.job_file import JOB, job_of, read_job
-from colonnade.federation.ledger import verify
-from colonnade.federation.party_file import read_party
-from colonnade.federation.signatures import checker
+from colonnade.jobs import model_file
+from colonnade.jobs.job_file import JOB, job_of, read_job
+from colonnade.jobs.party_file import read_party
 from colonnade.leaks import CORRELATIONS, COVARIANCES, CURVATURES, MEAN, SCORES, SIGNALS
+from colonnade.ledger.ledger import verify
+from colonnade.remote.signatures import checker
+from colonnade.settings import toml
+from colonnade.tables import data
 from test_federation import federation, run_all
 from test_job import ENCRYPTED, GOOD, complete
 from test_job_training import PEOPLE, RNG, THIRD, Source, X, Y, job_for, run

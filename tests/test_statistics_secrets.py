@@ -9,15 +9,15 @@ import pytest
 from scipy import stats
 
 import colonnade as cn
-from colonnade import paillier
-from colonnade.algorithms import correlations
-from colonnade.algorithms.statistics import SEALED, infer_linear
 from colonnade.blocks.information import Joint, random_rotation
-from colonnade.checks import party_part
+from colonnade.crypto import paillier
+from colonnade.crypto.key_proof import context_of
+from colonnade.crypto.paillier import PrivateKey
 from colonnade.errors import ColonnadeError
-from colonnade.key_proof import context_of
-from colonnade.losses import loss as loss_named
-from colonnade.paillier import PrivateKey
+from colonnade.estimators.checks import party_part
+from colonnade.inference import correlations
+from colonnade.inference.standard_errors import SEALED, infer_linear
+from colonnade.objective.losses import loss as loss_named
 from test_encrypted import Lying, other_key
 from test_security import Recorder
 from test_statistics import COLUMNS, LABELS, PRODUCTS, SHARES, SHORT, N, X, fitted, parties_of

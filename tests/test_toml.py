@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colonnade.errors import DataError, OptionError, TomlError
-from colonnade.federation.settings import Anything, Key, ListOf, Section, Settings, check
-from colonnade.federation.toml import parse, read
-from colonnade.federation.toml_lines import key_lines
+from colonnade.settings.settings import Anything, Key, ListOf, Section, Settings, check
+from colonnade.settings.toml import parse, read
+from colonnade.settings.toml_lines import key_lines
 
 PARTY = Section(
     Key("name", str, required=True),

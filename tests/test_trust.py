@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from colonnade.errors import CertificateError, HandshakeFailed
-from colonnade.federation import certificates
-from colonnade.federation.certificates import Authority, CertificatePaths, check, load
-from colonnade.federation.identity import Identity
-from colonnade.federation.trust import check_pin, fingerprint, plain_pin
+from colonnade.remote import certificates
+from colonnade.remote.certificates import Authority, CertificatePaths, check, load
+from colonnade.remote.identity import Identity
+from colonnade.remote.trust import check_pin, fingerprint, plain_pin
 from odd_certificates import NOT_NAMES, Signer, deep_authority, issue, revoked
 
 AUTHORITY = Authority()

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import colonnade as cn
 from colonnade.errors import OptionError, PartySilent
-from colonnade.penalties import L2
+from colonnade.objective.penalties import L2
 
 RNG = np.random.default_rng(0)
 N, D, STRENGTH = 240, 12, 0.02

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from colonnade.align import align
-from colonnade.federation.job_file import JOB, job_of
-from colonnade.federation.toml import parse
-from colonnade.federation.training import take_part
-from colonnade.runtimes import grpc_streams
-from colonnade.sums.ring import Ring
+from colonnade.alignment.protocol import align
+from colonnade.crypto.ring import Ring
+from colonnade.jobs.job_file import JOB, job_of
+from colonnade.remote import grpc_streams
+from colonnade.service.training import take_part
+from colonnade.settings.toml import parse
 from federations import Federation
 from test_job import GOOD
 from test_job_training import Source

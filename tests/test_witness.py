@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from colonnade.errors import LedgerError, PartyFailed, ProtocolError
-from colonnade.federation.certificates import Authority
-from colonnade.federation.ledger import Ledger, entries, seal_file, verify
-from colonnade.federation.ledger_key import key_file
-from colonnade.federation.policy import Door, Policy
-from colonnade.federation.receipts import Head, Receipt, Statement, read_receipts, write_receipts
-from colonnade.federation.signatures import signer, vouched
-from colonnade.federation.witness import Witness
+from colonnade.jobs.policy import Door, Policy
+from colonnade.ledger.ledger import Ledger, entries, seal_file, verify
+from colonnade.ledger.ledger_key import key_file
+from colonnade.ledger.receipts import Head, Receipt, Statement, read_receipts, write_receipts
+from colonnade.ledger.witness import Witness
+from colonnade.remote.certificates import Authority
+from colonnade.remote.signatures import signer, vouched
 from federations import AUTHORITY, Federation, run, when
 
 CREDENTIALS = {name: AUTHORITY.issue(name) for name in ("bank", "shop", "clinic")}

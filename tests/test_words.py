@@ -10,10 +10,10 @@ import pytest
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import RunFailed
-from colonnade.federation import run
-from colonnade.federation.job_file import read_job
-from colonnade.federation.party_file import read_party
-from colonnade.federation.words import lines, what_others_learn
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.party_file import read_party
+from colonnade.jobs.words import lines, what_others_learn
+from colonnade.service import run
 from test_federation import federation
 from test_job import GOOD, job
 

@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
     from colonnade.algorithms.ssca import SSCA
     from colonnade.algorithms.vfb2 import VFB2
-    from colonnade.common_rows import align_parties
-    from colonnade.estimators import (
+    from colonnade.alignment.common_rows import align_parties
+    from colonnade.data.identity import Identity
+    from colonnade.data.party import Party, split
+    from colonnade.data.site import Site, split_rows
+    from colonnade.estimators.horizontal import SSCAClassifier
+    from colonnade.estimators.kernel import KernelClassifier, KernelRegressor
+    from colonnade.estimators.linear import (
         LinearSVC,
         LogisticRegression,
         PoissonRegression,
@@ -25,16 +30,11 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
-    from colonnade.horizontal_estimator import SSCAClassifier
-    from colonnade.identity import Identity
-    from colonnade.kernel_estimators import KernelClassifier, KernelRegressor
-    from colonnade.network_estimators import NetworkClassifier, NetworkRegressor
-    from colonnade.party import Party, split
+    from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
+    from colonnade.estimators.transfer import TransferClassifier
     from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Simulation
-    from colonnade.site import Site, split_rows
-    from colonnade.transfer_estimator import TransferClassifier
 
 __version__ = "0.2.0"
 
@@ -42,33 +42,33 @@ __version__ = "0.2.0"
 _HOME = {
     "FedBCD": "colonnade.algorithms.fedbcd",
     "FedSGD": "colonnade.algorithms.fedbcd",
-    "LinearSVC": "colonnade.estimators",
-    "LogisticRegression": "colonnade.estimators",
-    "PoissonRegression": "colonnade.estimators",
-    "RidgeRegression": "colonnade.estimators",
-    "SoftmaxRegression": "colonnade.estimators",
-    "load": "colonnade.estimators",
+    "LinearSVC": "colonnade.estimators.linear",
+    "LogisticRegression": "colonnade.estimators.linear",
+    "PoissonRegression": "colonnade.estimators.linear",
+    "RidgeRegression": "colonnade.estimators.linear",
+    "SoftmaxRegression": "colonnade.estimators.linear",
+    "load": "colonnade.estimators.linear",
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
     "FDSKL": "colonnade.algorithms.fdskl",
-    "KernelClassifier": "colonnade.kernel_estimators",
-    "KernelRegressor": "colonnade.kernel_estimators",
+    "KernelClassifier": "colonnade.estimators.kernel",
+    "KernelRegressor": "colonnade.estimators.kernel",
     "BlockNewton": "colonnade.algorithms.block_newton",
-    "NetworkClassifier": "colonnade.network_estimators",
-    "NetworkRegressor": "colonnade.network_estimators",
-    "TransferClassifier": "colonnade.transfer_estimator",
+    "NetworkClassifier": "colonnade.estimators.torch_networks",
+    "NetworkRegressor": "colonnade.estimators.torch_networks",
+    "TransferClassifier": "colonnade.estimators.transfer",
     "VFB2": "colonnade.algorithms.vfb2",
-    "align_parties": "colonnade.common_rows",
-    "SSCAClassifier": "colonnade.horizontal_estimator",
+    "align_parties": "colonnade.alignment.common_rows",
+    "SSCAClassifier": "colonnade.estimators.horizontal",
     "SSCA": "colonnade.algorithms.ssca",
     "FedAvg": "colonnade.algorithms.fedavg",
     "MiniBatchSGD": "colonnade.algorithms.fedavg",
     "ParallelRestartedSGD": "colonnade.algorithms.fedavg",
-    "Identity": "colonnade.identity",
-    "Site": "colonnade.site",
-    "split_rows": "colonnade.site",
-    "Party": "colonnade.party",
-    "split": "colonnade.party",
+    "Identity": "colonnade.data.identity",
+    "Site": "colonnade.data.site",
+    "split_rows": "colonnade.data.site",
+    "Party": "colonnade.data.party",
+    "split": "colonnade.data.party",
     "Faults": "colonnade.runtimes.faults",
     "Processes": "colonnade.runtimes.processes",
     "Simulation": "colonnade.runtimes.simulation",

@@ -31,7 +31,7 @@ One sentence shape for all of them: what was given, what is allowed, what to do.
 from __future__ import annotations
 
 from math import inf
-from numbers import Real
+from numbers import Integral, Real
 
 
 class ColonnadeError(Exception):
@@ -159,3 +159,10 @@ def at_least(name: str, value: float, low: float, *, strict: bool = False, finit
         raise OptionError(f"{name} must be {'>' if strict else '>='} {low:g}, got {value!r}")
     if finite and value == inf:
         raise OptionError(f"{name} must be a finite number, got {value!r}")
+
+
+def whole_number(name: str, value: object, low: int) -> None:
+    """Refuse what is not a whole number, and numbers below `low`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise OptionError(f"{name} must be a whole number >= {low}, got {value!r}")
+    at_least(name, int(value), low)

@@ -107,8 +107,8 @@ class Leak:
 
     name: as a job lists it; empty for messages that show nothing in this setting. about, of: whose columns, labels or
     people. to: who could know it then. kinds: messages that it follows from. words: for the eyes of one of `of`, see
-    `federation.words`. numbers: about a row, over a whole run, at most; None where nobody can say, or where there are
-    none. left: whether a party's budget counts these numbers (`algorithms.allowance`). warning: what an estimator says
+    `jobs.words`. numbers: about a row, over a whole run, at most; None where nobody can say, or where there are
+    none. left: whether a party's budget counts these numbers (`engine.allowance`). warning: what an estimator says
     about it before it starts.
     """
 

@@ -9,7 +9,7 @@ import stat
 
 import numpy as np
 
-from colonnade.sums.masks import KeyPair
+from colonnade.crypto.masks import KeyPair
 from contracts.programs import all_to_all
 
 

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import chi2
 
+from colonnade.crypto.masks import MaskStream
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import open_sum, pairwise
-from colonnade.sums.masks import MaskStream
 
 TAG = "scores"
 

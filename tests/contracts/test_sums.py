@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from colonnade.crypto.ring import Ring
 from colonnade.errors import OptionError, ProtocolError, RingOverflow, WrongShape
 from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import SUMS, choose_sum, open_sum
 from colonnade.sums.pairwise import PairwiseSum
-from colonnade.sums.ring import Ring
 from colonnade.sums.trees import TOPOLOGIES
 from contracts.sum_programs import (
     TAG,

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 import colonnade as cn
-from colonnade.federation.budget import allowance
-from colonnade.federation.policy import Policy
+from colonnade.jobs.budget import allowance
+from colonnade.jobs.policy import Policy
 from views.recorder import Recording, View
 
 L2 = 1e-4  # the estimators' own

@@ -18,12 +18,12 @@ from unittest import mock
 import numpy as np
 
 import colonnade as cn
-from colonnade.algorithms.correlations import Correlations
-from colonnade.algorithms.encrypted import EncryptedSignals
 from colonnade.algorithms.fdskl import Exchange
-from colonnade.algorithms.session import Session
-from colonnade.algorithms.snapshot import larger
 from colonnade.algorithms.vfb2 import SNAPSHOT_EVERY
+from colonnade.engine.encrypted import EncryptedSignals
+from colonnade.engine.session import Session
+from colonnade.engine.snapshot import larger
+from colonnade.inference.correlations import Correlations
 from colonnade.sums.base import SecureSum
 
 # Kinds of what is seen.

@@ -21,12 +21,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.session import Session, session_leaks
-from colonnade.algorithms.side_by_side import Backward, Given
 from colonnade.algorithms.vfb2 import SUMMED, VFB2
 from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.rules import Rule
+from colonnade.engine.session import Session, session_leaks
+from colonnade.engine.side_by_side import Backward, Given
 from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, nothing
-from colonnade.rules import Rule
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,6 @@ class OwnLabels(Backward):
 
     async def send(self, rows: Rows, scores: FloatArray) -> Given:
         """Pass the scores on; those without any of these labels only hear that the batch is done."""
-        if len(self._held) > 1:
-            self.session.allowance.backward(scores.size)
         for name in self.session.others:
             held = self._held.get(name)
             await self.session.net.send(name, "total", None if held is None else scores[held[rows]])

@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 
 from colonnade.algorithms.newton_leader import GROWTH
 from colonnade.algorithms.newton_party import NewtonParty
-from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.session import Session, session_leaks
-from colonnade.errors import OptionError, one_of
+from colonnade.engine.options import Training
+from colonnade.engine.session import Session, session_leaks
+from colonnade.errors import OptionError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
 
 # Messages about rows.

@@ -17,15 +17,15 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from colonnade.algorithms.session import Session, session_leaks
-from colonnade.algorithms.side_by_side import Backward, Given
 from colonnade.algorithms.vfb2 import SUMMED, VFB2
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.prediction import PredictionBlock
+from colonnade.blocks.rules import Rule
+from colonnade.engine.session import Session, session_leaks
+from colonnade.engine.side_by_side import Backward, Given
 from colonnade.errors import OptionError
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
-from colonnade.losses import Loss
-from colonnade.rules import Rule
+from colonnade.objective.losses import Loss
 
 # How much longer an "auto" step starts under a falling schedule. Measured on two data sets with one to eight parties:
 # a fourth of it leaves the objective far from the optimum after 30 epochs, four times as much throws it about.

@@ -17,15 +17,15 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.parts import Part
-from colonnade.algorithms.session import Session, session_leaks
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.coefficients import Coefficients, Known, Table
 from colonnade.blocks.phases import Ahead, Directions, Layout, Piece, merged, messages, to_features
-from colonnade.errors import OptionError, at_least, one_of
+from colonnade.engine.options import Training
+from colonnade.engine.parts import Part
+from colonnade.engine.session import Session, session_leaks
+from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import DISTANCES, OF_COLUMNS, SHARED, Leak, Setting, columns, contributions, nothing, signals
-from colonnade.losses import Loss
+from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum
@@ -290,8 +290,6 @@ class KernelSession(Session):
         others = [name for name in self.job.holders if name != self.net.me]
         if scores is not None:
             signal = self.signal(scores, rows)
-            if others:
-                self.allowance.backward(signal.size)
             for name in others:
                 await self.net.send(name, "signal", signal)
             return signal

@@ -17,10 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.options import whole_number
-from colonnade.algorithms.rounds import Rounds, check_schedule
 from colonnade.blocks.whole import WholeModel
-from colonnade.errors import OptionError
+from colonnade.engine.rounds import Rounds, check_schedule
+from colonnade.errors import OptionError, whole_number
 
 Array = npt.NDArray[Any]
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.session import Session, session_leaks
-from colonnade.algorithms.signals import Signals, open_signals, signal_leaks
 from colonnade.blocks import FloatArray, LocalSteps, Rows
-from colonnade.errors import OptionError, at_least, one_of
+from colonnade.engine.options import Training
+from colonnade.engine.session import Session, session_leaks
+from colonnade.engine.signals import Signals, open_signals, signal_leaks
+from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, sequential
 
 # Messages about the rows of a batch and of an evaluation.

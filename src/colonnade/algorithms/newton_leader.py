@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade import _newton_kernels
 from colonnade.blocks import FloatArray
+from colonnade.kernels import gram as _newton_kernels
 
 # Rounds that may be left at the present pace before directions are cut into more pieces.
 _PATIENT = 12.0

@@ -10,12 +10,12 @@ import numpy as np
 
 from colonnade.algorithms.newton_leader import Leader, next_part
 from colonnade.algorithms.newton_search import Search
-from colonnade.algorithms.parts import Part
-from colonnade.algorithms.session import CHUNK, Session
-from colonnade.algorithms.subspace import Held
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import Directions, NewtonBlock, Piece
+from colonnade.blocks.subspace import Held
+from colonnade.engine.parts import Part
+from colonnade.engine.session import CHUNK, Session
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.runtimes.wire import expect_array
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colonnade.algorithms.subspace import WORTHWHILE, OwnColumns, Sight, minimise
 from colonnade.blocks import FloatArray
+from colonnade.blocks.subspace import WORTHWHILE, OwnColumns, Sight, minimise
 from colonnade.runtimes.wire import expect_array
 
 if TYPE_CHECKING:
     from colonnade.algorithms.newton_party import NewtonParty
-    from colonnade.algorithms.subspace import Held
+    from colonnade.blocks.subspace import Held
 
 # Where every look in a search is an exchange of its own, fewer of them are worth it.
 _WORTH_ASKING = 0.1

@@ -14,19 +14,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from colonnade import losses
 from colonnade.algorithms import from_value
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.kept import Keeper
-from colonnade.algorithms.network_program import NetworkSession, check_width, make_block, parts_of, watch_over
-from colonnade.algorithms.parts import Job, Part
-from colonnade.algorithms.session import session_leaks
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
-from colonnade.blocks.network import NetworkBlock, NetworkSteps, NotFinite, check_trainable, kind_of, squares
-from colonnade.blocks.optimisers import OPTIMISERS
+from colonnade.blocks.torch_modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
+from colonnade.blocks.torch_network import NetworkBlock, NetworkSteps, NotFinite, check_trainable, kind_of, squares
+from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.engine.kept import Keeper
+from colonnade.engine.parts import Job, Part
+from colonnade.engine.session import session_leaks
+from colonnade.families.torch_networks import NetworkSession, check_width, make_block, parts_of, watch_over
 from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting
-from colonnade.losses import Labels, Loss
+from colonnade.objective import losses
+from colonnade.objective.losses import Labels, Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum

@@ -19,10 +19,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.options import whole_number
 from colonnade.algorithms.quadratics import Array, Quadratic, Solution, solve
-from colonnade.algorithms.rounds import Rounds, check_schedule
-from colonnade.errors import OptionError, at_least
+from colonnade.engine.rounds import Rounds, check_schedule
+from colonnade.errors import OptionError, at_least, whole_number
 
 
 @dataclass(frozen=True, kw_only=True)

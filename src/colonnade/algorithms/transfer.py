@@ -22,18 +22,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from colonnade import losses, metrics
 from colonnade.algorithms import from_value
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.kept import Keeper
-from colonnade.algorithms.network_program import NetworkSession, make_block, watch_over
-from colonnade.algorithms.parts import Job, Part
-from colonnade.algorithms.session import CHUNK, session_leaks
 from colonnade.algorithms.split import side_by_side
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.modules import alone, need_torch
-from colonnade.blocks.network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite, check_trainable
+from colonnade.blocks.torch_modules import alone, need_torch
+from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite, check_trainable
+from colonnade.engine.kept import Keeper
+from colonnade.engine.parts import Job, Part
+from colonnade.engine.session import CHUNK, session_leaks
+from colonnade.families.torch_networks import NetworkSession, make_block, watch_over
 from colonnade.leaks import OF_COLUMNS, OF_LABELS, REPRESENTATIONS, SIGNALS, Leak, Setting
+from colonnade.objective import losses, metrics
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum

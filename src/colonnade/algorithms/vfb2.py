@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from colonnade.algorithms.options import Training, whole_number
-from colonnade.algorithms.pace import Pace
-from colonnade.algorithms.parts import Batch
-from colonnade.algorithms.session import Session, session_leaks
-from colonnade.algorithms.side_by_side import Backward, Given, SideBySide
-from colonnade.algorithms.snapshot import Snapshot, SnapshotSideBySide
-from colonnade.algorithms.snapshot import in_step as snapshot_in_step
-from colonnade.errors import OptionError, one_of
+from colonnade.blocks.rules import RULES, Rule
+from colonnade.engine.options import Training
+from colonnade.engine.pace import Pace
+from colonnade.engine.parts import Batch
+from colonnade.engine.session import Session, session_leaks
+from colonnade.engine.side_by_side import Backward, Given, SideBySide
+from colonnade.engine.snapshot import Snapshot, SnapshotSideBySide
+from colonnade.engine.snapshot import in_step as snapshot_in_step
+from colonnade.errors import OptionError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, signals
-from colonnade.losses import Loss
-from colonnade.rules import RULES, Rule
+from colonnade.objective.losses import Loss
 
 # SVRG takes its snapshot every so many epochs. The first epoch is SGD's: a snapshot of the start is soon out of date.
 SNAPSHOT_EVERY = 2

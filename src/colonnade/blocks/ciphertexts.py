@@ -9,7 +9,7 @@ squarings. One by one, that is some thirty-five products for a row and column. H
 3. The sums for each bit are put together by squarings, for all columns side by side.
 
 Every step is a list of products that do not depend on each other, so they fill the lanes and the cores of `modular`.
-Who may see what is `algorithms.encrypted`'s; here is only arithmetic.
+Who may see what is `engine.encrypted`'s; here is only arithmetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
-from colonnade.modular import Digits, Modulus, Places
+from colonnade.crypto.modular import Digits, Modulus, Places
 
 # Bits of a value's magnitude: each column is scaled so that its largest value is the largest that they hold.
 VALUE_BITS = 23

@@ -16,7 +16,7 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.phases import Ahead, Features, Layout
-from colonnade.penalties import L2
+from colonnade.objective.penalties import L2
 
 Table = npt.NDArray[np.float32]
 

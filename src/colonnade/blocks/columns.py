@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from colonnade import _kernels, _newton_kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.terms import DenseTerms
+from colonnade.kernels import columns as _kernels
+from colonnade.kernels import gram as _newton_kernels
 
 # Numbers that are worked on at a time where all of them are: no second copy of a long array is made.
 _CHUNK = 1 << 16

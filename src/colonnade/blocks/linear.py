@@ -13,7 +13,7 @@ import numpy as np
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.terms import DenseTerms
-from colonnade.penalties import L2, Penalty
+from colonnade.objective.penalties import L2, Penalty
 
 _PIECE = 1 << 14
 # Below this the common factor is multiplied into V, before it loses digits.
@@ -142,7 +142,7 @@ class LinearBlock:
         self.intercept = None if intercept is None else intercept.copy()
 
     def freeze(self) -> Any:
-        """See `algorithms.kept.Frozen`: as `state`, but to the bit."""
+        """See `engine.kept.Frozen`: as `state`, but to the bit."""
         self.settle()
         return (self.V, self.scale, self.intercept)
 

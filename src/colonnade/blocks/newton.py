@@ -13,10 +13,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import _kernels, _newton_kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.linear import LinearBlock
+from colonnade.kernels import columns as _kernels
+from colonnade.kernels import gram as _newton_kernels
 
 Piece: TypeAlias = tuple[Rows, FloatArray]  # rows, and a number or several for each of them
 

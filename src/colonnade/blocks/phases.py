@@ -20,11 +20,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from colonnade import _kernels
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
+from colonnade.crypto.ring import PhaseArray
 from colonnade.errors import DataError
-from colonnade.sums.ring import PhaseArray
+from colonnade.kernels import columns as _kernels
 
 Features = npt.NDArray[np.float32]
 _PER_RADIAN = 2.0**32 / (2.0 * math.pi)

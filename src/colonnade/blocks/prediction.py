@@ -20,8 +20,8 @@ import numpy as np
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.linear import LinearBlock
-from colonnade.losses import Floats, Labels, Logistic, Loss, Softmax
-from colonnade.penalties import Penalty
+from colonnade.objective.losses import Floats, Labels, Logistic, Loss, Softmax
+from colonnade.objective.penalties import Penalty
 
 FLOOR = 1e-9
 """Below this probability -log p goes on along its tangent. The fixed-point sum holds probabilities to 7e-12 per party:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import FloatArray
-from colonnade.penalties import L2, Penalty
+from colonnade.objective.penalties import L2, Penalty
 
 # Below this what is left of a weight loses its digits, and all columns are brought up to date.
 _FADED = 1e-150

@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 import colonnade as cn
-from colonnade import metrics
 from colonnade.cli.demo_data import COLUMNS, NEW_PATIENTS, Patients, patients, write_tables
 from colonnade.errors import OptionError
+from colonnade.objective import metrics
 from colonnade.progress import human_bytes
 
 Array = npt.NDArray[Any]
@@ -86,7 +86,7 @@ def _clear(folder: Path) -> None:
 
 def _init(folder: Path) -> None:
     """As the command does; then what a user would edit: free ports, a stronger penalty, and whom they will score."""
-    from colonnade.federation.init import init
+    from colonnade.jobs.init import init
 
     init(folder, _NAMES)
     (folder / _MARK).touch()
@@ -147,8 +147,8 @@ def _together(console: Console, job: Path, commands: dict[str, tuple[str, ...]])
 def _ledgers(console: Console, job: Path) -> int:
     """What left the hospital, and whether every ledger is as it was written; returns the bytes that left anybody."""
     from colonnade.cli.main import main
-    from colonnade.federation.ledger import verify
-    from colonnade.federation.signatures import checker
+    from colonnade.ledger.ledger import verify
+    from colonnade.remote.signatures import checker
 
     main(["ledger", "show", str(job), "--as", "hospital"])
     sent = 0

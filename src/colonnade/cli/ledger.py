@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from colonnade.errors import LedgerError, OptionError
 
 if TYPE_CHECKING:
-    from colonnade.federation.job import Job
-    from colonnade.federation.ledger import Report
-    from colonnade.federation.party_file import PartyFile
+    from colonnade.jobs.job import Job
+    from colonnade.jobs.party_file import PartyFile
+    from colonnade.ledger.ledger import Report
 
 
 def add_actions(ledger: argparse.ArgumentParser) -> None:
@@ -40,9 +40,9 @@ def act(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
 
 
 def _verify(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
-    from colonnade.federation import ledger
-    from colonnade.federation.receipts import read_receipts
-    from colonnade.federation.signatures import checker, vouched_by
+    from colonnade.ledger import ledger
+    from colonnade.ledger.receipts import read_receipts
+    from colonnade.remote.signatures import checker, vouched_by
 
     if not party.ledger.exists() and not ledger.seal_file(party.ledger).exists():
         if options.receipts:
@@ -82,7 +82,7 @@ def _show(party: PartyFile, report: Report) -> None:
 
 def _witnesses(party: PartyFile, report: Report) -> None:
     """Who has countersigned what, and what can't be proved."""
-    from colonnade.federation.ledger_key import fingerprint, key_file, read_key
+    from colonnade.ledger.ledger_key import fingerprint, key_file, read_key
 
     name, lacking = party.ledger.name, report.uncountersigned
     for partner, line in sorted(report.countersigned.items()):
@@ -98,9 +98,9 @@ def _witnesses(party: PartyFile, report: Report) -> None:
 
 
 def _receipts(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
-    from colonnade.federation.ledger import verify
-    from colonnade.federation.receipts import write_receipts
-    from colonnade.federation.signatures import checker
+    from colonnade.ledger.ledger import verify
+    from colonnade.ledger.receipts import write_receipts
+    from colonnade.remote.signatures import checker
 
     if options.out is None:
         raise OptionError("where do the receipts go? give --out FILE")
@@ -112,9 +112,9 @@ def _receipts(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
 
 
 def _accept(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
-    from colonnade.federation import certificates
-    from colonnade.federation.ledger import Ledger
-    from colonnade.federation.signatures import checker, signer
+    from colonnade.ledger.ledger import Ledger
+    from colonnade.remote import certificates
+    from colonnade.remote.signatures import checker, signer
 
     if options.peer not in job.parties or options.peer == party.name:
         others = ", ".join(name for name in job.parties if name != party.name)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from colonnade import __version__
-from colonnade.cli import federation
+from colonnade.cli import organisation
 from colonnade.errors import ColonnadeError
-from colonnade.reproduce import REPRODUCTIONS
-
-_DATA = os.environ.get("COLONNADE_DATA", "../shared/data")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,16 +28,8 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("colonnade-demo"), help="the folder it all goes to (%(default)s)"
     )
 
-    federation.add_commands(commands)
+    organisation.add_commands(commands)
 
-    reproduce = commands.add_parser(
-        "reproduce", help="run a table or figure of the papers again, beside the paper's own"
-    )
-    reproduce.add_argument("name", choices=sorted(REPRODUCTIONS), help="which one")
-    reproduce.add_argument("--data", type=Path, default=Path(_DATA), help="folder of the data sets (%(default)s)")
-    reproduce.add_argument("--out", type=Path, default=Path("reproductions"), help="folder for tables and plots")
-    reproduce.add_argument("--seed", type=int, default=0, help="seed of the run (%(default)s)")
-    reproduce.add_argument("--quick", action="store_true", help="a short form, to see that it works")
     return parser
 
 
@@ -53,13 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from colonnade.cli.demo import run_demo
 
             run_demo(options.out)
-        elif options.command != "reproduce":
-            return federation.run_command(options)
         else:
-            from importlib import import_module
-
-            module = import_module(REPRODUCTIONS[options.name])
-            module.run(options.data, out=options.out, seed=options.seed, quick=options.quick)
+            return organisation.run_command(options)
     except ColonnadeError as error:
         sys.stderr.write(f"colonnade: {error}\n")  # in one piece: the ranks of an MPI job share a terminal
         return 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from colonnade.algorithms.forecast import Span
-from colonnade.federation.figures import Forecast, Plan
-from colonnade.federation.plan import reason
+from colonnade.planning.figures import Forecast, Plan
+from colonnade.planning.forecast import Span
+from colonnade.planning.plan import reason
 from colonnade.progress import human_bytes
 
 

@@ -14,15 +14,15 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from colonnade.algorithms.descriptions import Make
-from colonnade.algorithms.instructions import instruction
-from colonnade.algorithms.site_work import Own, Part, SiteWork, Turn, going_on
-from colonnade.cost_limits import CostLimits
+from colonnade.data.site import Site, common_classes
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
+from colonnade.estimators.horizontal import part_of
 from colonnade.flower.letters import packed, unpacked
-from colonnade.horizontal_estimator import part_of
+from colonnade.horizontal.cost_limits import CostLimits
+from colonnade.horizontal.descriptions import Make
+from colonnade.horizontal.instructions import instruction
+from colonnade.horizontal.site_work import Own, Part, SiteWork, Turn, going_on
 from colonnade.runtimes.wire import decode, encode
-from colonnade.site import Site, common_classes
 from colonnade.sums.dropout import Member
 
 _STATE = "colonnade"

@@ -1,4 +1,4 @@
-"""The strategy: drives the very server logic of `algorithms.conduct`, with Flower's grid as the carrier.
+"""The strategy: drives the very server logic of `horizontal.conduct`, with Flower's grid as the carrier.
 
 Flower's own loop exchanges one message per node and round. A masked sum takes five, so `start` has a loop of its own;
 in it `configure_train` and `aggregate_train` (and their twins for evaluations) each do one exchange.
@@ -19,15 +19,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from colonnade import errors
-from colonnade.algorithms.conduct import Plan, conduct
-from colonnade.algorithms.conduct import Result as Ended
-from colonnade.algorithms.descriptions import model_from_value
-from colonnade.algorithms.gathering import Heard, Task, gather
-from colonnade.algorithms.options import whole_number
-from colonnade.cost_limits import CostLimits
-from colonnade.errors import ColonnadeError, DataError, PartySilent
+from colonnade.errors import ColonnadeError, DataError, PartySilent, whole_number
+from colonnade.estimators.horizontal import SSCAClassifier
 from colonnade.flower.letters import packed, unpacked
-from colonnade.horizontal_estimator import SSCAClassifier
+from colonnade.horizontal.conduct import Plan, conduct
+from colonnade.horizontal.conduct import Result as Ended
+from colonnade.horizontal.cost_limits import CostLimits
+from colonnade.horizontal.descriptions import model_from_value
+from colonnade.horizontal.gathering import Heard, Task, gather
 
 _LOOK_EVERY = 0.2  # seconds between two looks at who is there
 PARAMETERS = "parameters"

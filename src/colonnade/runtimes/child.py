@@ -23,8 +23,8 @@ from colonnade.runtimes.net import Observer, Program
 from colonnade.runtimes.wire import Value, encode
 
 if TYPE_CHECKING:
+    from colonnade.remote.network_net import NetworkNet
     from colonnade.runtimes.mpi_net import MpiNet
-    from colonnade.runtimes.network_net import NetworkNet
 
 
 def reader(line: socket.socket, gone: Callable[[], NoReturn] = lambda: os._exit(1)) -> Callable[[memoryview], None]:
@@ -121,7 +121,7 @@ async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiN
 
         return MpiNet(names, deadline, observer, patience=told[0], slowed=dict(slowed))
     if kind == "network":
-        from colonnade.runtimes.network import opened
+        from colonnade.remote.network import opened
 
         return opened(me, told, deadline, observer, dict(slowed))
     net = SocketNet(me, names, deadline, observer, dict(slowed))

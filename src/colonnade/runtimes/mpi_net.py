@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from colonnade.errors import ColonnadeError, JobMismatch, OptionError, OversizedMessage, PartyFailed, ProtocolError
-from colonnade.federation.handshake import Terms
+from colonnade.remote.handshake import Terms
 from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import HEADER
 from colonnade.runtimes.lanes import PerLane

@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from colonnade.data.identity import verified
 from colonnade.errors import ProtocolError
-from colonnade.identity import verified
 from colonnade.runtimes.wire import encode
 
 FEWEST = 2  # the sum of one member is its own value

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.crypto.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring, noise
 from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring, noise
 from colonnade.sums.trees import Tree
 
 
@@ -38,8 +38,8 @@ class SecureSum(ABC):
         self.net, self.topology = net, topology
         self.ring = Ring(len(net.names), fraction_bits)
         self.narrow = narrow_ring(len(net.names))
-        self.numbers = 0  # about rows, that went into sums so far, whoever their root was
-        self.charge: Callable[[int], None] | None = None  # asked before numbers about rows leave this party
+        self.numbers = 0  # about rows, that went into sums so far
+        self.charge: Callable[[int], None] | None = None  # asked before any of them leave this party
         self._serial = dict.fromkeys(net.names, 0)
         self._last: dict[str, Promise] = {}  # the end of the latest sum for each root
 
@@ -59,7 +59,7 @@ class SecureSum(ABC):
 
         hidden: rows of which this party adds noise instead, so that nobody learns what the others add to them.
         """
-        self._count(value.size, root)
+        self._count(value.size)
         encoded = self.ring.encode(value, self.net.me)
         if hidden is not None:
             encoded[hidden] = noise(encoded[hidden].shape, encoded.dtype)
@@ -68,13 +68,13 @@ class SecureSum(ABC):
 
     async def total_phases(self, tag: str, phases: PhaseArray, root: str) -> PhaseArray | None:
         """The same for points on a circle of 2^32 steps: there is nothing to round and nothing to overflow."""
-        self._count(phases.size, root)
+        self._count(phases.size)
         summed = await self._in_turn(tag, phases, root)
         return None if summed is None else summed.astype(np.uint32, copy=False)
 
     async def total_narrow(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
         """The same in half the bytes, for values that the sender has made fit; see `ring.narrow_ring`."""
-        self._count(value.size, root)
+        self._count(value.size)
         summed = await self._in_turn(tag, self.narrow.encode(value, self.net.me), root)
         return None if summed is None else self.narrow.decode(summed.astype(np.uint32, copy=False))
 
@@ -89,9 +89,9 @@ class SecureSum(ABC):
         high, low = np.split(summed, 2)
         return rings[0].decode(high) + rings[1].decode(low)
 
-    def _count(self, numbers: int, root: str) -> None:
-        """What goes into a sum leaves this party, unless it is for itself."""
-        if self.charge is not None and root != self.net.me:
+    def _count(self, numbers: int) -> None:
+        """Numbers about rows go into a sum, if this party's budget has room for them."""
+        if self.charge is not None:
             self.charge(numbers)
         self.numbers += numbers
 

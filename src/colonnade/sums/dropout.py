@@ -16,7 +16,7 @@ A share is handed in only when t of those who are left have signed the same list
 
 from __future__ import annotations
 
-import os
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +24,12 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from colonnade.crypto.masks import KeyPair, MaskStream
+from colonnade.crypto.ring import AnyRing, RingArray
+from colonnade.crypto.shamir import SHARE_BYTES, join_shares, split_secret
+from colonnade.data.identity import Identity
 from colonnade.errors import ProtocolError
-from colonnade.identity import Identity
 from colonnade.sums.agreement import FEWEST, Announced, Roster, Terms, check_left, left_statement
-from colonnade.sums.masks import KeyPair, MaskStream
-from colonnade.sums.ring import AnyRing, RingArray
-from colonnade.sums.shamir import SHARE_BYTES, join_shares, split_secret
 
 __all__ = ["FEWEST", "Announced", "Collector", "Member", "Terms", "add_pair", "default_threshold"]
 
@@ -61,7 +61,7 @@ class Member:
         self.number, self.terms = number, terms
         self._channel, self._identity, self._lasting = channel, identity or Identity(), identity is not None
         self._roster = roster
-        self._keys, self._own = KeyPair(), os.urandom(32)
+        self._keys, self._own = KeyPair(), secrets.token_bytes(32)
         self._known: dict[int, Announced] = {}  # everybody's keys in this sum
         self._agreed = b""  # their digest
         self._held: dict[int, tuple[bytes, bytes]] = {}  # of each member: a share of its key, a share of its b
@@ -101,7 +101,7 @@ class Member:
         letters = {}
         for number in keys:
             if number != self.number:
-                nonce, text = os.urandom(_NONCE), of_key[number + 1] + of_own[number + 1]
+                nonce, text = secrets.token_bytes(_NONCE), of_key[number + 1] + of_own[number + 1]
                 letters[number] = nonce + self._seal(number).encrypt(nonce, text, self._about(self.number, number))
         return letters
 

@@ -10,7 +10,7 @@ from colonnade.sums.pairwise import PairwiseSum
 class PaillierSum(PairwiseSum):
     """Contributions are added up as by `pairwise`: with three or more parties a label holder sees totals only.
 
-    What is encrypted are the signals, on their way back: see `algorithms.encrypted`. (To add contributions as
+    What is encrypted are the signals, on their way back: see `engine.encrypted`. (To add contributions as
     ciphertexts would show the label holder the same totals, at a thousand times the cost.)
     """
 

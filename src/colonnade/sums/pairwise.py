@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from colonnade.crypto.masks import KeyPair, MaskStream
+from colonnade.crypto.ring import AnyRing
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum, tree_sum
-from colonnade.sums.masks import KeyPair, MaskStream
-from colonnade.sums.ring import AnyRing
 from colonnade.sums.trees import topology
 
 # Masks that are made at a time: one call for many small sums.

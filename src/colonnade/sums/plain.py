@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from colonnade.crypto.ring import AnyRing
 from colonnade.leaks import OF_COLUMNS, SINGLE, Leak, Setting
 from colonnade.sums.base import SecureSum, tree_sum
-from colonnade.sums.ring import AnyRing
 from colonnade.sums.trees import topology
 
 

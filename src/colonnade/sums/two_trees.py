@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from colonnade.crypto.masks import private_stream
+from colonnade.crypto.ring import AnyRing
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum, tree_sum
-from colonnade.sums.masks import private_stream
-from colonnade.sums.ring import AnyRing
 from colonnade.sums.trees import different_pair
 
 

@@ -1,0 +1,1 @@
+"""Which people all parties have in common, found without showing anybody the others."""

@@ -1,0 +1,57 @@
+"""Parties with the rows that they have in common, in one order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from colonnade.alignment.protocol import align_packed, check_options
+from colonnade.data.ids import pack
+from colonnade.data.party import Party, check_names
+from colonnade.errors import DataError
+from colonnade.estimators.checks import check_runtime
+from colonnade.progress import Line
+from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.simulation import Simulation
+
+
+def align_parties(
+    *parties: Party, on: Runtime | None = None, minimum: int = 1, leader: str | None = None, verbose: int = 1
+) -> list[Party]:
+    """The same parties with the rows whose ids all of them have, in one order; no party learns of another's other rows.
+
+    minimum: an error if fewer rows are common. leader: the party that compares masked ids, by default the first one;
+    docs/security.md says what each of them learns. on: where they run, as for `fit`.
+    """
+    check_runtime(on)
+    check_names(parties)
+    chosen = check_options(tuple(party.name for party in parties), minimum, leader)
+    for party in parties:
+        if party.ids is None:
+            raise DataError(f"party {party.name!r} has no ids to align by; give them as Party(name, X, ids=...)")
+    programs = {party.name: (align_packed, (*pack(np.asarray(party.ids)), minimum, chosen)) for party in parties}
+    progress = _Progress(parties, chosen, verbose)
+    try:
+        outcomes = (on or Simulation()).run(programs, progress.observe)
+    finally:
+        progress.close()
+    return [party.take(outcomes[party.name].value) for party in parties]
+
+
+class _Progress:
+    """A live line: how many masked ids of all that there will be."""
+
+    def __init__(self, parties: tuple[Party, ...], leader: str, verbose: int) -> None:
+        self._done: dict[str, int] = {}
+        first = next(party.rows for party in parties if party.name == leader)
+        self._total = first * (2 * len(parties) - 1) + sum(party.rows for party in parties if party.name != leader)
+        self._line = Line("aligning", self._total, verbose)
+
+    def observe(self, party: str, seconds: float, value: Any) -> None:
+        self._done[party] = value[1]
+        done = sum(self._done.values())
+        self._line.show(done, f"{done:,} of {self._total:,} masks")
+
+    def close(self) -> None:
+        self._line.close()

@@ -1,0 +1,96 @@
+"""How a party's network moves along its gradient. Each party may have its own.
+
+Written out rather than taken from torch.optim: a state that can be kept and sent is then two lists of arrays, and
+torch's compiler is not loaded for a subtraction. The tests hold them against torch.optim, step by step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from colonnade.blocks.torch_modules import need_torch
+
+AUTO_ADAM = 1e-3  # what "auto" means for Adam, whose steps do not depend on the size of gradients
+
+
+class Optimiser(ABC):
+    """theta <- theta - eta * something that follows the gradient."""
+
+    name: ClassVar[str]
+
+    def __init__(self, parameters: list[Any]) -> None:
+        self.parameters, self.steps = parameters, 0
+        self.memory: list[Any] = []  # what it remembers of earlier gradients
+
+    @abstractmethod
+    def step(self, gradients: list[Any], eta: float) -> None:
+        """One step."""
+
+    def freeze(self) -> Any:
+        """All that the next step depends on, but for the parameters: steps so far, and arrays."""
+        return (self.steps, tuple(tensor.numpy().copy() for tensor in self.memory))
+
+    def thaw(self, state: Any) -> None:
+        """Be as it was."""
+        torch = need_torch()
+        self.steps, arrays = state
+        for tensor, array in zip(self.memory, arrays, strict=True):
+            tensor.copy_(torch.from_numpy(np.array(array)))
+
+
+class SGD(Optimiser):
+    """theta - eta g."""
+
+    name = "sgd"
+
+    def step(self, gradients: list[Any], eta: float) -> None:
+        """One step."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.sub_(gradient, alpha=eta)
+
+
+class Momentum(Optimiser):
+    """v <- 0.9 v + g; theta - eta v."""
+
+    name = "momentum"
+    decay = 0.9
+
+    def __init__(self, parameters: list[Any]) -> None:
+        super().__init__(parameters)
+        torch = need_torch()
+        self.memory = [torch.zeros_like(parameter) for parameter in parameters]
+
+    def step(self, gradients: list[Any], eta: float) -> None:
+        """One step."""
+        for parameter, speed, gradient in zip(self.parameters, self.memory, gradients, strict=True):
+            speed.mul_(self.decay).add_(gradient)
+            parameter.sub_(speed, alpha=eta)
+
+
+class Adam(Optimiser):
+    """Kingma and Ba, 2015, Algorithm 1, with their constants."""
+
+    name = "adam"
+    first, second, small = 0.9, 0.999, 1e-8
+
+    def __init__(self, parameters: list[Any]) -> None:
+        super().__init__(parameters)
+        torch = need_torch()
+        self.memory = [torch.zeros_like(parameter) for parameter in (*parameters, *parameters)]
+
+    def step(self, gradients: list[Any], eta: float) -> None:
+        """One step."""
+        self.steps += 1
+        width = eta / (1.0 - self.first**self.steps)
+        spread = (1.0 - self.second**self.steps) ** 0.5
+        moments = self.memory[: len(gradients)], self.memory[len(gradients) :]
+        for parameter, m, v, gradient in zip(self.parameters, *moments, gradients, strict=True):
+            m.mul_(self.first).add_(gradient, alpha=1.0 - self.first)
+            v.mul_(self.second).addcmul_(gradient, gradient, value=1.0 - self.second)
+            parameter.addcdiv_(m, (v.sqrt() / spread).add_(self.small), value=-width)
+
+
+OPTIMISERS: dict[str, type[Optimiser]] = {kind.name: kind for kind in (SGD, Momentum, Adam)}

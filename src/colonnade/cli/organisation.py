@@ -1,0 +1,308 @@
+"""The commands of an organisation: init, check, plan, run, predict, serve, ledger, model."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.cli.ledger import add_actions
+from colonnade.errors import ColonnadeWarning
+
+if TYPE_CHECKING:
+    from colonnade.jobs.job import Job
+    from colonnade.jobs.party_file import PartyFile
+
+
+def add_commands(commands: Any) -> None:
+    """Declare them."""
+    init = commands.add_parser("init", help="a new federation: job.toml, a file for each party, test certificates")
+    init.add_argument("name", type=Path, help="the folder to write, whose name is the job's")
+    init.add_argument("--parties", required=True, help="their names, separated by commas")
+    init.add_argument("--labels", default="", help="those who hold labels, separated by commas (the first party)")
+
+    for name, text in (
+        ("check", "look at everything that can be known before training, and say what is wrong"),
+        ("run", "take part in a job as one party, and save its part of the model"),
+    ):
+        command = commands.add_parser(name, help=text)
+        _job_and_party(command, required=name != "run")
+    commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
+    commands.choices["run"].add_argument(
+        "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
+    )
+
+    plan = commands.add_parser(
+        "plan", help="rounds, bytes and time of a run with each algorithm, from short trials with the partners"
+    )
+    _job_and_party(plan)
+    plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
+    plan.add_argument("--quiet", action="store_true", help="no progress line")
+
+    predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
+    _job_and_party(predict)
+    predict.add_argument("--data", type=Path, help="a file like this party's own, without labels (its own data)")
+    predict.add_argument("--out", type=Path, required=True, help="where the scores go: .csv or .parquet")
+
+    serve = commands.add_parser(
+        "serve", help="answer a label holder that asks for scores; at one, serve them over HTTP"
+    )
+    _job_and_party(serve)
+    serve.add_argument("--http", metavar="HOST:PORT", help="at a label holder: where to answer POST /score")
+    serve.add_argument(
+        "--public", action="store_true", help="with --http: also at an address that other machines can reach"
+    )
+    serve.add_argument("--asker", help="who may ask (the first label holder)")
+    serve.add_argument("--once", action="store_true", help="end after the first asker is done")
+
+    ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
+    add_actions(ledger)
+    _job_and_party(ledger)
+
+    model = commands.add_parser("model", help="show a party's part of the model")
+    model.add_argument("action", choices=("show",))
+    _job_and_party(model)
+
+
+def _say(text: str) -> None:
+    """One line in one piece, at once: several parties may share a terminal."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _job_and_party(command: argparse.ArgumentParser, *, required: bool = True) -> None:
+    command.add_argument("job", type=Path, help="job.toml")
+    command.add_argument("--as", dest="party", required=required, metavar="PARTY", help="which party this is")
+    command.add_argument("--file", type=Path, help="this party's own file (PARTY.toml beside job.toml)")
+
+
+def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
+    from colonnade.errors import OptionError
+    from colonnade.jobs.job_file import read_job
+    from colonnade.jobs.party_file import read_party
+
+    mpi = getattr(options, "mpi", False)
+    if mpi == bool(options.party):
+        raise OptionError(
+            "the rank decides which party this is: leave out --as or --mpi" if mpi else
+            "which party is this? give --as PARTY, or start it as the ranks of an MPI job with --mpi"
+        )  # fmt: skip
+    if mpi:
+        from colonnade.runtimes.mpi import party_of_rank, world
+
+        world()  # from here on, what fails at one rank ends the others too
+        job = read_job(options.job)
+        options.party = party_of_rank(job.parties)
+    else:
+        job = read_job(options.job)
+    if options.party not in job.parties:
+        raise OptionError(f"{options.party!r} is no party of {options.job.name}; parties are {', '.join(job.parties)}")
+    path = options.file or options.job.parent / f"{options.party}.toml"
+    return job, read_party(path, job, options.party)
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run one of them."""
+    found = {
+        "init": _init,
+        "check": _check,
+        "plan": _plan,
+        "run": _run,
+        "predict": _predict,
+        "serve": _serve,
+        "ledger": _ledger,
+        "model": _model,
+    }
+    return found[options.command](options)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from colonnade.jobs.init import init
+
+    given = (options.parties, options.labels)
+    parties, labels = ([name.strip() for name in text.split(",") if name.strip()] for text in given)
+    for path in init(options.name, parties, labels):
+        print(f"wrote {path}")
+    print(f"wrote test certificates to {options.name / 'certificates'}: not for real data")
+    print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from colonnade.service.check import check
+
+    job, party = _read(options)
+    with _notes(party.name):
+        findings = check(job, party)
+    table = Table(title=Text(f"{party.name} in {job.name}"), title_justify="left")
+    for name in ("what", "", "finding"):
+        table.add_column(name, overflow="fold")  # a sentence that is cut off helps nobody
+    for finding in findings:
+        # as text: in a sentence, [policy] is no colour
+        mark = "" if finding.ok is None else "ok" if finding.ok else "WRONG"
+        table.add_row(Text(finding.what), mark, Text(finding.text))
+    Console().print(table)
+    return 1 if any(finding.ok is False for finding in findings) else 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from colonnade.service.run import run_job
+
+    job, party = _read(options)
+    _log()
+    # Ranks share one terminal, where several bars would overwrite each other.
+    verbose = 0 if options.quiet or options.mpi else 1
+    with _notes(party.name):
+        done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
+    trained, traffic = done.trained, done.outcome.traffic
+    _say(f"{party.name}: trained on {trained.rows:,} common rows, {trained.held_out:,} held out")
+    if done.kept:
+        kept, metric = done.kept, done.kept["metric_name"]
+        held_out = f", {metric} {kept['validation_metric']:.4f} held out" if "validation_metric" in kept else ""
+        _say(
+            f"{party.name}: kept epoch {kept['epoch']} of {done.epochs}, loss {kept['loss']:.5f}, "
+            f"{metric} {kept['metric']:.4f}{held_out}"
+        )
+    _say(
+        f"{party.name}: sent {traffic.messages:,} messages, {traffic.bytes:,} bytes in {traffic.rounds:,} rounds, "
+        f"{done.outcome.seconds:.1f} s"
+    )
+    _say(f"{party.name}: its part of the model is {done.path}")
+    if done.trained.statistics is not None:
+        _say(f"{party.name}: the statistics of its coefficients are {done.path.parent / 'statistics.csv'}")
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from colonnade.cli.plan import show
+    from colonnade.planning.plan import plan_job
+
+    job, party = _read(options)
+    _log()
+    with _notes(party.name):
+        plan = plan_job(
+            job,
+            party,
+            seconds=options.seconds,
+            verbose=0 if options.quiet else 1,
+            tell=lambda text: _say(f"{party.name}: {text}"),
+        )
+    show(plan, party.name, job.name)
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from colonnade.service.serving import check_place, predict, write
+
+    check_place(options.out)
+    job, party = _read(options)
+    _log()
+    scores = predict(job, party, options.data)
+    write(scores, options.out)
+    unknown = int((~scores.known).sum())
+    note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""
+    _say(f"{party.name}: scored {len(scores.ids):,} people, in {options.out}{note}")
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from colonnade.errors import OptionError
+    from colonnade.service.serving import again_and_again, serve_http, serve_once
+
+    job, party = _read(options)
+    _log()
+
+    def tell(text: str) -> None:
+        _say(f"{party.name}: {text}")
+
+    if options.http:
+        serve_http(job, party, options.http, tell, public=options.public)
+        return 0
+    if options.public:
+        raise OptionError("--public says where HTTP may be served; give --http HOST:PORT too, or leave it out")
+    asker = options.asker or job.holders[0]
+    if asker not in job.holders or asker == party.name:
+        raise OptionError(
+            f"the asker must be another label holder, got {asker!r}; label holders: {', '.join(job.holders)}"
+        )
+    tell(f"serving {asker}")
+
+    def serve() -> None:
+        tell(f"answered about {serve_once(job, party, asker, tell):,} people")
+
+    if options.once:
+        serve()
+    else:
+        again_and_again(serve, tell)
+    return 0
+
+
+def _ledger(options: argparse.Namespace) -> int:
+    from colonnade.cli.ledger import act
+
+    return act(options, *_read(options))
+
+
+@contextmanager
+def _notes(name: str) -> Iterator[None]:
+    """Warnings as words of the party, and not as Python prints them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ColonnadeWarning)
+        warnings.showwarning = lambda message, *_, **__: _say(f"{name}: note: {message}")
+        yield
+
+
+def _log() -> None:
+    logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # a caller that is gone is no news with a traceback
+    # Whoever stops a service sends SIGTERM: the partners shall hear of it as of Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def _model(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from colonnade.jobs import model_file
+
+    _, party = _read(options)
+    part = model_file.load(party.folder, party.name)
+    print(f"{part.public['model']} of {', '.join(part.public['parties'])}, trained on {part.public['rows']:,} rows")
+    if part.public["combines"] == "features":
+        values, *_, gamma = part.state
+        made = part.public["options"]
+        own = f"{len(values):,} of {made['features']:,} features" if values is not None else "no features"
+        columns = f"over {len(part.columns)} columns of its own and those of the others"
+        print(f"{made['kernel']} kernel, gamma {gamma:.4g}; {party.name} owns {own}, {columns}")
+        return 0
+    if part.public["combines"] == "networks":
+        names, arrays, _ = part.state
+        table = Table(title=Text(f"{party.name}'s network, over {len(part.columns)} columns"), title_justify="left")
+        for name in ("parameter", "shape"):
+            table.add_column(name)
+        for name, array in zip(names, arrays, strict=True):
+            table.add_row(Text(name), " x ".join(map(str, array.shape)) or "1")
+        Console().print(table)
+        return 0
+    theta = part.state[0]
+    table = Table(title=Text(f"{party.name}'s coefficients"), title_justify="left")
+    names = [str(one) for one in part.classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]
+    for name in ("column", *(names if len(names) == theta.shape[1] else map(str, range(theta.shape[1])))):
+        table.add_column(Text(name), justify="left" if name == "column" else "right")
+    for column, row in zip(part.columns, theta, strict=True):
+        table.add_row(Text(column), *(f"{value:+.4f}" for value in row))
+    if part.state[1] is not None:
+        table.add_row("(intercept)", *(f"{value:+.4f}" for value in part.state[1]))
+    Console().print(table)
+    return 0

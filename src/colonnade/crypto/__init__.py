@@ -1,0 +1,1 @@
+"""Keys, masks, shares, and arithmetic on secrets: reviewed as one room."""

@@ -1,0 +1,117 @@
+"""The group of the alignment: secp256k1 in bulk, on all cores, by Bitcoin Core's libsecp256k1.
+
+Its order is prime, so every point but one generates it and none hides a small subgroup. A point travels as the 32 bytes
+of its x: it and its negative are one here, as with X25519, and the point at infinity can't be written at all.
+
+- An id becomes a point by ElligatorSwift (BIP 324) from 64 bytes of a hash: SwiftEC's map, which may stand for a random
+  oracle into the curve (Chavez-Saab, Rodríguez-Henríquez & Tibouchi, Asiacrypt 2022).
+- Multiplications are the library's own for Diffie-Hellman, `secp256k1_ellswift_xdh` and `secp256k1_ecdh`, whose time
+  does not depend on the secret. (With `secp256k1_ec_pubkey_tweak_mul` it would, and be a tenth shorter.)
+- What arrives is checked to be a point of the curve, at the cost of the square root that finds its y.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+from coincurve._libsecp256k1 import ffi, lib
+
+from colonnade.crypto.oblivious_store import Words
+from colonnade.data.ids import Bytes
+from colonnade.errors import ProtocolError
+from colonnade.kernels import curve as kernels
+from colonnade.kernels.cores import cores
+
+ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
+POINT = 32  # bytes
+
+_TAG = np.frombuffer(b"colonnade alignment v1", np.uint8)
+_WORTH_A_THREAD = 64  # points
+
+
+def _address(pointer: object) -> int:
+    return int(ffi.cast("intptr_t", pointer))
+
+
+def _foreign(name: str, arguments: int) -> kernels.Foreign:
+    return kernels.Foreign(_address(ffi.addressof(lib, name)), arguments)
+
+
+_CONTEXT = _address(lib.secp256k1_context_static)  # the one without secrets of its own: nothing here signs
+_XDH = _foreign("secp256k1_ellswift_xdh", 8)
+_ECDH = _foreign("secp256k1_ecdh", 6)
+_PARSE = _foreign("secp256k1_ec_pubkey_parse", 4)
+_TAGGED = _foreign("secp256k1_tagged_sha256", 6)
+_KEEP_X, _KEEP_X_TOO = int(kernels.keep_x.address or 0), int(kernels.keep_x_too.address or 0)
+
+
+def _on_all_cores(kernel: Callable[[slice], int], count: int) -> int:
+    """Call a kernel for parts of so many points; it returns how many it has done, and this how many without a gap."""
+    threads = max(1, min(cores(), count // _WORTH_A_THREAD))
+    if threads == 1:
+        return kernel(slice(0, count))
+    cuts = [count * k // threads for k in range(threads + 1)]
+    parts = [slice(a, b) for a, b in pairwise(cuts)]
+    with ThreadPoolExecutor(threads, thread_name_prefix="group") as pool:
+        for part, done in zip(parts, pool.map(kernel, parts), strict=True):
+            if part.start + done < part.stop:
+                return part.start + done
+    return count
+
+
+class Secret:
+    """A secret exponent, from the operating system's randomness and for one run."""
+
+    def __init__(self, number: int | None = None) -> None:
+        number = 1 + secrets.randbelow(ORDER - 1) if number is None else number
+        self._number, self._bytes = number, np.frombuffer(number.to_bytes(32, "big"), np.uint8)
+
+    def inverse(self) -> Secret:
+        """The exponent that undoes this one."""
+        return Secret(pow(self._number, -1, ORDER))
+
+    def mask_digests(self, digests: Bytes) -> Bytes:
+        """The points of these 64-byte digests, under this exponent."""
+        digests, out = np.ascontiguousarray(digests), np.empty((len(digests), POINT), np.uint8)
+
+        def kernel(part: slice) -> int:
+            at, to, count = digests[part].ctypes.data, out[part].ctypes.data, part.stop - part.start
+            secret = self._bytes.ctypes.data
+            return int(kernels.multiply_hashes(_XDH, _CONTEXT, _KEEP_X_TOO, at, count, secret, to))
+
+        if _on_all_cores(kernel, len(digests)) < len(digests):
+            raise ProtocolError("libsecp256k1 refused a point that it made itself; reinstall coincurve")
+        return out
+
+    def mask_points(self, points: Bytes, party: str, step: str) -> Bytes:
+        """These points of a party's under this exponent; one that is no point of the curve is a ProtocolError."""
+        points, out = np.ascontiguousarray(points), np.empty((len(points), POINT), np.uint8)
+
+        def kernel(part: slice) -> int:
+            room, to, secret = np.empty(128, np.uint8), out[part].ctypes.data, self._bytes.ctypes.data
+            return int(kernels.multiply_points(_PARSE, _ECDH, _CONTEXT, _KEEP_X, points[part], secret, room, to))
+
+        done = _on_all_cores(kernel, len(points))
+        if done < len(points):
+            raise ProtocolError(
+                f"party {party!r} sent at step {step!r} something that is no point of the curve (number {done} of "
+                f"{len(points)}); check that every party runs the same version of colonnade"
+            )
+        return out
+
+
+def fingerprints(points: Bytes) -> Words:
+    """SHA-256 of points, under a tag of its own: four words each."""
+    points, out = np.ascontiguousarray(points), np.empty((len(points), 32), np.uint8)
+
+    def kernel(part: slice) -> int:
+        at, to, count = points[part].ctypes.data, out[part].ctypes.data, part.stop - part.start
+        return int(kernels.hash_points(_TAGGED, _CONTEXT, _TAG.ctypes.data, len(_TAG), at, count, to))
+
+    _on_all_cores(kernel, len(points))
+    words: Words = out.view("<u8").astype(np.uint64, copy=False)
+    return words

@@ -1,0 +1,284 @@
+"""A party: a name, a private block of columns, maybe labels, maybe ids. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from colonnade.data.ids import canonical, same
+from colonnade.errors import DataError, LabelError, OptionError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+class Party:
+    """One organisation's part of the table.
+
+    X: rows x columns; numpy, scipy sparse, pandas or polars. float32 and float64 stay what they are, sparse stays CSR.
+    y: labels, if this party holds any; NaN or None where it has no label for a row.
+    ids: one identifier per row, text or whole numbers (`colonnade.data.ids` says when two are the same); parties that
+    bring ids must bring the same ones in the same order, and `align_parties` brings them into it.
+    columns: names of the columns, where X does not bring them itself.
+    """
+
+    def __init__(
+        self, name: str, X: Any, y: Any = None, ids: Any = None, *, columns: Sequence[str] | None = None
+    ) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise OptionError(
+                f"a party's name must be 1 to 63 letters, digits, '_', '-' or '.', starting with a letter or digit, "
+                f"got {name!r}"
+            )
+        self.name = name
+        self.X, self.columns, self.named = _matrix(name, X)
+        if columns is not None:
+            self.named = True
+            self.columns = tuple(str(column) for column in columns)
+            if len(self.columns) != self.features:
+                raise DataError(f"party {name!r}: {len(self.columns)} column names for {self.features} columns")
+        self.y: npt.NDArray[Any] | None = None
+        self.labelled: npt.NDArray[np.bool_] | None = None
+        if y is not None:
+            self.y, self.labelled = _labels(name, y, self.rows)
+        self.ids = None if ids is None else _ids(name, ids, self.rows)
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def features(self) -> int:
+        """How many columns."""
+        return int(self.X.shape[1])
+
+    @property
+    def active(self) -> bool:
+        """Whether this party holds labels."""
+        return self.y is not None
+
+    def take(self, rows: Any) -> Party:
+        """The same party with some of its rows: for training and test parts."""
+        part = object.__new__(Party)
+        try:
+            part.name, part.columns, part.named, part.X = self.name, self.columns, self.named, self.X[rows]
+        except IndexError as error:
+            raise DataError(f"party {self.name!r} has {self.rows} rows; take asks for others ({error})") from None
+        if not part.X.shape[0]:
+            raise DataError(f"party {self.name!r}: take leaves no row; take at least one")
+        part.y = None if self.y is None else self.y[rows]
+        part.labelled = None if self.labelled is None else self.labelled[rows]
+        part.ids = None if self.ids is None else self.ids[rows]
+        return part
+
+    def __repr__(self) -> str:
+        kind = "CSR" if sp.issparse(self.X) else "dense"
+        role = "active" if self.active else "passive"
+        return f"Party({self.name!r}, {self.rows} x {self.features} {kind} {self.X.dtype}, {role})"
+
+
+def _frame_kind(X: Any) -> str:
+    # By the module's name, so that neither pandas nor polars is imported for those who do not use it.
+    return type(X).__module__.split(".")[0] if hasattr(X, "columns") else ""
+
+
+def _frame_values(X: Any, kinds: list[Any]) -> Any:
+    """A pandas or polars frame of numbers as an array; missing values become NaN, sparse pandas columns stay sparse."""
+    if _frame_kind(X) == "polars":
+        return X.to_numpy()
+    if all(str(kind).startswith("Sparse") for kind in kinds):
+        return X.sparse.to_coo()
+    single = all(str(kind) == "float32" for kind in kinds)
+    return X.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+
+
+def _matrix(name: str, X: Any) -> tuple[Any, tuple[str, ...], bool]:
+    """Columns as a C-ordered array or CSR matrix of float32 or float64, their names, and whether X brought names."""
+    columns: tuple[str, ...] | None = None
+    if type(X).__name__ == "LazyFrame":
+        raise DataError(f"party {name!r}: X is a LazyFrame, a table is needed; call collect() first")
+    if _frame_kind(X) in ("pandas", "polars"):
+        columns = tuple(str(c) for c in X.columns)
+        kinds = list(X.dtypes)
+        bad = [c for c, kind in zip(columns, kinds, strict=True) if not _is_number(kind)]
+        if bad:
+            raise DataError(
+                f"party {name!r}: columns {', '.join(map(repr, bad[:5]))} are not numbers; encode them first "
+                f"(for example one-hot) or leave them out"
+            )
+        X = _frame_values(X, kinds)
+    if sp.issparse(X):
+        X = sp.csr_matrix(X) if X.format != "csr" else X
+        if X.dtype not in (np.float32, np.float64):
+            X = X.astype(np.float64)
+        X = X if X.has_canonical_format else _canonical(X)
+        values = X.data
+    else:
+        X = np.asarray(X)
+        if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
+            raise DataError(f"party {name!r}: X holds {X.dtype} values, only numbers are allowed; encode them first")
+        if np.iscomplexobj(X):
+            raise DataError(f"party {name!r}: X holds complex numbers, only real ones are allowed")
+        if X.dtype not in (np.float32, np.float64):
+            X = X.astype(np.float64)
+        X = np.ascontiguousarray(X)
+        values = X
+    if X.ndim != 2:
+        raise DataError(f"party {name!r}: X must have rows and columns (2 dimensions), got {X.ndim} dimension(s)")
+    if 0 in X.shape:
+        raise DataError(
+            f"party {name!r}: X is empty ({X.shape[0]} rows x {X.shape[1]} columns); give at least one each"
+        )
+    if not np.isfinite(values).all():
+        _complain_not_finite(name, X, columns)
+    return X, columns or tuple(f"x{j}" for j in range(X.shape[1])), columns is not None
+
+
+def _is_number(kind: Any) -> bool:
+    text = str(kind).lower().removeprefix("sparse[")
+    return re.match(r"u?int\d*\b|float\d*\b|bool(ean)?\b|decimal\b|double\b", text) is not None
+
+
+def _canonical(X: sp.csr_matrix) -> sp.csr_matrix:
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
+def _complain_not_finite(name: str, X: Any, columns: tuple[str, ...] | None) -> None:
+    entries = X.tocoo() if sp.issparse(X) else None
+    bad_rows, bad_cols = (
+        np.nonzero(~np.isfinite(X))
+        if entries is None
+        else (entries.row[~np.isfinite(entries.data)], entries.col[~np.isfinite(entries.data)])
+    )
+    which = columns[bad_cols[0]] if columns else f"number {bad_cols[0]}"
+    raise DataError(
+        f"party {name!r}: X has {len(bad_rows)} values that are NaN or infinite, the first in row {bad_rows[0]}, "
+        f"column {which}; impute or drop them first"
+    )
+
+
+def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Labels as given and the mask of rows that have one."""
+    labels = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise LabelError(f"party {name!r}: y must be one label per row (1 dimension), got shape {labels.shape}")
+    if len(labels) != rows:
+        raise LabelError(
+            f"party {name!r}: y has {len(labels)} labels for {rows} rows; give one per row, NaN where unknown"
+        )
+    if labels.dtype == object:
+        # pandas' own NA is neither None nor NaN
+        missing = np.array(
+            [v is None or type(v).__name__ == "NAType" or (isinstance(v, float) and np.isnan(v)) for v in labels],
+            dtype=bool,
+        )
+        known = labels[~missing].tolist()
+        try:
+            values = np.array(known) if known else np.zeros(0)
+        except ValueError:
+            values = np.zeros(0, dtype=object)
+        if values.dtype.kind not in "biufU":
+            kinds = sorted({type(v).__name__ for v in known})
+            raise LabelError(f"party {name!r}: labels must be numbers, bools or strings, got {', '.join(kinds)}")
+        full = np.zeros(rows, dtype=values.dtype)
+        full[~missing] = values
+        labels = full
+    elif labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+    elif labels.dtype.kind in "biuU":
+        missing = np.zeros(rows, dtype=bool)
+    else:
+        raise LabelError(f"party {name!r}: labels must be numbers, bools or strings, got {labels.dtype}")
+    if missing.all():
+        raise LabelError(f"party {name!r}: y holds no label at all; leave y out if this party has none")
+    return labels, ~missing
+
+
+def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
+    values = canonical(ids, f"party {name!r}")
+    if len(values) != rows:
+        raise DataError(f"party {name!r}: {len(values)} ids were given, {rows} rows need exactly one id each")
+    return values
+
+
+def check_names(parties: Sequence[Party]) -> None:
+    """At least one party, and no name twice."""
+    if not parties:
+        raise DataError("no party was given; give at least one Party")
+    for party in parties:
+        if not isinstance(party, Party):
+            raise DataError(f"expected a Party, got {type(party).__name__}; wrap the columns in Party(name, X, y)")
+    names = [party.name for party in parties]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"the name {twice[0]!r} is used by {names.count(twice[0])} parties; every party needs its own")
+
+
+def check_together(parties: Sequence[Party]) -> None:
+    """What only shows when parties stand side by side: names, row counts, ids."""
+    check_names(parties)
+    first = parties[0]
+    for party in parties[1:]:
+        if party.rows != first.rows:
+            raise DataError(
+                f"party {party.name!r} has {party.rows} rows, party {first.name!r} has {first.rows}; all parties need "
+                f"the same rows in the same order; align_parties finds them where parties have ids"
+            )
+    with_ids = [party for party in parties if party.ids is not None]
+    for party in with_ids[1:]:
+        differ = np.nonzero(~same(np.asarray(with_ids[0].ids), np.asarray(party.ids)))[0]
+        if len(differ):
+            raise DataError(
+                f"ids of {with_ids[0].name!r} and {party.name!r} are not aligned: {len(differ)} rows differ, the first "
+                f"is row {differ[0]}; bring them into the same order of ids, as align_parties does"
+            )
+
+
+def split(
+    X: Any,
+    y: Any,
+    into: int | Sequence[Sequence[int]] | Mapping[str, Sequence[int]],
+    active: int | Sequence[str] = 1,
+    ids: Any = None,
+    seed: int | None = None,
+) -> list[Party]:
+    """Cut one table into parties, for experiments.
+
+    into: a number of parties (columns are dealt in order, or at random with a `seed`), lists of column numbers, or
+    {name: column numbers}. active: how many of the first parties hold the labels, or their names.
+    """
+    features = np.shape(X)[1] if not sp.issparse(X) else X.shape[1]
+    if isinstance(into, Mapping):
+        named = {name: list(columns) for name, columns in into.items()}
+    elif isinstance(into, int):
+        if not 1 <= into <= features:
+            raise OptionError(f"into must be between 1 and the {features} columns, got {into}")
+        order = np.arange(features) if seed is None else np.random.default_rng(seed).permutation(features)
+        named = {f"party{k + 1}": sorted(part.tolist()) for k, part in enumerate(np.array_split(order, into))}
+    else:
+        named = {f"party{k + 1}": list(columns) for k, columns in enumerate(into)}
+    names = list(named)
+    holders = names[:active] if isinstance(active, int) else list(active)
+    if not holders or (isinstance(active, int) and active > len(names)) or not set(holders) <= set(names):
+        raise OptionError(f"active must be 1 to {len(names)} parties or some of {names}, got {active!r}")
+    table = X.tocsc() if sp.issparse(X) else X
+    frame = _frame_kind(X)
+    parties = []
+    for name, columns in named.items():
+        if frame == "pandas":
+            part = table.iloc[:, columns]
+        elif frame == "polars":
+            part = table[:, columns]
+        else:
+            part = table[:, columns] if sp.issparse(table) else np.asarray(table)[:, columns]
+        parties.append(Party(name, part, y if name in holders else None, ids))
+    return parties

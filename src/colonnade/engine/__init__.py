@@ -1,0 +1,1 @@
+"""What every vertical algorithm is made of: exchanges, stopping, keeping, asynchrony, encryption."""

@@ -1,0 +1,115 @@
+"""How many numbers about each row may leave the parties in a run, and how many have.
+
+Contributions are linear in a party's columns, so their number is what an honest-but-curious receiver can solve with.
+Each party may have a limit of its own (`jobs.budget`); the parties agree on the least of them before they start,
+and the run ends in good order, with the model that it has, before anybody has had more.
+
+The score can be read from a signal, and from the score its sender's own part. A label holder therefore pays like
+everybody else: the only one for its signals, one of several for every row of a sum, whoever that is for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from colonnade.errors import ProtocolError
+from colonnade.leaks import COLUMNS, OF_COLUMNS, Leak, Setting
+from colonnade.runtimes.net import Net
+from colonnade.sums import SecureSum
+
+_ROUNDING = 1e-9
+
+
+def budget_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """A limit is a share of a party's columns."""
+    words = "{who} could work out about how many columns you have, from how much your policy lets out"
+    return (Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("budget",), words),)
+
+
+class Budget(Protocol):
+    """A party's own limit, in numbers about each row; between organisations everybody has one."""
+
+    @property
+    def left(self) -> float:
+        """What may still leave."""
+        ...
+
+    def check(self, least: float, what: str) -> None:
+        """Refuse what needs more than is left."""
+        ...
+
+    def charge(self, numbers: float) -> None:
+        """Let so many out, or refuse."""
+        ...
+
+
+@dataclass
+class Allowance:
+    """One party's view of it.
+
+    rows: of which every sum of this run tells something. alone: this party has all labels, and all sums are for it.
+    free: it also sends no signals in the clear, so that nothing that comes of its own columns ever leaves it.
+    """
+
+    sum: SecureSum
+    rows: int
+    budget: Budget | None
+    alone: bool
+    free: bool
+    most: float = math.inf  # numbers about each row in this run; infinite where all parties are in one hand
+    _focused: float = 0.0
+
+    async def agree(self, net: Net, leader: str, others: Sequence[str], least: float, what: str) -> None:
+        """On the least of all parties' limits; least: what the run can't begin without."""
+        budget = self.budget
+        if budget is None:
+            return
+        mine = math.inf
+        if not self.free:
+            if not self.alone:
+                self.sum.charge = lambda numbers: budget.charge(numbers / self.rows)
+            budget.check(least, what)
+            mine = budget.left
+        if net.me != leader:
+            await net.send(leader, "budget", mine)
+            self.most = _limit(await net.recv(leader, "budget"), leader, mine)
+        else:
+            told = [_limit(await net.recv(name, "budget"), name, math.inf) for name in others]
+            self.most = min(mine, *told)
+            for name in others:
+                await net.send(name, "budget", self.most)
+        net.report(("budget", self.most))
+
+    @property
+    def used(self) -> float:
+        """Numbers about each row that have left every party in this run, at most."""
+        return self.sum.numbers / self.rows + self._focused
+
+    @property
+    def left(self) -> float:
+        """Those that all parties may still let out."""
+        return self.most - self.used
+
+    def affords(self, numbers: float) -> bool:
+        """Whether so many more may leave everybody."""
+        return numbers <= self.left + _ROUNDING
+
+    def backward(self, numbers: int) -> None:
+        """Charge the only label holder for the signals that it sends: never more of them than of contributions."""
+        if self.budget is not None and self.alone:
+            self.budget.charge(numbers / self.rows)
+
+    def focus(self, numbers: float) -> None:
+        """Count what is told of some rows only as if it were told of all: the limit is one for each row."""
+        self._focused += numbers
+        if self.budget is not None and not self.free:
+            self.budget.charge(numbers)
+
+
+def _limit(told: Any, party: str, most: float) -> float:
+    if type(told) is not float or not 0.0 < told <= most:
+        raise ProtocolError(f"party {party!r} must tell a number above 0 and within every limit at step 'budget'")
+    return told

@@ -1,0 +1,58 @@
+"""What algorithms share in which sites that hold rows work for a server: rounds, batches, and who may be missing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+from colonnade.errors import OptionError, at_least, whole_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """Options of every algorithm in which sites with rows work for a server.
+
+    rounds: how many. batch: rows of a site's mini-batch, B; None is 100, or all where there are fewer. seed: of the
+    batches and of the first parameters. evaluate_every: rounds between evaluations over all rows; None is a tenth of
+    them. threshold: sites without which a masked sum is skipped, more than half of all; None is more than two thirds.
+    wait: seconds that a site may be silent in a round before it is left out of it; None is a seventh of the runtime's
+    deadline, at most 0.16 of it is allowed, and less than a twentieth of it is rounded up to that.
+    """
+
+    rounds: int = 100
+    batch: int | None = None
+    seed: int = 0
+    evaluate_every: int | None = None
+    threshold: int | None = None
+    wait: float | None = None
+
+    name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        whole_number("rounds", self.rounds, 1)
+        whole_number("seed", self.seed, 0)
+        for option in ("batch", "evaluate_every", "threshold"):
+            if getattr(self, option) is not None:
+                whole_number(option, getattr(self, option), 1)
+        if self.wait is not None:
+            at_least("wait", self.wait, 0, strict=True, finite=True)
+
+    def batch_for(self, rows: int) -> int:
+        """Rows of a site's mini-batch; it can't have more than there are."""
+        return min(rows, 100 if self.batch is None else self.batch)
+
+    def as_value(self) -> Any:
+        """A form that the wire can carry."""
+        options = ((key, tuple(v) if isinstance(v, list) else v) for key, v in asdict(self).items())
+        return (self.name, tuple(options))
+
+
+def check_schedule(name: str, given: Any, most: float = math.inf) -> None:
+    """A pair (a, alpha) with 0 < a <= most and alpha >= 0."""
+    numbers = isinstance(given, (tuple, list)) and len(given) == 2
+    numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in given)
+    if not numbers or not 0 < given[0] <= most or not given[1] >= 0:
+        bound = "" if math.isinf(most) else f" <= {most:g}"
+        raise OptionError(f"{name} must be (a, alpha) with 0 < a{bound} and alpha >= 0, for a / t^alpha, got {given!r}")

@@ -1,0 +1,263 @@
+"""What is asked of parties before any work starts, and what their programs are then given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms import Algorithm, check_sum
+from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.prediction import MIXTURES
+from colonnade.data import labels
+from colonnade.data.party import Party
+from colonnade.engine.exposure import check_batches, usual_batch
+from colonnade.engine.parts import shared_out
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
+from colonnade.leaks import Leak
+from colonnade.objective import losses
+
+Array = npt.NDArray[Any]
+_SCALE_RATIO = 1000.0
+
+
+def label_holders(parties: tuple[Party, ...]) -> tuple[str, ...]:
+    """The names of the parties with labels; at least one is needed."""
+    holders = tuple(party.name for party in parties if party.active)
+    if not holders:
+        raise LabelError("no party holds labels; give y to at least one Party")
+    return holders
+
+
+def check_fdml(model: str, loss: losses.Loss, holders: tuple[str, ...]) -> None:
+    """FDML averages probabilities, at a server that is the one label holder."""
+    if loss.name not in MIXTURES:
+        raise OptionError(
+            f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
+            f"SoftmaxRegression, or train it with VFB2"
+        )
+    if len(holders) > 1:
+        raise LabelError(
+            f"FDML needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one Party only, or "
+            f"use VFB2, which takes any number"
+        )
+
+
+def check_encrypted(sum_name: str, algorithm: Algorithm, key_bits: Any) -> None:
+    """What encrypted signals need, where they are asked for."""
+    check_sum(sum_name, algorithm)
+    if sum_name == "paillier":
+        from colonnade.crypto.paillier import check_key_bits
+
+        check_key_bits(key_bits)
+
+
+def check_exposure(
+    parties: Sequence[Party],
+    shares: Mapping[str, int],
+    algorithm: Algorithm,
+    outputs: int,
+    *,
+    intercept: bool,
+) -> None:
+    """Refuse encrypted signals in batches from which one of these parties could work out the labels.
+
+    shares: how many rows each label holder has; of nobody's labels anything is looked at here.
+    """
+    holders = tuple(shares)
+    sizes = {p.name: _used_columns(p.X) + (intercept and holders[0] == p.name) for p in parties}
+    rows = sum(shares.values())
+    batch = usual_batch(sizes, holders, outputs, rows) if algorithm.batch is None else algorithm.batch_for(rows)
+    check_batches(sizes, shares, batch, outputs)
+
+
+def owned_rows(parties: Sequence[Party], holders: tuple[str, ...]) -> dict[str, int]:
+    """How many rows each label holder computes the signals of."""
+    held = np.stack([np.asarray(party.labelled) for party in parties if party.name in holders])
+    return {name: len(rows) for name, rows in zip(holders, shared_out(held), strict=True)}
+
+
+def _used_columns(X: Any) -> int:
+    """Those with a number in some row: of the others nothing is ever worked out."""
+    return len(np.unique(X.indices[X.data != 0])) if hasattr(X, "indptr") else int(X.shape[1])
+
+
+def all_labels(parties: tuple[Party, ...]) -> Array:
+    """Every row's label; refuses holders that disagree, and rows without a label."""
+    known = [party for party in parties if party.active]
+    kinds = {np.asarray(party.y).dtype.kind in "US" for party in known}
+    if len(kinds) > 1:
+        raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
+    labels = np.asarray(known[0].y).copy()
+    have = np.asarray(known[0].labelled).copy()
+    for party in known[1:]:
+        other, mask = np.asarray(party.y), np.asarray(party.labelled)
+        both = have & mask
+        differ = np.nonzero(labels[both] != other[both])[0]
+        if len(differ):
+            row = int(np.nonzero(both)[0][differ[0]])
+            raise LabelError(
+                f"parties {known[0].name!r} and {party.name!r} disagree about {len(differ)} labels, the first in row "
+                f"{row}; bring the labels into agreement"
+            )
+        labels = labels.astype(np.promote_types(labels.dtype, other.dtype))
+        labels[mask] = other[mask]
+        have |= mask
+    if not have.all():
+        raise LabelError(
+            f"{int((~have).sum())} of {len(have)} rows have no label at any party; drop these rows, or give their "
+            f"labels to one party"
+        )
+    return labels
+
+
+def party_part(party: Party, classes: Array, loss: losses.Loss) -> tuple[Any, ...]:
+    """A party's columns and encoded labels as its program takes them."""
+    y = None
+    if party.y is not None:
+        y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
+        y[party.labelled] = labels.encode(party.y[party.labelled], classes, loss)
+    return columns_to_value(party.X), y, party.labelled
+
+
+def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:
+    """The parties in the order of the model; each exactly once."""
+    if not isinstance(parties, (list, tuple)):
+        raise DataError(f"{what} needs a list of parties, got {type(parties).__name__}")
+    given = {party.name: party for party in parties if isinstance(party, Party)}
+    if len(given) != len(parties) or set(given) != set(names):
+        got = [party.name if isinstance(party, Party) else type(party).__name__ for party in parties]
+        raise DataError(f"{what} needs each of the parties {list(names)} once, got {got}")
+    return [given[name] for name in names]
+
+
+def check_columns(names: tuple[str, ...], party: Party) -> None:
+    """The same columns as in training, in the same order; names are compared where both sides brought them."""
+    if party.features != len(names):
+        raise DataError(
+            f"party {party.name!r} has {party.features} columns here and {len(names)} in training; give the same ones"
+        )
+    made_up = all(name == f"x{j}" for j, name in enumerate(names))
+    if party.named and not made_up and party.columns != names:
+        j = next(j for j, name in enumerate(names) if party.columns[j] != name)
+        raise DataError(
+            f"party {party.name!r}: column {j} is {party.columns[j]!r} here and {names[j]!r} in training; give the "
+            f"same columns in the same order"
+        )
+
+
+def check_runtime(on: Any) -> None:
+    """Something that runs programs."""
+    if on is not None and (isinstance(on, type) or not hasattr(on, "run")):
+        what = f"the class {on.__name__}; add ()" if isinstance(on, type) else f"a {type(on).__name__}"
+        raise OptionError(f"on must be a runtime such as Simulation() or Processes(), got {what}")
+
+
+def warn_single_features(parties: tuple[Party, ...], of: int | None = None) -> None:
+    """A party with one column is told what that shows, before it sends anything; of: how many take part."""
+    for party in parties if (of or len(parties)) > 1 else ():
+        if party.features == 1:
+            warnings.warn(
+                f"party {party.name!r} has a single column: FedBCD's Theorem 2, which keeps partners from solving for "
+                f"its data, needs at least two; whoever sees its contributions sees this column up to a factor",
+                SingleFeatureWarning,
+                stacklevel=3,
+            )
+
+
+def warn_scales(parties: Sequence[Any]) -> None:
+    """Columns of very different size make every first-order method crawl; each party is told about its own."""
+    for party in parties:
+        sizes = _column_sizes(party.X)
+        known = np.nonzero(sizes)[0]
+        if not len(known):
+            continue
+        small, large = known[sizes[known].argmin()], known[sizes[known].argmax()]
+        if sizes[large] > _SCALE_RATIO * sizes[small]:
+            warnings.warn(
+                f"party {party.name!r}: column {party.columns[large]!r} (about {sizes[large]:.2g}) is far larger than "
+                f"{party.columns[small]!r} (about {sizes[small]:.2g}); standardise the columns, or training will crawl",
+                ColonnadeWarning,
+                stacklevel=3,
+            )
+
+
+def _column_sizes(X: Any) -> Array:
+    """Root mean square of each column's non-zeros: a rare category is not a small column."""
+    if hasattr(X, "indptr"):
+        squares = np.bincount(X.indices, np.square(X.data, dtype=np.float64), minlength=X.shape[1])
+        counts = np.bincount(X.indices, minlength=X.shape[1])
+    else:
+        squares, counts = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+        for at in range(0, len(X), 4096):  # in chunks: no second copy of X
+            chunk = X[at : at + 4096]
+            squares += np.square(chunk, dtype=np.float64).sum(axis=0)
+            counts += np.count_nonzero(chunk, axis=0)
+    sizes: Array = np.sqrt(squares / np.maximum(counts, 1))
+    return sizes
+
+
+def warn_frozen(frozen: list[str]) -> None:
+    """Under AFSGD a block without labels is never updated; its owner is told."""
+    if frozen:
+        warnings.warn(
+            f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
+            f"columns do not enter the model; use VFB2, or give them labels",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_shown(leaks: Iterable[Leak]) -> None:
+    """What an algorithm declares that it shows, and that not everybody expects of it."""
+    for warning in dict.fromkeys(leak.warning for leak in leaks if leak.warning):
+        warnings.warn(warning, ColonnadeWarning, stacklevel=3)
+
+
+def warn_budget(used: float, most: float) -> None:
+    """A run that ended since a party's policy lets no more numbers out is said, with the remedy."""
+    warnings.warn(
+        f"training ended after {used:.3g} of {most:.0f} numbers about each person, since a party's policy lets no more "
+        f"out; the model is the best one by then. For a better one raise max_directions in [policy] of the party with "
+        f"the least, if its partners may work out more combinations of its columns",
+        ColonnadeWarning,
+        stacklevel=3,
+    )
+
+
+def warn_unfinished(history: list[dict[str, Any]], epochs: int, worthwhile: float | None = None) -> None:
+    """Training that ran out of epochs while the objective still fell is said.
+
+    That is, by a per cent of its whole way in five evaluations, or by the part of it that is `worthwhile`.
+    """
+    found = [record["loss"] for record in history]
+    if history[-1]["epoch"] < epochs or len(found) < 7:
+        return
+    before, now = min(found[:-5]), min(found)
+    if before - now > (0.01 * (found[0] - now) if worthwhile is None else worthwhile * abs(now)):
+        warnings.warn(
+            f"training stopped after {epochs} epochs while the objective still fell ({before:.4g} to {now:.4g} in the "
+            f"last five evaluations); standardise the columns (each party can do it alone), or give more epochs",
+            ColonnadeWarning,
+            stacklevel=4,
+        )
+
+
+def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
+    """Training that ended above where it began is said, not left to be found in the history."""
+    first, *later = (record["loss"] for record in history)
+    last = first if not later else min(later) if best_kept else later[-1]
+    if not last <= first:
+        remedy = (
+            "standardise the columns, or give more epochs"
+            if best_kept
+            else "use a shorter step, fewer local steps, a proximal term, or step='auto' with schedule='adaptive'"
+        )
+        warnings.warn(
+            f"training diverged: the objective began at {first:.4g} and ended at {last:.4g}; {remedy}",
+            ColonnadeWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,311 @@
+"""The scikit-learn face of learning over rows: sites hold the same columns about different people."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms.fedavg import LocalSteps
+from colonnade.algorithms.ssca import SSCA
+from colonnade.blocks.torch_whole import maker_name
+from colonnade.blocks.whole import WholeModel, probabilities
+from colonnade.data.party import Party
+from colonnade.data.site import Site, check_same_columns, check_sites, common_classes, naming
+from colonnade.errors import (
+    ColonnadeWarning,
+    DataError,
+    LabelError,
+    LimitNotMet,
+    OptionError,
+    ProtocolError,
+    at_least,
+    one_of,
+    whole_number,
+)
+from colonnade.estimators.base import Estimator
+from colonnade.estimators.checks import check_runtime, warn_scales
+from colonnade.horizontal.conduct import Plan, Result
+from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
+from colonnade.horizontal.descriptions import METHODS, check_description, describe_model, model_from_value
+from colonnade.horizontal.program import attend, serve
+from colonnade.horizontal.site_work import rows_to_value
+from colonnade.objective import losses
+from colonnade.objective.metrics import METRICS
+from colonnade.progress import History
+from colonnade.runtimes.net import Outcome, Runtime
+from colonnade.runtimes.simulation import Simulation
+from colonnade.sums.dropout import default_threshold
+
+Array = npt.NDArray[Any]
+Model = TypeVar("Model", bound="SSCAClassifier")
+
+SERVER, SHARED = "server", "model"
+SUMS = ("auto", "pairwise", "plain")
+
+
+class SSCAClassifier(Estimator):
+    """A network with one hidden layer (swish, softmax), or another model, trained over sites that hold rows.
+
+    Without a limit: minimise cost + l2 |w|^2, where the cost is the mean of -log(probability of the right class). With
+    cost_limit=U: the smallest |w|^2 whose cost is at most U. With a dict: the same with a limit for the rows of each
+    class, or of each named group where the sites have `groups`.
+
+    hidden: cells of the hidden layer; 0 is softmax regression. fit_intercept: whether an input cell and a hidden cell
+    are always 1 (the paper's network has none). network: a function make(features, classes) -> torch.nn.Module, at the
+    top level of a module, instead of all that. algorithm: `SSCA(...)`, or one of those that it is compared with.
+    classes: all classes, where not every site has rows of each. sum: "pairwise" masks every site's part, "plain" does
+    not; "auto" masks from two sites on.
+    """
+
+    _unsaved: ClassVar = ("algorithm", "verbose", "network", "classes", "cost_limit")
+
+    def __init__(
+        self,
+        *,
+        hidden: int = 128,
+        l2: float = 1e-5,
+        cost_limit: float | Mapping[Any, float] | None = None,
+        fit_intercept: bool = True,
+        network: Any = None,
+        algorithm: SSCA | LocalSteps | None = None,
+        classes: Any = None,
+        sum: str = "auto",  # noqa: A002
+        verbose: int = 1,
+    ) -> None:
+        self.hidden = hidden
+        self.l2 = l2
+        self.cost_limit = cost_limit
+        self.fit_intercept = fit_intercept
+        self.network = network
+        self.algorithm = algorithm
+        self.classes = classes
+        self.sum = sum
+        self.verbose = verbose
+
+    def _minimised(self) -> losses.Loss:
+        return losses.loss("softmax")
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    def fit(self: Model, *sites: Site, on: Runtime | None = None, validation: list[Site] | None = None) -> Model:
+        """Train on these sites, with a server that holds nothing; `on` says where all of them run.
+
+        validation: the same sites with other rows, for the history.
+        """
+        check_runtime(on)
+        check_sites(sites)
+        if any(site.name == SERVER for site in sites):
+            raise DataError(f"a site is named {SERVER!r}, which is the server's own name; give it another")
+        method = self.check_options(len(sites))
+        classes = common_classes(sites, self.classes)
+        held_out = self._check_held_out(sites, validation, classes)
+        warn_scales(sites)
+        limits = limits_of_sites(self.cost_limit, sites, classes)
+        order = tuple(site.name for site in sites)
+        maker = None if self.network is None else maker_name(self.network)  # each program gets it as its own argument
+        plan = self.plan(method, order, sites[0].features, len(classes), limits)
+        parts = [part_of(site, classes, limits) for site in sites]
+        others = [None if held_out is None else part_of(site, classes, limits) for site in held_out or sites]
+        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker))}
+        for site, train, other in zip(sites, parts, others, strict=True):
+            programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other, maker, *_who_is_who(site))))
+        outcomes = self._carry_out(programs, on, method, order)
+        _say_missing([name for name in order if outcomes[name].error is not None])
+        if not limits.limits:  # under limits the cost of rows that have none may well rise
+            _warn_diverged(self.history_)
+        ended = Result(*outcomes[SERVER].value)
+        self.take_result(plan, classes, limits, naming(sites).columns, ended)
+        if limits.limits and not ended.met:
+            raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_, method.wait))
+        return self
+
+    def plan(
+        self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, limits: CostLimits
+    ) -> Plan:
+        """What the server is told."""
+        described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
+        masked = self.sum == "pairwise" or (self.sum == "auto" and len(sites) > 1)
+        threshold = (method.threshold or default_threshold(len(sites))) if masked else 0
+        return Plan(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
+
+    def _carry_out(self, programs: Any, on: Runtime | None, method: Any, sites: tuple[str, ...]) -> dict[str, Outcome]:
+        history = History(METRICS["classes"], method.rounds, self.verbose)
+        try:
+            outcomes = (on or Simulation()).run(programs, history.observe, sites)
+        finally:
+            history.close()
+        self.history_ = [record for record in history.records if "loss" in record]
+        self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
+        self.rounds_ = self.traffic_[SERVER].rounds
+        return dict(outcomes)
+
+    def take_result(
+        self, plan: Plan, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
+    ) -> None:
+        """Be the model that a run ended with."""
+        self.parties_, self.holders_, self.sum_, self._combines = (SHARED,), (SHARED,), self.sum, "rows"
+        self.sites_, self.classes_, self.columns_ = plan.sites, classes, {SHARED: columns}
+        self._states, self._model = {SHARED: (ended.parameters,)}, plan.model
+        self.costs_, self.slack_ = limits.by_key(ended.costs), limits.by_key(ended.slack)
+        self.multipliers_, self.penalty_ = limits.by_key(ended.multipliers), ended.penalty
+        self.met_, self.skipped_ = ended.met, tuple(ended.skipped)
+        if self.skipped_:
+            some = ", ".join(map(str, self.skipped_[:5])) + (", ..." if len(self.skipped_) > 5 else "")
+            warnings.warn(
+                f"{len(self.skipped_)} rounds were skipped ({some}): too few sites stayed to the end of them",
+                ColonnadeWarning,
+                stacklevel=3,
+            )
+
+    def check_options(self, sites: int) -> SSCA | LocalSteps:
+        """The algorithm, if all options are allowed for so many sites."""
+        whole_number("hidden", self.hidden, 0)
+        at_least("l2", self.l2, 0, finite=True)
+        one_of("sum", self.sum, SUMS)
+        method = SSCA() if self.algorithm is None else self.algorithm
+        if not isinstance(method, tuple(METHODS.values())):
+            raise OptionError(f"algorithm must be one of {', '.join(METHODS)}, got {method!r}")
+        if self.cost_limit is not None and not isinstance(method, SSCA):
+            raise OptionError(f"cost_limit needs algorithm=SSCA(...), got {method!r}; no other keeps a limit")
+        least = max(2, sites // 2 + 1)
+        if method.threshold is not None and not least <= method.threshold <= sites:
+            raise OptionError(
+                f"threshold must be between {least} and the {sites} sites, got {method.threshold}: sites answer to no "
+                f"server that could tell two halves of them different things"
+            )
+        if method.threshold is not None and self.sum == "plain":
+            raise OptionError("threshold is of masked sums, got sum='plain'; leave one of them out")
+        chosen = len(method.chosen(sites, 1)) if isinstance(method, LocalSteps) else sites
+        if sites > 1 and chosen < 2 and self.sum != "plain":
+            raise OptionError(
+                f"fraction chooses {chosen} of {sites} sites in a round, and the sum of one site is its own part; "
+                f"raise it, or give sum='plain'"
+            )
+        if self.sum == "pairwise" and sites < 2:
+            raise OptionError("sum='pairwise' needs at least two sites: the sum of one site is its own part")
+        return method
+
+    def _check_held_out(self, sites: Any, validation: Any, classes: Array) -> list[Site] | None:
+        if validation is None:
+            return None
+        if not isinstance(validation, (list, tuple)):
+            raise DataError(f"validation needs a list of sites, got {type(validation).__name__}")
+        check_sites(validation)
+        given, names = {site.name: site for site in validation}, [site.name for site in sites]
+        if set(given) != set(names):
+            raise DataError(f"validation needs each of the sites {names} once, got {list(given)}")
+        first = naming(sites)
+        check_same_columns(first.name, first.columns, first.named, naming(validation))
+        common_classes(validation, classes)
+        return [given[name] for name in names]
+
+    # -- what was learnt ----------------------------------------------------------------------------------------
+
+    @property
+    def parameters_(self) -> Array:
+        """All parameters, one flat array; every site has them."""
+        self._check_fitted()
+        found: Array = self._states[SHARED][0]
+        return found
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
+    def decision_function(self, X: Any, on: Runtime | None = None) -> Array:  # type: ignore[override]
+        """Scores of these rows, one column per class: of a table or of a Site. The model is whole, nobody is asked."""
+        self._check_fitted()
+        rows = X if isinstance(X, Site) else _Table(X)
+        columns = self.columns_[SHARED]
+        made_up = all(name == f"x{j}" for j, name in enumerate(columns))
+        check_same_columns("training", columns, not made_up, rows)
+        return np.asarray(self._whole().scores(self.parameters_, rows.X), dtype=np.float64)
+
+    def predict(self, X: Any, on: Runtime | None = None) -> Array:  # type: ignore[override]
+        """Predicted labels."""
+        best = self.decision_function(X).argmax(axis=1)
+        return np.asarray(np.take(self.classes_, best))
+
+    def predict_proba(self, X: Any, on: Runtime | None = None) -> Array:
+        """Probability of each class, one column per class in the order of `classes_`."""
+        return probabilities(self.decision_function(X))
+
+    def score(self, X: Any, y: Any = None, on: Runtime | None = None) -> float:  # type: ignore[override]
+        """Accuracy: of a table and its labels, or of a Site."""
+        truth = X.y if isinstance(X, Site) else y
+        if truth is None:
+            raise LabelError("score needs the true labels: give a Site, or X and y")
+        return float(np.mean(self.predict(X) == np.asarray(truth)))
+
+    def _whole(self) -> WholeModel:
+        return model_from_value(self._model, self.network, "this model")
+
+    # -- keep ---------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """One file, the same for all sites."""
+        if self.network is not None:
+            raise OptionError("a model with network= can't be saved: its file would name code; keep parameters_")
+        super().save(folder)
+
+    def _public(self) -> dict[str, Any]:
+        return {"shape": self._model, "sites": self.sites_}
+
+    def _take_public(self, public: dict[str, Any]) -> None:
+        self._model, self.sites_ = tuple(public["shape"]), tuple(public["sites"])
+        try:
+            check_description(self._model)
+        except ProtocolError as error:
+            raise DataError(f"the model's file is damaged: {error}") from None
+
+
+class _Table:
+    """Rows to predict, checked as a site's are."""
+
+    name = "the table"
+
+    def __init__(self, X: Any) -> None:
+        party = Party("table", X)
+        self.X, self.columns, self.named, self.features = party.X, party.columns, party.named, party.features
+
+
+def part_of(site: Site, classes: Array, limits: CostLimits) -> Any:
+    """A site's rows as its program takes them: classes and groups by number."""
+    y = np.searchsorted(classes, site.y).astype(np.int64)
+    return (rows_to_value(site.X), y, limits.numbers(site))
+
+
+def _who_is_who(site: Site) -> tuple[Any, Any]:
+    """The secret of a site's identity, and its roster, as its program takes them."""
+    secret = None if site.identity is None else site.identity.secret
+    return secret, None if site.roster is None else tuple(site.roster.items())
+
+
+def _warn_diverged(history: list[dict[str, Any]]) -> None:
+    if not history:
+        warnings.warn(
+            "the cost is not known: too few sites answered an evaluation, over all their rows, in time; raise wait",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+        return
+    first, last = history[0]["loss"], history[-1]["loss"]
+    if not last <= first:
+        warnings.warn(
+            f"training diverged: the cost began at {first:.4g} and ended at {last:.4g}; standardise the columns, or "
+            f"use a larger tau, smaller rho and gamma, or a shorter step",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+
+
+def _say_missing(lost: list[str]) -> None:
+    if lost:
+        warnings.warn(
+            f"sites {', '.join(map(repr, lost))} died on the way; later rounds went on without them",
+            ColonnadeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,268 @@
+"""The scikit-learn face of linear models over several parties."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy.typing as npt
+
+from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm
+from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.prediction import MIXTURES
+from colonnade.data import labels
+from colonnade.data.party import Party, check_together
+from colonnade.errors import (
+    OptionError,
+)
+from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.checks import (
+    all_labels,
+    check_encrypted,
+    check_exposure,
+    check_fdml,
+    check_runtime,
+    label_holders,
+    owned_rows,
+    party_part,
+    warn_frozen,
+    warn_scales,
+    warn_shown,
+    warn_single_features,
+)
+from colonnade.families.auto import choose
+from colonnade.families.linear import score_linear, train_linear
+from colonnade.families.torch_store import holds_networks
+from colonnade.leaks import Setting
+from colonnade.objective import losses, penalties
+from colonnade.runtimes.net import Runtime
+from colonnade.sums import choose_sum
+
+if TYPE_CHECKING:
+    from colonnade.inference.statistics import Statistics
+
+Array = npt.NDArray[Any]
+Model = TypeVar("Model", bound="LinearModel")
+
+
+class LinearModel(Estimator):
+    """A linear score over all parties' columns, and a loss.
+
+    The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
+    in scikit-learn's terms C = 1 / (n l2). penalty="nonconvex" is the penalty of VFB², problem (14).
+    algorithm="auto" is BlockNewton, or VFB2("saga", asynchronous=False) where a party has very many columns; either
+    ends at the optimum and needs no step size. Which one, and why, is said in one line.
+    sum: how contributions are added up, "pairwise", "two-trees", "plain" or "paillier"; "auto" is "pairwise", or
+    "plain" with two parties. "paillier" adds them up as "pairwise" and encrypts the signals, under keys of `key_bits`
+    bits; it goes with FedSGD (then "auto" is that) and FedBCD. A batch then has at least 55 times as many rows as a
+    party has columns, and the first epoch is one batch of all rows: smaller ones would show that party the labels.
+    """
+
+    loss: ClassVar[str]
+    rows_: int | None = None  # it was trained on; None where a file does not say
+
+    def __init__(
+        self,
+        *,
+        l2: float = 1e-4,
+        penalty: str = "l2",
+        fit_intercept: bool = True,
+        algorithm: Algorithm | str = "auto",
+        sum: str = "auto",  # noqa: A002
+        topology: str = "tree",
+        key_bits: int = 2048,
+        verbose: int = 1,
+    ) -> None:
+        self.l2 = l2
+        self.penalty = penalty
+        self.fit_intercept = fit_intercept
+        self.algorithm = algorithm
+        self.sum = sum
+        self.topology = topology
+        self.key_bits = key_bits
+        self.verbose = verbose
+
+    def _minimised(self) -> losses.Loss:
+        return losses.loss(self.loss)
+
+    def _public(self) -> dict[str, Any]:
+        return {} if self.rows_ is None else {"rows": self.rows_}
+
+    def _take_public(self, public: dict[str, Any]) -> None:
+        self.rows_ = public.get("rows")
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+        """Train on these parties; `on` says where they run, by default in this process under a virtual clock.
+
+        validation: the same parties with other rows, for early stopping and the history.
+        """
+        loss = self._minimised()
+        check_runtime(on)
+        check_together(parties)
+        self._check_options(parties[0].rows)
+        holders = label_holders(parties)
+        classes = labels.class_labels(all_labels(parties), loss)
+        outputs = loss.outputs(len(classes))
+        algorithm = self._chosen(parties, outputs)
+        if isinstance(algorithm, FDML):
+            check_fdml(type(self).__name__, loss, holders)
+        held_out = self._check_validation(parties, validation)
+        warn_single_features(parties)
+        warn_scales(parties)
+        if isinstance(algorithm, AFSGD):
+            warn_frozen([party.name for party in parties if not party.active])
+        sum_name = choose_sum(self.sum, len(parties))
+        shown = algorithm.leaks(Setting(tuple(party.name for party in parties), holders, self.loss, sum_name))
+        warn_shown(shown)
+        if sum_name == "paillier":
+            shares = owned_rows(parties, holders)
+            check_exposure(parties, shares, algorithm, outputs, intercept=self.fit_intercept)
+        owner = holders[0] if self.fit_intercept else ""
+        penalty = (self.penalty, float(self.l2))
+        job = (
+            self.loss,
+            outputs,
+            penalty,
+            holders,
+            sum_name,
+            self.topology,
+            algorithm.as_value(),
+            owner,
+            self.key_bits,
+        )
+        programs = {
+            party.name: (
+                train_linear,
+                (job, (*party_part(party, classes, loss), held_out and party_part(other, classes, loss))),
+            )
+            for party, other in zip(parties, held_out or parties, strict=True)
+        }
+        outcomes = self._run(programs, on, algorithm.epochs)
+        self._combines = "predictions" if isinstance(algorithm, FDML) else "scores"
+        self._fitted(parties, classes, outcomes)
+        self.rows_ = parties[0].rows
+        self._warn_of_the_end(algorithm)
+        return self
+
+    def _check_options(self, rows: int) -> None:
+        penalties.penalty(self.penalty, self.l2)
+        self._check_sums(linear=True)
+        algorithm = self.algorithm
+        if algorithm == "auto":
+            return
+        if isinstance(algorithm, str) or not isinstance(algorithm, tuple(ALGORITHMS.values())):
+            raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, or 'auto', got {algorithm!r}")
+        algorithm.batch_for(rows)
+
+    def _chosen(self, parties: tuple[Party, ...], outputs: int) -> Algorithm:
+        """What `algorithm` stands for."""
+        found, columns = self.algorithm, [party.features for party in parties]
+        if isinstance(found, str):
+            found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == "paillier")
+            if self.verbose:
+                print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
+        check_encrypted(self.sum, found, self.key_bits)
+        return found
+
+    # -- what was learnt ----------------------------------------------------------------------------------------
+
+    @property
+    def coef_(self) -> dict[str, Array]:
+        """{party: its coefficients}, shape (columns,) or (classes, columns)."""
+        self._check_fitted()
+        return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
+
+    @property
+    def intercept_(self) -> Any:
+        """The intercept, which the first label holder owns: a number, or one per class. With FDML, {party: its own}."""
+        self._check_fitted()
+        found = {
+            name: 0.0 if intercept is None else float(intercept[0]) if len(intercept) == 1 else intercept
+            for name, (_, intercept, *_) in self._states.items()
+        }
+        return found if self._combines == "predictions" else found[self.holders_[0]]
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
+    def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """Scores of these rows, summed at the first label holder as in training.
+
+        With FDML: the log odds of the combined probability, or for softmax the logarithms of all of them.
+        """
+        ordered = self._check_rows(parties, on)
+        leader = self.holders_[0]
+        job = (leader, self.sum_, self.topology, self._combines)
+        programs = {
+            party.name: (score_linear, (job, (columns_to_value(party.X), self._states[party.name])))
+            for party in ordered
+        }
+        scores = self._score_with(programs, on)
+        return MIXTURES[self.loss].log_odds(scores) if self._combines == "predictions" else scores
+
+    # -- statistics ---------------------------------------------------------------------------------------------
+
+    def statistics(
+        self,
+        *parties: Party,
+        on: Runtime | None = None,
+        rows: int = 20_000,
+        level: float = 0.95,
+        key_bits: int = 2048,
+    ) -> Statistics:
+        """Standard errors, p values and intervals of every party's own coefficients, and how well the model fits.
+
+        Give the rows that it was trained on. rows: correlations between parties come from a sample of so many, where
+        there are more. level: of the confidence intervals. key_bits: of the parties' Paillier keys, made for this run.
+        docs/guide.md says what confidence means here, docs/security.md what each party learns.
+        """
+        from colonnade.inference.infer import infer
+
+        return infer(self, parties, on, rows, level, key_bits)
+
+
+class LogisticRegression(ProbabilityMixin, LinearModel):
+    """Two classes, logistic loss."""
+
+    loss = "logistic"
+
+
+class SoftmaxRegression(ProbabilityMixin, LinearModel):
+    """Two or more classes, cross-entropy."""
+
+    loss = "softmax"
+
+
+class LinearSVC(LinearModel):
+    """Two classes, the smooth hinge of FDSKL Table 1."""
+
+    loss = "smooth_hinge"
+
+
+class RidgeRegression(LinearModel):
+    """Real numbers, half the squared error; l2 is scikit-learn's alpha / n."""
+
+    loss = "square"
+
+
+class PoissonRegression(LinearModel):
+    """Counts, Poisson likelihood with a log link."""
+
+    loss = "poisson"
+
+
+MODELS: dict[str, type[LinearModel]] = {
+    kind.__name__: kind
+    for kind in (LogisticRegression, SoftmaxRegression, LinearSVC, RidgeRegression, PoissonRegression)
+}
+
+
+def load(folder: str | Path) -> Estimator:
+    """Whatever model the files in `folder` hold."""
+    if holds_networks(folder):
+        from colonnade.estimators.torch_networks import NetworkModel
+
+        return NetworkModel.load(folder)
+    return Estimator.load(folder)

@@ -1,0 +1,394 @@
+"""The scikit-learn face of networks: a torch module at every party, trained by FedBCD."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+from colonnade.algorithms.split import parted, score_split, split_leaks, train_split
+from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.torch_modules import forget, module_of, need_torch, reference
+from colonnade.blocks.torch_network import NetworkBlock
+from colonnade.data import labels
+from colonnade.data.party import Party, check_together
+from colonnade.errors import (
+    ColonnadeError,
+    DataError,
+    LabelError,
+    NotFittedError,
+    OptionError,
+    at_least,
+    whole_number,
+)
+from colonnade.estimators.base import Estimator
+from colonnade.estimators.checks import (
+    all_labels,
+    check_runtime,
+    label_holders,
+    party_part,
+    warn_shown,
+    warn_single_features,
+)
+from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
+from colonnade.families import torch_store as network_store
+from colonnade.families.torch_files import restore_networks, save_networks
+from colonnade.families.torch_networks import KEPT, check_width, score_network, train_network
+from colonnade.leaks import Setting
+from colonnade.objective import losses, metrics
+from colonnade.progress import History
+from colonnade.runtimes.net import Outcome, Runtime
+from colonnade.runtimes.simulation import Simulation
+from colonnade.sums import choose_sum
+
+Array = npt.NDArray[Any]
+Model = TypeVar("Model", bound="NetworkModel")
+
+
+class NetworkModel(Estimator):
+    """A network at every party, whose outputs add up to the scores.
+
+    networks: {party: network}. A network is a torch.nn.Module, a function without arguments that makes one, or its
+    name as "module:name" or "file.py:name". A module of torch's own layers in Sequential runs anywhere, any other one
+    under `Simulation`, and by the name of its maker anywhere. Training begins with the parameters of the module, which
+    stays as it is; what a function makes begins from the algorithm's seed. shape: {party: shape of a row}, for networks
+    that take images, say {"bank": (1, 28, 14)}.
+    optimizer: "sgd", "momentum" or "adam", for all or as {party: its own}; steps are the algorithm's. l2: weight decay.
+    algorithm: FedSGD(...) or FedBCD(...); None is FedSGD(). evaluate_rows: training rows whose loss is looked at in
+    evaluations, None is all.
+    top: a network at the one label holder that makes the scores from all parties' outputs side by side (split
+    learning); the holder then sees these outputs in the clear.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        networks: Mapping[str, Any],
+        *,
+        top: Any = None,
+        shape: Mapping[str, Sequence[int]] | None = None,
+        optimizer: str | Mapping[str, str] = "sgd",
+        l2: float = 0.0,
+        algorithm: FedSGD | FedBCD | None = None,
+        evaluate_rows: int | None = None,
+        sum: str = "auto",  # noqa: A002
+        topology: str = "tree",
+        verbose: int = 1,
+    ) -> None:
+        self.networks = networks
+        self.top = top
+        self.shape = shape
+        self.optimizer = optimizer
+        self.l2 = l2
+        self.algorithm = algorithm
+        self.evaluate_rows = evaluate_rows
+        self.sum = sum
+        self.topology = topology
+        self.verbose = verbose
+
+    def _minimised(self) -> losses.Loss:
+        if not hasattr(self, "loss_"):
+            self._check_fitted()
+        return losses.loss(self.loss_)
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+        """Train on these parties; `on` says where they run, by default in this process under a virtual clock.
+
+        validation: the same parties with other rows, for early stopping and the history. If a network gives NaN, the
+        run ends with an error that names party and round, and the model has the parameters of the last evaluation.
+        """
+        need_torch()
+        check_runtime(on)
+        check_together(parties)
+        algorithm = self._check_options(parties)
+        holders, names = label_holders(parties), tuple(party.name for party in parties)
+        if self.top is not None and len(holders) > 1:
+            raise LabelError(
+                f"a top network needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to "
+                f"one Party only"
+            )
+        with self._references(names, holders[0], algorithm.seed, on) as (networks, top):
+            widths = {party.name: self._width(party, networks[party.name], algorithm.seed) for party in parties}
+            loss, classes = self._loss(parties, widths, top, holders[0], algorithm.seed)
+            held_out = self._check_validation(parties, validation)
+            self._warn(parties, algorithm)
+            sum_name = choose_sum(self.sum, len(parties))
+            outputs = loss.outputs(len(classes)) if top is None else tuple(widths.items())
+            job = (
+                loss.name, outputs, float(self.l2), holders, sum_name, self.topology, algorithm.as_value(),
+                self.evaluate_rows,
+            )  # fmt: skip
+            programs: dict[str, Any] = {}
+            for party, other in zip(parties, held_out or parties, strict=True):
+                apart = held_out and party_part(other, classes, loss)
+                mine = (*party_part(party, classes, loss), apart, networks[party.name])
+                if top is None:
+                    programs[party.name] = (train_network, (job, mine))
+                else:
+                    programs[party.name] = (train_split, (job, (*mine, top if party.name == holders[0] else None)))
+            self.loss_, self.parties_, self.holders_, self.classes_ = loss.name, names, holders, classes
+            self.columns_ = {party.name: party.columns for party in parties}
+            self.sum_, self._widths = sum_name, widths
+            self._how = {name: self._kept_reference(networks[name]) for name in names}
+            self._top_how = None if top is None else self._kept_reference(top)
+            if hasattr(self, "_states"):
+                del self._states
+            outcomes = self._train(programs, on, algorithm.epochs)
+            self._states = {name: outcomes[name].value for name in names}
+        self._warn_of_the_end(algorithm)
+        return self
+
+    def _train(self, programs: dict[str, Any], on: Runtime | None, epochs: int) -> dict[str, Outcome]:
+        """Run; where the run breaks off, what the parties kept becomes the model, and the error is raised."""
+        history = History(metrics.METRICS[self._minimised().kind], epochs, self.verbose)
+        kept: dict[str, dict[int, Any]] = {}
+
+        def observe(party: str, seconds: float, value: Any) -> None:
+            if value[0] == KEPT:
+                kept[party] = dict(value[1])
+            else:
+                history.observe(party, seconds, value)
+
+        try:
+            outcomes = dict((on or Simulation()).run(programs, observe))
+        except ColonnadeError:
+            common = set.intersection(*(set(kept.get(name, {})) for name in programs))
+            if common:
+                self._states = {name: kept[name][max(common)] for name in programs}
+                self.history_ = [record for record in history.records if record.get("rounds", 0) <= max(common)]
+                self.traffic_, self.rounds_ = {}, max(common)
+            raise
+        finally:
+            history.close()
+        self.history_ = history.records
+        self.traffic_ = {name: outcomes[name].traffic for name in programs}
+        self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
+        return outcomes
+
+    @contextmanager
+    def _references(
+        self, names: tuple[str, ...], holder: str, seed: int, on: Runtime | None
+    ) -> Iterator[tuple[dict[str, Any], Any]]:
+        """{party: what its program gets of its network}, and the same of the top one; given back at the end."""
+        made: dict[str, Any] = {}
+        top = None
+        try:
+            for name in names:
+                how, state = reference(self.networks[name], name, seed)
+                made[name] = (how, state, shape_of(self.shape, name), optimiser_of(self.optimizer, name))
+            if self.top is not None:
+                how, state = reference(self.top, holder, seed)
+                top = (how, state, optimiser_of(self.optimizer, holder))
+            for name, (how, *_) in (*made.items(), *(() if top is None else ((holder, top),))):
+                if how[0] == "here" and not (on is None or isinstance(on, Simulation)):
+                    raise OptionError(
+                        f"the network of party {name!r} has layers of its own, which can't travel to another process; "
+                        f"give a function of an importable module that makes it, or its name as 'module:name', or use "
+                        f"Simulation"
+                    )
+            yield made, top
+        finally:
+            for how, *_ in (*made.values(), *(() if top is None else (top,))):
+                forget(how)
+
+    def _kept_reference(self, network: Any) -> Any:
+        """How a network is made again; the parameters of a run are kept elsewhere."""
+        how = network[0]
+        return None if how[0] == "here" else how
+
+    def _width(self, party: Party, network: Any, seed: int) -> int:
+        """How many numbers a party's network gives, tried on two of its rows."""
+        how, state, shape, _ = network
+        module = module_of(how, state, party.name, seed)
+        rows = columns_to_value(party.X[:2])
+        return NetworkBlock(module, rows, party=party.name, shape=shape).outputs
+
+    def _loss(
+        self, parties: tuple[Party, ...], widths: dict[str, int], top: Any, holder: str, seed: int
+    ) -> tuple[losses.Loss, Array]:
+        """The loss that fits the width of the scores, and the classes."""
+        found = all_labels(parties)
+        if top is None:
+            first = check_widths(widths)
+            width, whose = widths[first], first
+        else:
+            module, whose = module_of(top[0], top[1], holder, seed), holder
+            side_by_side = np.zeros((2, sum(widths.values())), dtype=np.float32)
+            width = NetworkBlock(module, side_by_side, party=f"{holder} (top)").outputs
+        loss = self._choose_loss(width, found)
+        classes = labels.class_labels(found, loss)
+        check_width(whose, width, loss.outputs(len(classes)), self._wanted(classes))
+        return loss, classes
+
+    def _choose_loss(self, width: int, found: Array) -> losses.Loss:
+        raise TypeError("a network model must know its losses")
+
+    def _wanted(self, classes: Array) -> str:
+        return "this model"
+
+    def _check_options(self, parties: tuple[Party, ...]) -> FedSGD | FedBCD:
+        check_networks(self.networks, self.shape, self.optimizer, parties)
+        at_least("l2", self.l2, 0, finite=True)
+        if self.evaluate_rows is not None:
+            whole_number("evaluate_rows", self.evaluate_rows, 1)
+        self._check_sums()
+        algorithm = FedSGD() if self.algorithm is None else self.algorithm
+        if not isinstance(algorithm, (FedSGD, FedBCD)):
+            raise OptionError(f"algorithm must be FedSGD(...) or FedBCD(...) for networks, got {algorithm!r}")
+        if isinstance(algorithm, FedBCD) and algorithm.curvature:
+            raise OptionError(
+                "curvature=True is for linear models, whose scores are linear in their weights; leave it out"
+            )
+        if self.top is not None:
+            check_step(algorithm.step, self.optimizer, parties, "with a top network")
+        algorithm.batch_for(parties[0].rows)
+        return algorithm
+
+    def _warn(self, parties: tuple[Party, ...], algorithm: FedSGD | FedBCD) -> None:
+        warn_single_features(parties)
+        setting = Setting(tuple(party.name for party in parties), label_holders(parties), model="network")
+        if self.top is not None and len(parties) > 1:
+            warn_shown(split_leaks(setting, algorithm))
+        else:
+            warn_shown(algorithm.leaks(setting))
+
+    # -- what was learnt ----------------------------------------------------------------------------------------
+
+    @property
+    def modules_(self) -> dict[str, Any]:
+        """{party: its trained network}, and under "top" the top one: new modules each time."""
+        self._check_fitted()
+        found = {name: self._module(name, self._split(name)[0]) for name in self.parties_}
+        if self._top_how is not None or self.top is not None:
+            found["top"] = self._module(None, self._split(self.holders_[0])[1])
+        return found
+
+    def _split(self, name: str) -> tuple[Any, Any]:
+        state = self._states[name]
+        return parted(state) if self._has_top and name == self.holders_[0] else (state, None)
+
+    @property
+    def _has_top(self) -> bool:
+        return self.top is not None or self._top_how is not None
+
+    def _module(self, name: str | None, state: Any) -> Any:
+        how, given = (self._top_how, self.top) if name is None else (self._how[name], self.networks.get(name))
+        party = self.holders_[0] if name is None else name
+        if how is None:
+            if given is None:
+                raise NotFittedError(
+                    f"how the network of party {party!r} is made is not in its file, as it has layers of its own; load "
+                    f"the model with networks={{{party!r}: ...}}"
+                )
+            how, _ = reference(given, party, 0)
+        try:
+            return module_of(how, state, party, 0)
+        finally:
+            forget(how)
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
+    def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """Scores of these rows, at the first label holder."""
+        ordered = self._check_rows(parties, on)
+        leader = self.holders_[0]
+        given: dict[str, Any] = {}
+        tops: list[Any] = []
+        try:
+            for party in ordered:
+                given[party.name] = self._for_use(party.name)
+            if self._has_top:
+                how, state = self._again(None, self._split(leader)[1])
+                tops.append((how, state, "sgd"))
+            programs: dict[str, Any] = {}
+            for party in ordered:
+                X = columns_to_value(party.X)
+                if self._has_top:
+                    job: tuple[Any, ...] = (tuple(self._widths.items()), leader)
+                    mine = (X, given[party.name], tops[0] if party.name == leader else None)
+                    programs[party.name] = (score_split, (job, mine))
+                else:
+                    programs[party.name] = (score_network, ((leader, self.sum_, self.topology), (X, given[party.name])))
+            return self._score_with(programs, on)
+        finally:
+            for how, *_ in (*given.values(), *tops):
+                forget(how)
+
+    def _again(self, name: str | None, state: Any) -> tuple[Any, Any]:
+        how = self._top_how if name is None else self._how[name]
+        if how is None:
+            how, _ = reference(self._module(name, state), name or self.holders_[0], 0)
+        return how, state
+
+    def _for_use(self, name: str) -> Any:
+        return (*self._again(name, self._split(name)[0]), shape_of(self.shape, name), "sgd")
+
+    # -- keep ---------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """One file per party in `folder`; give each organisation its own and delete the rest."""
+        self._check_fitted()
+        save_networks(self, folder)
+
+    @classmethod
+    def load(cls: type[Model], folder: str | Path, networks: Mapping[str, Any] | None = None, top: Any = None) -> Model:
+        """A model from the files of all its parties.
+
+        networks, top: those that have layers of their own, which no file can hold, and those that a function makes,
+        which no file may call; their parameters are in the files.
+        """
+        need_torch()
+        import_module("colonnade.estimators.transfer")  # so that its kind is known here too
+        public, files = network_store.read_parties(folder)
+        kind = NETWORK_MODELS.get(public["model"])
+        if kind is None or not issubclass(kind, cls):
+            raise DataError(f"the folder holds a {public['model']}, load it as that")
+        model = kind(networks or {})
+        model.top = top
+        restore_networks(model, public, files)
+        return model
+
+    loss_: str
+    _how: dict[str, Any]
+    _top_how: Any
+    _widths: dict[str, int]
+
+
+class NetworkClassifier(NetworkModel):
+    """Two or more classes. Networks give one score per class, or a single score for two classes."""
+
+    kind: ClassVar[str] = "classes"
+
+    def _choose_loss(self, width: int, found: Array) -> losses.Loss:
+        return losses.loss("logistic" if width == 1 and len(np.unique(found)) == 2 else "softmax")
+
+    def _wanted(self, classes: Array) -> str:
+        return f"a classifier of {len(classes)} classes"
+
+    def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
+        """Probability of each class, one column per class in the order of `classes_`."""
+        return self._minimised().probability(self.decision_function(*parties, on=on))
+
+
+class NetworkRegressor(NetworkModel):
+    """Real numbers, half the squared error. Networks give one number."""
+
+    kind: ClassVar[str] = "real"
+
+    def _choose_loss(self, width: int, found: Array) -> losses.Loss:
+        return losses.loss("square")
+
+    def _wanted(self, classes: Array) -> str:
+        return "a regression"
+
+
+NETWORK_MODELS: dict[str, type[NetworkModel]] = {kind.__name__: kind for kind in (NetworkClassifier, NetworkRegressor)}

@@ -1,1 +1,0 @@
-"""Between organisations: who is who, and what all of them agreed on."""

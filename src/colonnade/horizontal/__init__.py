@@ -1,0 +1,1 @@
+"""Learning over rows: a server that asks, and sites that answer under masks."""

@@ -1,0 +1,130 @@
+"""Learning over rows as programs: a server that asks and sites that answer, over a `Net`.
+
+All messages go between the server and one site. A site that is silent for `wait` seconds is left out of the sum that is
+under way, and asked again for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.blocks.torch_whole import maker_of
+from colonnade.data.identity import Identity
+from colonnade.errors import OptionError, ProtocolError
+from colonnade.horizontal.conduct import Plan, conduct
+from colonnade.horizontal.descriptions import method_from_value, model_from_value
+from colonnade.horizontal.gathering import Heard, Task, gather, step_of
+from colonnade.horizontal.instructions import instruction
+from colonnade.horizontal.site_work import Own, Part, SiteWork, Turn, going_on
+from colonnade.runtimes.net import Net
+
+INSTRUCTION = "instruction"
+# A site may be silent for this part of the deadline: a round has five stages, and others wait meanwhile. Beyond the
+# second, one that was left out of a sum could take the server for dead before the next one begins.
+_WAIT, _LONGEST = 1 / 7, 0.16
+
+
+async def serve(net: Net, plan: Any, network: str | None = None) -> Any:
+    """The server's program: returns how the run ended (`Result.as_value`). network: see `attend`."""
+    told = Plan.from_value(plan)
+    model = model_from_value(told.model, maker_of(network), "the server")
+    net.spare(told.sites)
+    desk = _Desk(net, told)
+    run = conduct(told, model, net.report)
+    task = next(run)
+    while True:
+        heard = await desk.sum(task)
+        if task.kind == "step":
+            net.traffic.round()
+        elif task.kind == "evaluate":
+            net.report(("traffic", task.content[0], net.traffic.messages, net.traffic.bytes))
+        try:
+            task = run.send(heard)
+        except StopIteration as end:
+            for site in told.sites:
+                await net.send(site, INSTRUCTION, ("end", 0, end.value.parameters))
+            return end.value.as_value()
+
+
+class _Desk:
+    """Where the server's sums are collected."""
+
+    def __init__(self, net: Net, plan: Plan) -> None:
+        self._net, self._plan, self._serial = net, plan, 0
+        self._wait = method_from_value(plan.method).wait or _WAIT * net.deadline
+        if self._wait > _LONGEST * net.deadline:
+            raise OptionError(
+                f"wait must be at most {_LONGEST:g} of the runtime's deadline, {_LONGEST * net.deadline:g} s, got "
+                f"{self._wait:g}: the other sites would take the server for dead; raise the deadline"
+            )
+
+    async def sum(self, task: Task) -> Heard:
+        """One sum over all sites that stay to its end."""
+        self._serial += 1
+        stages = gather(self._plan.sites, self._plan.threshold, task)
+        stage, contents = next(stages)
+        while True:
+            answers = await self._ask(stage, contents)
+            try:
+                stage, contents = stages.send(answers)
+            except StopIteration as end:
+                heard: Heard = end.value
+                return heard
+
+    async def _ask(self, stage: str, contents: Mapping[int, Any]) -> dict[int, Any]:
+        """Ask some sites, each with its own content, and hear those who answer in time."""
+        net, step = self._net, step_of(stage, self._plan.threshold)
+        for number, content in contents.items():
+            await net.send(self._plan.sites[number], INSTRUCTION, (stage, self._serial, content))
+        until = net.elapsed() + self._wait
+        waits = {number: net.spawn(self._hear(self._plan.sites[number], step, until)) for number in contents}
+        heard = {number: await wait for number, wait in waits.items()}
+        return {number: answer[0] for number, answer in heard.items() if answer}
+
+    async def _hear(self, site: str, step: str, until: float) -> tuple[Any, ...]:
+        """(its answer,) or (). What it answered to an earlier sum came too late and is not looked at."""
+        while True:
+            found = await self._net.recv_within(site, step, max(0.0, until - self._net.elapsed()))
+            if not found:
+                return ()
+            if not isinstance(found[0], tuple) or len(found[0]) != 2:
+                raise ProtocolError(f"party {site!r} must answer with a number and a value at step {step!r}")
+            serial, answer = found[0]
+            if serial == self._serial:
+                return (answer,)
+
+
+async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
+    """A site's program: answers until the server says it is over; returns the parameters.
+
+    mine: rows, rows to validate with, the name of the function that makes its network, the secret of its identity, its
+    roster. All of it, and the job, are arguments of the program: whoever started it gave them, and not the server.
+    """
+    plan = Plan.from_value(job)
+    net.spare(plan.sites)
+    number = plan.sites.index(net.me)
+    train, validation, network, secret, roster = mine
+    held_out = None if validation is None else Part.from_value(validation)
+    identity = None if secret is None else Identity(secret)
+    own = Own(maker_of(network), identity, None if roster is None else dict(roster))
+    work = SiteWork.of(plan.as_site_job(number), net.me, Part.from_value(train), held_out, own)
+    turn: Turn | None = None
+    while True:
+        message = await net.recv(server, INSTRUCTION)
+        # A site that was late for one sum goes on with the newest: nobody waits for the answers in between.
+        while newer := await net.recv_within(server, INSTRUCTION, 0):
+            message = newer[0]
+        stage, serial, content = instruction(message)
+        if stage == "end":
+            return content
+        if stage == "task":
+            turn, answer = work.begin(serial, content)
+            await net.work(work.effort(content))
+        else:
+            answer = going_on(turn, stage, serial, content)
+        await net.send(server, step_of(stage, plan.threshold), (serial, answer))
+        if stage == "task" and content[0] == "step":
+            net.traffic.round()
+        elif stage == "task" and content[0] == "evaluate":
+            net.report(("traffic", content[1], net.traffic.messages, net.traffic.bytes))

@@ -1,0 +1,267 @@
+"""What a site does when the server asks: its part of a sum, under masks. No I/O; a carrier hands it messages.
+
+A carrier is a `Net` (`horizontal.program`) or Flower (`colonnade.flower`). Both bring the same instructions and take
+back the same answers, so a run is the same on either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms.fedavg import LocalSteps
+from colonnade.algorithms.ssca import SSCA
+from colonnade.blocks.whole import WholeModel, costs
+from colonnade.crypto.masks import KeyPair
+from colonnade.crypto.ring import Ring
+from colonnade.data.identity import Identity
+from colonnade.errors import ProtocolError
+from colonnade.horizontal.descriptions import Make, method_from_value, model_from_value
+from colonnade.horizontal.instructions import is_job
+from colonnade.runtimes.wire import encode, expect_array
+from colonnade.sums.dropout import FEWEST, Member, Terms
+
+Array = npt.NDArray[Any]
+
+_CHUNK = 1 << 13  # rows that are evaluated at a time
+
+
+def rows_to_value(X: Any) -> Any:
+    """Rows as the wire carries them."""
+    return (X.data, X.indices, X.indptr, X.shape) if hasattr(X, "indptr") else X
+
+
+def rows_from_value(value: Any) -> Any:
+    """The inverse: an array or a CSR matrix."""
+    if not isinstance(value, tuple):
+        return value
+    import scipy.sparse as sp
+
+    return sp.csr_matrix(value[:3], shape=value[3])
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a site: numbers, classes by number, and of each row the number of its group (-1 is none)."""
+
+    X: Any
+    y: Array
+    groups: Array
+
+    @classmethod
+    def from_value(cls, value: Any) -> Part:
+        """Rows as the estimator packed them."""
+        X, y, groups = value
+        return cls(rows_from_value(X), y, groups)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a site's owner gave it beside its rows, and no server can: what makes its network, and who is who."""
+
+    network: Make | None = None
+    identity: Identity | None = None
+    roster: Mapping[str, bytes] | None = None
+
+
+@dataclass
+class Turn:
+    """A site's part in one masked sum that is under way. parts: the sites whose part is not 0; none given: all."""
+
+    member: Member
+    value: Array
+    parts: tuple[int, ...] = ()
+
+    def answer(self, stage: str, content: Any) -> Any:
+        """What this site answers to a stage after the first: all of it may be seen by the server."""
+        if stage == "keys":
+            announced = {number: tuple(keys) for number, *keys in content}
+            return tuple(self.member.share(_once(announced, content)).items())
+        if stage == "letters":
+            return self.member.mask(_once(dict(content), content), self.value)
+        if stage == "survivors":
+            if self.parts and len({*self.parts} & {*content}) < FEWEST:
+                raise ProtocolError(
+                    f"the server asks to unmask a sum in which only {len({*self.parts} & {*content})} of the sites "
+                    f"that are left have a part; that would be its own"
+                )
+            return self.member.sign(list(content))
+        if stage == "signatures":
+            return tuple(self.member.unmask(_once(dict(content), content)).items())
+        raise ProtocolError(f"the server asks for stage {stage!r}, which no server of ours does")
+
+
+def _once(found: dict[int, Any], content: tuple[Any, ...]) -> dict[int, Any]:
+    if len(found) < len(content):
+        raise ProtocolError("the server names a member of a sum twice in one message")
+    return found
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.sha256(encode(value)).digest()
+
+
+def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
+    """The answer to a later stage of the sum that this site has begun."""
+    if turn is None or turn.member.serial != serial:
+        raise ProtocolError(f"the server asks for stage {stage!r} of sum {serial}, which this site has not begun")
+    return turn.answer(stage, content)
+
+
+@dataclass
+class SiteWork:
+    """One site in one run. `names`: of all sites. `number`: its place among them, from 0."""
+
+    number: int
+    names: tuple[str, ...]
+    model: WholeModel
+    method: SSCA | LocalSteps
+    functions: int  # how many costs there are: 1, or as many as groups with a limit
+    l2: float
+    threshold: int  # 0 is a sum without masks
+    train: Part
+    validation: Part | None = None
+    own: Own = Own()
+    told: bytes = b""  # a digest of all that the server tells every site of the run
+    channel: KeyPair = field(default_factory=KeyPair)
+    _latest: int = -1
+
+    @classmethod
+    def of(
+        cls, job: Any, name: str, train: Part, validation: Part | None, own: Own, also: tuple[Any, ...] = ()
+    ) -> SiteWork:
+        """From what the server says of it (`Plan.as_site_job`), of which nothing is believed, and what is its own.
+
+        also: what else the server tells all sites.
+        """
+        if not is_job(job):
+            raise ProtocolError("this site can't read the server's job; have all use one version")
+        number, names, model, method, functions, l2, threshold = job
+        if names[number] != name:
+            raise ProtocolError(f"the server takes site {name!r} for {names[number]!r}; have it ask who is who again")
+        made = model_from_value(model, own.network, f"site {name!r}"), method_from_value(method)
+        features, classes = train.X.shape[1], int(train.y.max()) + 1
+        if model[1] != features or model[3] < classes:
+            raise ProtocolError(
+                f"the server's model is of {model[1]} columns and {model[3]} classes, site {name!r} has {features} "
+                f"columns and at least {classes} classes"
+            )
+        if int(train.groups.max()) >= functions:
+            raise ProtocolError(f"the server counts {functions} limits, site {name!r} has rows of more")
+        told = _digest((*job[1:], *also))
+        return cls(number, names, *made, functions, float(l2), threshold, train, validation, own, told)
+
+    @property
+    def name(self) -> str:
+        """The site's own name."""
+        return self.names[self.number]
+
+    @property
+    def sites(self) -> int:
+        """How many sites there are."""
+        return len(self.names)
+
+    def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
+        """The first stage of a sum: this site's part of it is computed, and its answer is the part or its keys."""
+        if serial <= self._latest:
+            raise ProtocolError(f"the server asks for sum {serial} after sum {self._latest}; each has its own number")
+        self._latest = serial
+        value = self._encoded(*content)
+        if not self.threshold:
+            return None, value
+        # Letters open only between sites that were asked for the same: or the server would ask all but one for nothing.
+        terms = Terms(self.names, serial, self.threshold, _digest((self.told, *content)))
+        member = Member(self.number, terms, self.channel, self.own.identity, self.own.roster)
+        return Turn(member, value, self._parts(*content)), member.public
+
+    def _parts(self, kind: str, *content: Any) -> tuple[int, ...]:
+        if kind != "step" or not isinstance(self.method, LocalSteps):
+            return ()
+        return self.method.chosen(self.sites, int(content[0]))
+
+    def _encoded(self, kind: str, *content: Any) -> Any:
+        name = self.name
+        if kind == "count":
+            return Ring(self.sites, 0).encode(self.counts(), name)
+        w = expect_array(content[1], (self.model.size,), np.float64, "server", kind)
+        totals = expect_array(content[2], (self.functions + 2,), np.float64, "server", kind)
+        found = self.step(int(content[0]), w, totals) if kind == "step" else self.evaluate(w, totals)
+        return Ring(self.sites).encode(found, name)
+
+    # -- tasks --------------------------------------------------------------------------------------------------
+
+    def counts(self) -> Array:
+        """Rows of each function, rows in all, rows to validate with."""
+        of = self._functions_of(self.train)
+        found = [float(len(rows)) for rows in of]
+        return np.array([*found, float(len(self.train)), float(len(self.validation or ()))])
+
+    def _functions_of(self, part: Part) -> list[Array]:
+        """Rows that each cost is a mean over."""
+        return [np.nonzero(part.groups == m)[0] for m in range(self.functions)]
+
+    def step(self, t: int, w: Array, totals: Array) -> Array:
+        """Line 4 of the paper's algorithms: of each function (weight, weight x cost, weight x gradient).
+
+        The weight is N_i / N; with the mean over the batch this makes the paper's N_i / (B N). Whoever is missing in a
+        round is missing in the sum of weights too.
+        """
+        rng = np.random.default_rng([self.method.seed, self.number, t])
+        if isinstance(self.method, LocalSteps):
+            return self._own_steps(self.method, t, w, totals, rng)
+        parts, sizes = [], self.method.batch_for(len(self.train))
+        for rows, total in zip(self._functions_of(self.train), totals, strict=False):
+            if not len(rows):
+                parts.append(np.zeros(2 + len(w)))
+                continue
+            # The batch has of every group its share, so that no group's cost moves with how many of it were drawn.
+            share = min(len(rows), max(1, round(sizes * len(rows) / len(self.train))))
+            batch = rng.choice(rows, share, replace=False)
+            cost, gradient = self.model.value_and_gradient(w, self.train.X[batch], self.train.y[batch])
+            parts.append(len(rows) / total * np.concatenate([[1.0, cost], gradient]))
+        return np.concatenate(parts)
+
+    def _own_steps(self, method: LocalSteps, t: int, w: Array, totals: Array, rng: Any) -> Array:
+        if self.number not in method.chosen(self.sites, t):
+            return np.zeros(2 + len(w))
+        cost, moved = method.local(self.model, w, (self.train.X, self.train.y), t, self.l2, rng)
+        weight = len(self.train) / totals[-2] if method.weighted else 1 / self.sites
+        return weight * np.concatenate([[1.0, cost], moved])
+
+    def evaluate(self, w: Array, totals: Array) -> Array:
+        """(weight, cost) of each function and (weight, cost, right) of all rows and of those to validate with."""
+        found: list[float] = []
+        each, right = self._costs(w, self.train)
+        for rows, total in zip(self._functions_of(self.train), totals, strict=False):
+            found += [len(rows) / total, float(each[rows].sum()) / total]
+        found += [len(each) / totals[-2], float(each.sum()) / totals[-2], float(right.sum()) / totals[-2]]
+        if self.validation is not None and totals[-1]:
+            each, right = self._costs(w, self.validation)
+            found += [len(each) / totals[-1], float(each.sum()) / totals[-1], float(right.sum()) / totals[-1]]
+        else:
+            found += [0.0, 0.0, 0.0]
+        return np.array(found)
+
+    def _costs(self, w: Array, part: Part) -> tuple[Array, Array]:
+        each, right = np.empty(len(part)), np.empty(len(part), dtype=bool)
+        for at in range(0, len(part), _CHUNK):
+            piece = slice(at, at + _CHUNK)
+            scores = self.model.scores(w, part.X[piece])
+            each[piece] = costs(scores, part.y[piece])
+            right[piece] = scores.argmax(axis=1) == part.y[piece]
+        return each, right
+
+    def effort(self, content: Any) -> float:
+        """Numbers that a task touches, for the virtual clock."""
+        if content[0] == "count":
+            return 0.0
+        rows = len(self.train) if content[0] == "evaluate" else self.method.batch_for(len(self.train))
+        return float(rows * self.model.size * (1 if content[0] == "evaluate" else 3))

@@ -1,0 +1,1 @@
+"""Standard errors, p values and intervals of a trained model's coefficients."""

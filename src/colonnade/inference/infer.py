@@ -1,0 +1,102 @@
+"""`LinearModel.statistics`: what is asked before any work starts, the run, and what its parts make together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from colonnade.algorithms import FedSGD
+from colonnade.crypto.paillier import check_key_bits
+from colonnade.data.party import Party
+from colonnade.errors import DataError, LabelError, OptionError, whole_number
+from colonnade.estimators.checks import all_labels, party_part, warn_shown
+from colonnade.inference.standard_errors import SEALED, check_sizes, infer_linear, statistics_leaks
+from colonnade.inference.statistics import Statistics, check_level, put_together, warn_far
+from colonnade.leaks import CURVATURES, Setting, listed
+from colonnade.objective.deviance import FAMILIES, Fit
+from colonnade.progress import Line
+from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.simulation import Simulation
+
+if TYPE_CHECKING:
+    from colonnade.estimators.linear import LinearModel
+
+_WHY_NOT = {
+    "softmax": "its scores are only determined up to a common number, and its curvature is a matrix for every row",
+    "smooth_hinge": "its loss is no likelihood, so that its curvature says nothing of how sure a coefficient is",
+}
+
+
+def infer(
+    model: LinearModel, parties: tuple[Party, ...], on: Runtime | None, rows: int, level: float, key_bits: int
+) -> Statistics:
+    """See `LinearModel.statistics`."""
+    _check_model(model)
+    ordered = model._check_rows(parties, on, "statistics")
+    check_level(level)
+    check_key_bits(key_bits)
+    whole_number("rows", rows, 1)
+    if model.rows_ is not None and model.rows_ != ordered[0].rows:
+        raise DataError(
+            f"the model was trained on {model.rows_} rows, the parties have {ordered[0].rows} here; give those that it "
+            f"was trained on"
+        )
+    holders = tuple(party for party in ordered if party.name in model.holders_)
+    for party in holders:
+        if not party.active:
+            raise LabelError(f"party {party.name!r} holds labels in training and none here; give its y")
+    all_labels(holders)
+    most = min(int(rows), ordered[0].rows)
+    check_sizes(sum(party.features for party in ordered) + model.fit_intercept, most)
+    _warn_of_curvatures(model)
+    loss = model._minimised()
+    penalty = (model.penalty, float(model.l2))
+    job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, key_bits, most)
+    programs = {}
+    for party in ordered:
+        X, y, labelled = party_part(party, model.classes_, loss)
+        known = (y, labelled) if party in holders else (None, None)
+        programs[party.name] = (infer_linear, (job, (X, model._states[party.name], *known)))
+    line = Line("statistics", None, model.verbose)
+
+    def observe(party: str, seconds: float, value: Any) -> None:
+        if party == model.holders_[0] and value[0] == "statistics":
+            line.show(value[1], f"portion {value[1]} of {value[2]}", ("statistics", value[2]))
+
+    try:
+        outcomes = (on or Simulation()).run(programs, observe)
+    finally:
+        line.close()
+    warn_far(Fit(*outcomes[model.holders_[0]].value[2]), model.holders_[0])
+    return put_together(
+        type(model).__name__,
+        {party.name: model.columns_[party.name] for party in ordered},
+        model._states,
+        {name: outcome.value for name, outcome in outcomes.items()},
+        model.holders_[0],
+        most,
+        level,
+        {name: outcome.traffic for name, outcome in outcomes.items()},
+    )
+
+
+def _check_model(model: LinearModel) -> None:
+    if model.loss not in FAMILIES:
+        why = _WHY_NOT[model.loss]
+        raise OptionError(
+            f"{type(model).__name__} has no statistics: {why}; LogisticRegression, RidgeRegression and "
+            f"PoissonRegression have them"
+        )
+    model._check_fitted()
+    if model._combines != "scores":
+        raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
+    if model.penalty != "l2":
+        raise OptionError(f"statistics need penalty='l2', the model has {model.penalty!r}, which is no convex one")
+
+
+def _warn_of_curvatures(model: LinearModel) -> None:
+    """Who trained without signals in the clear is told what statistics show all the same."""
+    setting = Setting(model.parties_, model.holders_, model.loss, model.sum_)
+    method = FedSGD() if isinstance(model.algorithm, str) else model.algorithm  # "auto" sends signals, or encrypts them
+    after = statistics_leaks(setting)
+    if CURVATURES in listed((*method.leaks(setting), *after)):
+        warn_shown(after)

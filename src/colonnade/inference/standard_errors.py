@@ -1,0 +1,285 @@
+"""Standard errors of every party's own coefficients, and how well the model fits: at a party, as a runtime starts it.
+
+1. evaluation      scores of all rows at their label holders, summed as in training
+2. curvatures      of every row's loss there, to everybody
+3. correlations    of white, turned columns, at the first label holder (`correlations`)
+4. inverse block   of their matrix, back to its owner, who turns it into the covariance of its own coefficients
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+
+from colonnade.algorithms.fedbcd import FedSGD
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.columns import columns_from_value
+from colonnade.blocks.information import Joint, OwnInformation
+from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.newton import NewtonBlock
+from colonnade.engine.allowance import Budget
+from colonnade.engine.parts import Job, Part
+from colonnade.engine.session import CHUNK, Session
+from colonnade.errors import DataError, OptionError, ProtocolError
+from colonnade.inference.correlations import Correlations
+from colonnade.leaks import (
+    COLUMNS,
+    CORRELATIONS,
+    COVARIANCES,
+    CURVATURES,
+    MEAN,
+    OF_COLUMNS,
+    OF_LABELS,
+    Leak,
+    Setting,
+    nothing,
+)
+from colonnade.objective import losses, metrics, penalties
+from colonnade.objective.deviance import Fit, aic, deviance, null_score, target, unnormalised
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums import open_sum
+
+# All parties' columns together: the first label holder inverts a matrix of so many rows, and time goes by their square.
+MOST_COLUMNS = 512
+MOST_ROWS = 20_000  # that correlations come from, unless told otherwise
+SEALED = "paillier"
+# Where no row's curvature is above this, all scores are as good as infinite.
+_FLAT = 1e-10
+
+
+def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What is shown after training; scores are those of the last evaluation once more, which training has declared."""
+    everybody, leader, holders = setting.parties, (setting.leader,), setting.holders
+    found = [
+        Leak(COLUMNS, OF_COLUMNS, everybody, everybody, ("block size",), "{who} will learn how many columns you have"),
+        Leak(
+            CORRELATIONS, OF_COLUMNS, everybody, leader, ("product shares",),
+            "{who} could work out how well their columns predict yours, up to a rotation and scales that nobody tells",
+        ),
+        Leak(
+            COVARIANCES, OF_COLUMNS, everybody, everybody, ("inverse block",),
+            "{who} could work out how well your columns predict theirs"
+            + ("" if setting.pair else ", with all others' added"),
+        ),
+        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and what is uniform modulo n
+    ]  # fmt: skip
+    if setting.loss != "square":  # where it is 1 for every row, as all know
+        size = "the size of the score" if setting.loss == "logistic" else "the score"
+        found.append(Leak(
+            CURVATURES, OF_LABELS, holders, everybody, ("curvatures",),
+            f"{{who}} will learn {size} of {{people}}, and could guess your labels from it as well as the model can",
+            warning="the model was trained without showing anybody signals in the clear, and its statistics tell every "
+            f"party the curvature of every row, which shows {size} of that row; leave them out where that matters",
+        ))  # fmt: skip
+    if len(holders) > 1:
+        words = "{who} will learn the mean of all labels"
+        found.append(Leak(MEAN, OF_LABELS, holders, holders, ("null score",), words))
+    return tuple(found)
+
+
+async def infer_linear(net: Net, job: Any, mine: Any, budget: Budget | None = None) -> Any:
+    """(covariance of this party's own coefficients, the intercept's last; degrees of freedom; at the leader the fit).
+
+    Columns must be those that the model was trained on, and all parties' together fewer than the rows. budget: as in
+    `program.train_linear`; the scores are one number about each row.
+    """
+    loss, penalty, holders, sum_name, topology, sealing, key_bits, most = job
+    X, state, y, labelled = mine
+    columns = columns_from_value(X)
+    block = LinearBlock(columns, 1, penalties.penalty(*penalty), intercept=False)
+    block.restore(tuple(state[:2]))
+    agreed = Job(losses.loss(loss), holders, sum_name, topology, key_bits)
+    train = Part(None, columns.shape[0], y, labelled)
+    secure = await open_sum(sum_name, net, topology)
+    session = Session(net, agreed, block, FedSGD(), train, None, secure, budget=budget)
+    await session.share_out(train)
+    await session.allowance.agree(net, session.leader, session.others, 1.0, "a computation of statistics")
+    party = _Party(session, block)
+    await party.score()
+    if sealing != SEALED:  # as in a rehearsal, which makes no keys
+        raise OptionError(f"correlations leave a party under {SEALED!r} only, got {sealing!r}")
+    return await party.infer(min(most, train.rows), key_bits)
+
+
+class _Party:
+    """One party's side."""
+
+    def __init__(self, session: Session, block: LinearBlock) -> None:
+        self.session, self.net, self.block = session, session.net, block
+        self.loss, self.part = session.job.loss, session.train
+        self.leads = session.net.me == session.leader
+        self.z = self.y = np.zeros(0)  # of the rows that this label holder owns
+        self.curvature = np.ones(session.train.rows)
+
+    # -- scores -------------------------------------------------------------------------------------------------
+
+    async def score(self) -> None:
+        """Scores at the label holders, and the curvature of all rows everywhere."""
+        session, part = self.session, self.part
+        await self.net.work(self.block.touched(np.arange(part.rows)), "forward")
+        for holder, rows in part.owned.items():
+            z = await session.scores_of(part, rows, holder)
+            if z is not None and part.y is not None:
+                self.z, self.y = z, part.y[rows]
+        self.net.traffic.round()
+        if self.loss.kind == "real":  # 1 everywhere, as all know
+            return
+        for holder, rows in part.owned.items():
+            for portion in np.array_split(np.arange(len(rows)), -(-len(rows) // CHUNK) or 1):
+                if holder == self.net.me:
+                    c = self.loss.curvature(self.z[portion], self.y[portion])
+                    await session.tell("curvatures", c)
+                else:
+                    told = await self.net.recv(holder, "curvatures")
+                    c = expect_array(told, (len(portion),), np.float64, holder, "curvatures")
+                    if not (np.isfinite(c).all() and (c >= 0.0).all()):
+                        raise ProtocolError(f"party {holder!r} must tell finite numbers >= 0 at step 'curvatures'")
+                self.curvature[rows[portion]] = c
+
+    # -- the information ----------------------------------------------------------------------------------------
+
+    async def infer(self, most: int, key_bits: int) -> Any:
+        """What the program returns, from the scores as they are."""
+        session, net = self.session, self.net
+        if not self.curvature.max() > _FLAT:
+            why = (
+                "all counts are 0, so that the intercept falls without end and nothing says how sure coefficients are; "
+                "give rows with other counts"
+                if self.loss.name == "poisson"
+                else "the model fits every row to the letter, as coefficients grow without end where classes are "
+                "separated, so that nothing says how sure they are; train it with l2 > 0"
+            )
+            raise DataError(why)
+        own = NewtonBlock(self.block)
+        sizes = await self._sizes(own.width, most)
+        order = (session.leader, *(name for name in net.names if name != session.leader))
+        sample = sampled(self.part.rows, most)
+        information = await net.in_thread(OwnInformation, own, self.curvature, sample)
+        # Dependent columns of a party's own are fewer directions: the rest is told anew.
+        sizes = await self._sizes(information.size, most)
+        # What a sample does not show is a coefficient all the same.
+        ranks = sizes if len(sample) == self.part.rows else await self._sizes(information.rank, most)
+        parameters = sum(ranks.values())
+        sizes = {name: max(1, size) for name, size in sizes.items()}  # a party without any sends a column of zeros
+        found = await Correlations(session, order, sizes, len(sample), key_bits).matrix(information.columns())
+        joint = None
+        if found is not None:
+            joint = Joint.of(found)
+            if joint is None:
+                raise ProtocolError("the products of some party's columns are none; check that all run the same job")
+        distance = information.distance(self._gradient(own)) if self._knows_all else math.nan
+        fit = await self._fit(parameters - (0 if joint is None else joint.free.shape[1]), distance)
+        inverse, free, dispersion, df = await self._own_part(joint, order, sizes, fit)
+        net.traffic.round()
+        covariance = dispersion * information.covariance(inverse, free)
+        return covariance, df, None if fit is None else fit.as_value()
+
+    @property
+    def _knows_all(self) -> bool:
+        """Whether this party has the score and label of every row."""
+        return len(self.y) == self.part.rows
+
+    def _gradient(self, own: NewtonBlock) -> FloatArray:
+        """Of the objective, in sums over all rows, by this party's own coefficients; where it knows all labels."""
+        signal = self.loss.signal(self.z, self.y)
+        return self.part.rows * own.gradient([(np.arange(self.part.rows), signal)], self.part.rows)[:, 0]
+
+    async def _sizes(self, mine: int, rows: int) -> dict[str, int]:
+        """How many columns everybody has; refused by all where they are too many."""
+        found = {self.net.me: mine}
+        await self.session.tell("block size", mine)
+        for name in self.session.others:
+            told = await self.net.recv(name, "block size")
+            if type(told) is not int or told < 0:
+                raise ProtocolError(f"party {name!r} must tell a number of columns at step 'block size'")
+            found[name] = told
+        check_sizes(sum(found.values()), rows)
+        return found
+
+    async def _own_part(
+        self, joint: Joint | None, order: tuple[str, ...], sizes: dict[str, int], fit: Fit | None
+    ) -> tuple[FloatArray, FloatArray, float, int]:
+        """This party's block of the inverse and of the directions that are free; dispersion, degrees of freedom."""
+        if joint is None or fit is None:
+            size, leader = sizes[self.net.me], self.session.leader
+            told = await self.net.recv(leader, "inverse block")
+            if type(told) is not tuple or [type(one) for one in told[2:]] != [float, int]:
+                raise ProtocolError(f"party {leader!r} must tell two blocks and two numbers at step 'inverse block'")
+            inverse = expect_array(told[0], (size, size), np.float64, leader, "inverse block")
+            return inverse, expect_array(told[1], (size, None), np.float64, leader, "inverse block"), *told[2:]
+        at, mine = 0, None
+        for name in order:
+            part = slice(at, at + sizes[name])
+            blocks = joint.inverse[part, part].copy(), joint.free[part].copy(), fit.dispersion, fit.df
+            at = part.stop
+            if name == self.net.me:
+                mine = blocks
+            else:
+                await self.net.send(name, "inverse block", blocks)
+        return cast("tuple[FloatArray, FloatArray, float, int]", mine)
+
+    # -- the fit ------------------------------------------------------------------------------------------------
+
+    async def _fit(self, parameters: int, distance: float) -> Fit | None:
+        """How well the model fits all rows, at the first label holder."""
+        loss, rows, null = self.loss, self.part.rows, 0.0
+        means = await self._totals([float(target(loss, self.y).sum()) / rows])
+        if means is not None:
+            # Without an intercept the null model is the one whose scores are all 0, as in R.
+            null = null_score(loss, means[0]) if self.block.intercept is not None else 0.0
+            for name in self.session.job.holders[1:]:
+                await self.net.send(name, "null score", null)
+        elif self.net.me in self.session.job.holders:
+            null = float(await self.net.recv(self.session.leader, "null score"))
+        mine = [
+            deviance(loss, self.z, self.y),
+            deviance(loss, np.full(len(self.z), null), self.y),
+            unnormalised(loss, self.z, self.y),
+            *self._apart(),
+        ]
+        totals = await self._totals(mine)
+        if totals is None:
+            return None
+        far, null_far, total, auc, ks, weight = totals
+        auc, ks = (auc / weight, ks / weight) if weight else (math.nan, math.nan)
+        dispersion = far / (rows - parameters) if loss.kind == "real" else 1.0
+        criterion, distance = aic(loss, total, rows, parameters), distance / math.sqrt(dispersion or 1.0)
+        return Fit(far, null_far, criterion, auc, ks, rows, parameters, dispersion, distance)
+
+    def _apart(self) -> tuple[float, float, float]:
+        """(auc, ks, weight) of this holder's own rows, times the weight: comparing two holders' would take scores."""
+        if self.loss.kind != "binary" or len(np.unique(self.y)) < 2:
+            return 0.0, 0.0, 0.0
+        weight = len(self.y) / self.part.rows
+        return weight * metrics.auc(self.y, self.z), weight * metrics.ks(self.y, self.z), weight
+
+    async def _totals(self, mine: list[float]) -> list[float] | None:
+        """Sums over all label holders at the first of them, None elsewhere; one alone needs nobody for it."""
+        if len(self.session.job.holders) == 1:
+            return mine if self.leads else None
+        found = await self.session.sum.total_wide("objective", np.array(mine), self.session.leader)
+        return None if found is None else found.tolist()
+
+
+def sampled(rows: int, most: int) -> Rows:
+    """The rows that correlations are made of: all, or some that every party draws alike."""
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng([rows, most]).choice(rows, most, replace=False))
+
+
+def check_sizes(columns: int, rows: int) -> None:
+    """Refuse what would take too long, or determine nothing."""
+    if columns > MOST_COLUMNS:
+        raise DataError(
+            f"the parties have {columns} columns together (with the intercept), statistics take {MOST_COLUMNS} at "
+            f"most; train a model of fewer columns"
+        )
+    if columns >= rows:
+        raise DataError(
+            f"the parties have {columns} columns together (with the intercept) and statistics would use {rows} rows; "
+            f"give more rows than columns"
+        )

@@ -1,0 +1,238 @@
+"""Standard errors, p values and confidence intervals of a linear model's coefficients, and how well it fits."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import ColonnadeWarning, OptionError
+from colonnade.objective.deviance import Fit
+from colonnade.runtimes.net import Traffic
+
+Floats = npt.NDArray[np.float64]
+_FAR = 0.3  # standard errors
+STUDENT = "RidgeRegression"  # its variance is estimated too: t instead of z
+
+
+class Coefficient(NamedTuple):
+    """One row of a table. NaN where the data do not determine the coefficient."""
+
+    name: str
+    coefficient: float
+    standard_error: float
+    z: float  # of a ridge regression it is t
+    p: float  # two-sided, of the coefficient being 0
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """A party's own coefficients: rows by number or name, columns as arrays."""
+
+    names: tuple[str, ...]
+    coefficient: Floats
+    standard_error: Floats
+    z: Floats
+    p: Floats
+    low: Floats
+    high: Floats
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Coefficient]:
+        return (self._row(at) for at in range(len(self)))
+
+    def __getitem__(self, which: int | str) -> Coefficient:
+        if isinstance(which, str):
+            if which not in self.names:
+                raise OptionError(f"there is no column {which!r}; there are {', '.join(map(repr, self.names[:10]))}")
+            which = self.names.index(which)
+        return self._row(which)
+
+    def _row(self, at: int) -> Coefficient:
+        columns = (self.coefficient, self.standard_error, self.z, self.p, self.low, self.high)
+        return Coefficient(self.names[at], *(float(column[at]) for column in columns))
+
+
+def table_of(
+    names: Sequence[str], coefficient: Floats, covariance: Floats, level: float, df: int | None
+) -> Coefficients:
+    """The table of some coefficients from their covariance; df: of Student's distribution, None for the normal one."""
+    from scipy import special  # here, so that who never asks for statistics never loads it
+
+    errors = np.sqrt(np.diag(covariance))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = coefficient / errors
+    if df is None:
+        p, width = 2.0 * special.ndtr(-np.abs(z)), special.ndtri(0.5 + level / 2.0)
+    else:
+        p, width = 2.0 * special.stdtr(df, -np.abs(z)), special.stdtrit(df, 0.5 + level / 2.0)
+    reach = float(width) * errors
+    return Coefficients(tuple(names), coefficient, errors, z, p, coefficient - reach, coefficient + reach)
+
+
+def check_level(level: object) -> None:
+    """Refuse a confidence that is none."""
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
+        raise OptionError(f"level must be between 0 and 1, got {level!r}; 0.95 is usual")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What `statistics` of a model says.
+
+    coefficients: {party: its own}. intercept: None where the model has none. covariance: {party: of its coefficients},
+    the intercept's last at the first label holder. df: rows less coefficients. auc and ks are NaN but for two classes.
+    rows: how many of the n correlations between parties come from.
+    """
+
+    model: str
+    coefficients: dict[str, Coefficients]
+    intercept: Coefficient | None
+    covariance: dict[str, Floats] = field(repr=False)
+    fit: Fit
+    rows: int
+    level: float
+    traffic: dict[str, Traffic] = field(repr=False)
+
+    @property
+    def deviance(self) -> float:
+        """Twice the log-likelihood that is missing to a perfect fit; of a ridge regression, the squared error."""
+        return self.fit.deviance
+
+    @property
+    def null_deviance(self) -> float:
+        """The deviance of a model of nothing but the intercept (if this one has any)."""
+        return self.fit.null_deviance
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion; it counts all coefficients, however small the penalty keeps them."""
+        return self.fit.aic
+
+    @property
+    def auc(self) -> float:
+        """Area under the ROC curve; with several label holders the mean over theirs, by rows."""
+        return self.fit.auc
+
+    @property
+    def ks(self) -> float:
+        """Kolmogorov and Smirnov's statistic; with several label holders the mean over theirs, by rows."""
+        return self.fit.ks
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.fit.rows
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom that are left."""
+        return self.fit.df
+
+    @property
+    def dispersion(self) -> float:
+        """The variance that is left of a ridge regression; 1 for the others."""
+        return self.fit.dispersion
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=100, color_system=None).print(self.__rich__())
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def __rich__(self) -> Any:
+        from rich import box
+        from rich.table import Table
+
+        z = "t" if self.model == STUDENT else "z"
+        kept = f"{100 * self.level:g} %"
+        table = Table(title=self.model, box=box.SIMPLE_HEAD, caption=self._summary(), caption_justify="left")
+        for name in ("party", "column"):
+            table.add_column(name)
+        for name in ("coefficient", "std. error", z, f"P(>|{z}|)", f"{kept} from", "to"):
+            table.add_column(name, justify="right")
+        rows = [(party, row) for party, found in self.coefficients.items() for row in found]
+        if self.intercept is not None:
+            rows.insert(0, ("", self.intercept))
+        for party, row in rows:
+            table.add_row(party, row.name, *(_shown(value, at == 3) for at, value in enumerate(row[1:])))
+        return table
+
+    def _summary(self) -> str:
+        lines = [
+            f"rows {self.n:,}, degrees of freedom {self.df:,}"
+            + (f", correlations from {self.rows:,} rows" if self.rows < self.n else ""),
+            f"deviance {self.deviance:.6g}, null deviance {self.null_deviance:.6g}, AIC {self.aic:.6g}",
+        ]
+        if not math.isnan(self.auc):
+            lines.append(f"AUC {self.auc:.4f}, KS {self.ks:.4f}")
+        if self.model == STUDENT:
+            lines.append(f"dispersion {self.dispersion:.6g}")
+        return "\n".join(lines)
+
+
+def _shown(value: float, chance: bool) -> str:
+    if math.isnan(value):
+        return "-"
+    if chance:
+        return "<1e-16" if value < 1e-16 else f"{value:.2g}"
+    return f"{value:.4g}"
+
+
+def warn_far(fit: Fit, leader: str) -> None:
+    """Say that a model is not where its statistics are about, as far as its first label holder can tell."""
+    if fit.distance > _FAR:
+        warnings.warn(
+            f"the model is not at its optimum: party {leader!r} alone could still move its coefficients by "
+            f"{fit.distance:.2g} standard errors, and all statistics are about the optimum; train it longer, with "
+            f"BlockNewton, or without rows held out for stopping",
+            ColonnadeWarning,
+            stacklevel=4,
+        )
+
+
+def own_table(
+    names: Sequence[str], state: Any, found: Any, model: str, level: float
+) -> tuple[Coefficients, Coefficient | None]:
+    """(a party's own coefficients, the intercept where it has it) from its parameters and what its program returned."""
+    theta, intercept, *_ = state
+    covariance, df, _ = found
+    all_names, values = (*names, "intercept"), theta[:, 0]
+    if intercept is not None:
+        values = np.append(values, intercept)
+    whole = table_of(all_names[: len(values)], values, covariance, level, df if model == STUDENT else None)
+    if intercept is None:
+        return whole, None
+    cut = {column.name: getattr(whole, column.name)[:-1] for column in fields(whole)}
+    return Coefficients(**cut), whole[len(names)]
+
+
+def put_together(
+    model: str,
+    columns: Mapping[str, Sequence[str]],
+    states: Mapping[str, Any],
+    found: Mapping[str, Any],
+    leader: str,
+    rows: int,
+    level: float,
+    traffic: dict[str, Traffic],
+) -> Statistics:
+    """From what each party's program returned."""
+    tables, intercept = {}, None
+    for name, names in columns.items():
+        tables[name], own = own_table(names, states[name], found[name], model, level)
+        intercept = own or intercept
+    covariances = {name: value[0] for name, value in found.items()}
+    return Statistics(model, tables, intercept, covariances, Fit(*found[leader][2]), rows, level, traffic)

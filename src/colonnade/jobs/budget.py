@@ -1,0 +1,166 @@
+"""How many numbers about each person a party lets out that come of its columns: a budget that outlives every run.
+
+Scores are linear in the columns. Whoever has seen as many independent numbers of a row as the partner has columns, and
+knows a few of its people, can solve for all columns of everybody. No mask and no secret choice is against that: what is
+let out has to stay below it. So every party counts what it lets out per row, over training, resumed training, trials of
+a plan and statistics, in all of its runs together, and stops at a share of its own columns: `[policy] max_directions`.
+
+Algorithms charge before they send (`engine.allowance`). The door compares what really leaves with what was charged,
+so that a message that nobody has charged for does not leave either. What was charged is written to the ledger first: a
+run that is killed has spent it all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import PolicyRefused
+from colonnade.ledger.ledger import Ledger
+
+# Kinds of messages that hold numbers about rows which come of the sender's columns. A signal is such a number too: the
+# score can be read from it, and whoever knows the other parts of the score has the sender's.
+OF_COLUMNS = (
+    "scores", "snapshot", "evaluation", "directions", "phases", "signal", "total", "embeddings",
+    "embeddings to evaluate", "representations", "representations to evaluate",
+)  # fmt: skip
+_RECORD = "numbers about each person"  # in the ledger
+_MODEL = "model whose training was counted"
+_ROUNDING = 1e-9
+
+
+class Budget:
+    """One party's, for one run. share: of its own columns (`max_directions`)."""
+
+    def __init__(self, me: str, share: float) -> None:
+        self._me, self._share = me, share
+        self.before = 0.0  # numbers per row that left in earlier runs
+        self.columns = self.rows = 0  # until it is opened, nothing may leave
+        self.charged = 0.0  # numbers per row in this run
+        self._note: Callable[[int], None] = lambda _: None
+        self._noted = 0
+        self._models: set[str] = set()
+        self._note_model: Callable[[str], None] = lambda _: None
+        self._left_by_now: dict[str, int] = {}  # numbers that passed the door, to each party
+
+    def keep_in(self, ledger: Ledger) -> None:
+        """What left in earlier runs stands in the party's ledger, and what leaves in this one will."""
+        self.before = float(sum(int(record["numbers"]) for record in ledger.remembered(_RECORD)))
+        self._note = lambda numbers: ledger.remember(_RECORD, {"numbers": numbers, "columns": self.columns})
+        self._models = {str(record["digest"]) for record in ledger.remembered(_MODEL)}
+        self._note_model = lambda digest: ledger.remember(_MODEL, {"digest": digest})
+
+    def open(self, columns: int, rows: int) -> None:
+        """From now on numbers may leave, about so many rows of so many columns, as they are before preparation."""
+        self.columns, self.rows = columns, rows
+
+    @property
+    def allowance(self) -> int:
+        """Numbers per row that may ever leave: one at least, since nothing can be trained with fewer."""
+        return allowance(self._share, self.columns) if self.columns else 0
+
+    @property
+    def left(self) -> float:
+        """Numbers per row that may still leave."""
+        return max(0.0, self.allowance - self.before - self.charged)
+
+    def check(self, least: float, what: str) -> None:
+        """Refuse before the first message what could not even begin."""
+        if least > self.left + _ROUNDING:
+            raise PolicyRefused(
+                f"{what} lets out {math.ceil(least - _ROUNDING)} numbers about each person at least: {self._rule()}"
+            )
+
+    def charge(self, numbers: float) -> None:
+        """Let so many numbers per row out, or refuse."""
+        if numbers > self.left + _ROUNDING:
+            raise PolicyRefused(
+                f"{math.ceil(self.before + self.charged + numbers - _ROUNDING)} numbers about each person would have "
+                f"left in this run and those before: {self._rule()}"
+            )
+        self.charged += numbers
+        due = math.ceil(self.charged - _ROUNDING)
+        if due > self._noted:
+            self._note(due - self._noted)
+            self._noted = due
+
+    def passes(self, to: str, value: Any) -> None:
+        """At the door: nobody is sent more than was charged."""
+        self._left_by_now[to] = self._left_by_now.get(to, 0) + _numbers(value)
+        if self._left_by_now[to] > (self.charged + _ROUNDING) * self.rows + 1:
+            raise PolicyRefused(
+                f"a message of {self._me!r} holds numbers about rows that its budget was not charged for; nothing of "
+                f"this kind leaves uncounted"
+            )
+
+    def paid(self, digest: str) -> None:
+        """This model's training was charged: its scores are combinations of the numbers that have left in it."""
+        if digest not in self._models:
+            self._models.add(digest)
+            self._note_model(digest)
+
+    def use(self, model: Used) -> None:
+        """A finished model is put to use; one whose training stands in no ledger of this party pays the first time."""
+        if model.digest not in self._models:
+            self.open(model.columns, 1)
+            self.charge(model.numbers)
+            self.paid(model.digest)
+
+    def part(self, share: float) -> Part:
+        """A share of what is left, for one of several trainings that go on side by side."""
+        return Part(self, share * self.left)
+
+    def all_but(self, numbers: float) -> Part:
+        """What is left after so many numbers are set aside."""
+        return Part(self, self.left - numbers)
+
+    def _rule(self) -> str:
+        earlier = f" and {self.before:g} have left in earlier runs" if self.before else ""
+        return (
+            f"the policy of {self._me!r} allows {self.allowance} (max_directions = {self._share:g} of its "
+            f"{self.columns} columns){earlier}; raise max_directions in [policy] if your partner may work out more "
+            f"combinations of your columns"
+        )
+
+
+@dataclass(frozen=True)
+class Used:
+    """A finished model, as a budget knows it: numbers about each person that its scores are, and whose columns."""
+
+    digest: str
+    numbers: int
+    columns: int
+
+
+class Part:
+    """A part of a budget."""
+
+    def __init__(self, whole: Budget, most: float) -> None:
+        self._whole, self._most = whole, most
+
+    @property
+    def left(self) -> float:
+        """See `Budget.left`."""
+        return max(0.0, min(self._most, self._whole.left))
+
+    def check(self, least: float, what: str) -> None:
+        """See `Budget.check`; what is set aside for others counts as needed."""
+        self._whole.check(least + self._whole.left - self.left, what)
+
+    def charge(self, numbers: float) -> None:
+        """See `Budget.charge`."""
+        self._whole.charge(numbers)
+        self._most -= numbers
+
+
+def allowance(share: float, columns: int) -> int:
+    """Numbers about each person that a party with so many columns lets out at this share of them."""
+    return max(1, math.floor(share * columns + _ROUNDING))
+
+
+def _numbers(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(map(_numbers, value))
+    return int(value.size) if hasattr(value, "size") else 0

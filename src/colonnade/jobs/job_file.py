@@ -1,0 +1,272 @@
+"""`job.toml`: what all parties agree on. Every organisation has the same file, and the handshake compares its content.
+
+version = 1
+name = "first-job"
+[parties.bank]
+address = "bank.example.org:7443"
+labels = true
+[parties.shop]            # no address: it only dials out
+[model]
+kind = "logistic"
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+from colonnade.algorithms import ALGORITHMS, FDML, FDSKL, Algorithm, BlockNewton, FedBCD, FedSGD
+from colonnade.blocks.phases import Kernel
+from colonnade.errors import OptionError
+from colonnade.estimators.checks import check_encrypted
+from colonnade.jobs.job import KERNEL_LOSSES, LOSSES, NETWORK_LOSSES, Job
+from colonnade.leaks import FIRST_NAMES
+from colonnade.objective.deviance import FAMILIES
+from colonnade.objective.penalties import PENALTIES
+from colonnade.remote.certificates import NAME
+from colonnade.remote.place import host_and_port
+from colonnade.settings import toml
+from colonnade.settings.settings import Anything, Key, ListOf, Section, Settings, shown
+from colonnade.sums import SUMS
+from colonnade.sums.trees import TOPOLOGIES
+
+VERSION = 1
+_LARGEST = 1 << 63  # as TOML has it; larger ones can't be compared with a float everywhere
+_OF_KERNELS, _OF_LINES = ("kernel", "gamma", "features", "alpha"), ("l2", "penalty", "intercept")
+
+
+def party_name(name: str) -> str | None:
+    """What is wrong with the name of a party or a job, if anything is."""
+    return None if NAME.fullmatch(name) else "must be lower-case letters, digits and inner hyphens, at most 40"
+
+
+def address(text: str) -> str | None:
+    """What is wrong with an address, if anything is."""
+    try:
+        host_and_port("it", text)
+    except OptionError:
+        return "must be host:port, such as bank.example.org:7443"
+    return None
+
+
+def _gamma(value: float | str) -> str | None:
+    fits = value == "scale" or (not isinstance(value, str) and value > 0)
+    return None if fits else f'must be > 0, or "scale", got {value!r}'
+
+
+_KINDS: dict[str, type[Algorithm | FDSKL]] = {**ALGORITHMS, FDSKL.name: FDSKL}
+_PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
+JOB = Section(
+    Key("version", int, required=True, allowed=(VERSION,)),
+    Key("name", str, required=True, check=party_name),
+    Key("parties", Section(others=Key("party", _PARTY)), required=True),
+    Key(
+        "model",
+        Section(
+            Key("kind", str, required=True, allowed=(*LOSSES, *KERNEL_LOSSES, *NETWORK_LOSSES)),
+            Key("l2", float, default=1e-4, least=0),
+            Key("penalty", str, default="l2", allowed=tuple(PENALTIES)),
+            Key("intercept", bool, default=True),
+            Key("kernel", str, default="rbf", allowed=Kernel.NAMES),
+            Key("gamma", (float, str), default="scale", check=_gamma),
+            Key("features", int, default=4096, least=1, most=1_000_000),
+            Key("alpha", float, default=1e-5, least=0),
+        ),
+        required=True,
+    ),
+    Key(
+        "algorithm",
+        Section(Key("kind", str, default="auto", allowed=("auto", *_KINDS)), others=Key("option", Anything)),
+        default={},
+    ),
+    Key(
+        "sum",
+        Section(
+            Key("kind", str, default="auto", allowed=("auto", *SUMS)),
+            Key("topology", str, default="tree", allowed=tuple(TOPOLOGIES)),
+            Key("key_bits", int, default=2048),
+        ),
+        default={},
+    ),
+    Key(
+        "alignment",
+        Section(
+            Key("kind", str, default="private", allowed=("private", "none")),
+            Key("minimum", int, default=1, least=1),
+        ),
+        default={},
+    ),
+    Key("validation", Section(Key("part", float, default=0.0, least=0, most=0.9)), default={}),
+    Key(
+        "run",
+        Section(
+            Key("deadline", float, default=60.0, above=0),
+            Key("grace", float, default=10.0, above=0),
+            Key("patience", float, default=600.0, above=0),
+            Key("checkpoint_every", int, default=1, least=1),
+            Key("statistics", bool, default=False),
+        ),
+        default={},
+    ),
+    Key("disclosed", ListOf(str), required=True),
+)
+
+
+def read_job(path: Path) -> Job:
+    """Read and check a job file; everything wrong is one sentence with file, line and key."""
+    return job_of(toml.read(path, JOB))
+
+
+def job_of(settings: Settings) -> Job:
+    """A job from checked settings; its list of what is disclosed has to be complete."""
+    job = described(settings)
+    _check_disclosed(settings, job)
+    return job
+
+
+def described(settings: Settings) -> Job:
+    """The job that these settings describe, whatever they list as disclosed."""
+    parties = settings["parties"]
+    names = sorted(parties)
+    for name in names:
+        if trouble := party_name(name):
+            raise parties.error(name, f"the name of a party {trouble}, got {name!r}")
+    if len(names) < 2:
+        raise settings.error("parties", f"a job has two parties or more, got {len(names)}; add a [parties.NAME]")
+    holders = tuple(name for name in names if parties[name]["labels"])
+    if not holders:
+        raise settings.error("parties", "no party holds labels; set labels = true for those that do")
+    unreachable = [name for name in names if parties[name]["address"] is None]
+    if len(unreachable) > 1:
+        raise parties.error(
+            unreachable[1],
+            f"{unreachable[0]!r} has no address either, so neither can dial the other; give one of them one",
+        )
+    known = [parties[name]["address"] for name in names]
+    for name, at in zip(names, known, strict=True):
+        if at is not None and known.index(at) < names.index(name):
+            raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
+    model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
+    kernel, network = _kernel(model), model["kind"] in NETWORK_LOSSES
+    algorithm = _algorithm(settings, kernel is not None, network)
+    _check_sum(added, algorithm, settings, network)
+    if run["statistics"]:
+        _check_statistics(settings, algorithm)
+    if kernel is not None and kernel[2] < len(holders):
+        raise model.error("features", f"must be at least one per label holder, got {kernel[2]} for {len(holders)}")
+    if isinstance(algorithm, FDML) and len(holders) > 1:
+        raise settings.error(
+            "algorithm", f"FDML has one label holder, the job has {len(holders)}; use another algorithm"
+        )
+    # Also between two parties, where masks hide nothing from the other one: no sum of organisations is a plain one.
+    sum_name = "pairwise" if added["kind"] == "auto" else added["kind"]
+    return Job(
+        settings["name"],
+        {name: parties[name]["address"] for name in names},
+        holders,
+        {**LOSSES, **KERNEL_LOSSES, **NETWORK_LOSSES}[model["kind"]],
+        (model["penalty"], model["l2"]),
+        model["intercept"] and kernel is None and not network,
+        kernel,
+        algorithm,
+        sum_name,
+        added["topology"],
+        alignment["kind"] == "none",
+        alignment["minimum"],
+        settings["validation"]["part"],
+        run["deadline"],
+        run["grace"],
+        run["patience"],
+        run["checkpoint_every"],
+        settings.plain(),
+        added["key_bits"],
+        network,
+        run["statistics"],
+    )
+
+
+def _kernel(model: Settings) -> tuple[str, float | str, int, float] | None:
+    of_kernels = model["kind"] in KERNEL_LOSSES
+    senseless: tuple[str, ...] = _OF_LINES if of_kernels else _OF_KERNELS
+    if model["kind"] in NETWORK_LOSSES:
+        senseless = (*_OF_KERNELS, "penalty", "intercept")
+    for key in senseless:
+        if key in model.given:
+            raise model.error(key, f"has no meaning for kind {model['kind']!r}; remove it")
+    return (model["kernel"], model["gamma"], model["features"], model["alpha"]) if of_kernels else None
+
+
+def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings, network: bool) -> None:
+    """What encrypted signals need."""
+    if added["kind"] != "paillier":
+        if "key_bits" in added.given and not settings["run"]["statistics"]:
+            raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
+        return
+    if isinstance(algorithm, FDSKL) or network:
+        kind = "network" if network else "kernel"
+        raise added.error("kind", f"'paillier' encrypts the signals of linear models; a {kind} model takes another sum")
+    try:
+        check_encrypted(added["kind"], algorithm, added["key_bits"])
+    except OptionError as error:
+        where, key = (added, "key_bits") if str(error).startswith("key_bits") else (settings, "algorithm")
+        raise where.error(key, str(error)) from None
+
+
+def _check_statistics(settings: Settings, algorithm: Algorithm | FDSKL) -> None:
+    """What statistics need."""
+    from colonnade.crypto.paillier import check_key_bits
+
+    model, run, added = settings["model"], settings["run"], settings["sum"]
+    if LOSSES.get(model["kind"]) not in FAMILIES or isinstance(algorithm, FDML):
+        kind = algorithm.name if isinstance(algorithm, FDML) else model["kind"]
+        raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
+    if model["penalty"] != "l2":
+        raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
+    try:
+        check_key_bits(added["key_bits"])
+    except OptionError as error:
+        raise added.error("key_bits", str(error)) from None
+
+
+def _algorithm(settings: Settings, kernel: bool, network: bool) -> Algorithm | FDSKL:
+    table = settings["algorithm"]
+    kind = _KINDS.get(table["kind"])
+    if kind is None:  # "auto"
+        # Nobody is told beforehand how many columns another party has: block Newton takes any number.
+        linear = FedSGD if settings["sum"]["kind"] == "paillier" else BlockNewton
+        kind = FDSKL if kernel else FedSGD if network else linear
+    if kernel != (kind is FDSKL) or (network and kind not in (FedSGD, FedBCD)):
+        fits = FDSKL.name if kernel else f"{FedSGD.name} or {FedBCD.name}" if network else ", ".join(ALGORITHMS)
+        raise table.error("kind", f"a model of kind {settings['model']['kind']!r} is trained by {fits}")
+    known = {field.name for field in fields(kind)}
+    options = {name: value for name, value in table.items() if name != "kind"}
+    for name, value in options.items():
+        if name not in known:
+            raise table.error(name, f"{kind.name} has no such option; it has {', '.join(sorted(known))}")
+        if isinstance(value, int) and abs(value) >= _LARGEST:
+            raise table.error(name, f"must be a number of 64 bits at most, got {shown(value)}")
+    try:
+        return kind(**options)
+    except OptionError as error:
+        named = next((name for name in options if str(error).startswith(name)), "kind")
+        raise table.error(named, str(error)) from None
+    except TypeError:
+        raise settings.error("algorithm", f"an option of {kind.name} has a value of the wrong kind") from None
+
+
+def _check_disclosed(settings: Settings, job: Job) -> None:
+    """What is disclosed stands in the file that all agree on: nobody shall have to read the papers for it."""
+    told, real = settings["disclosed"], job.disclosed()
+    if lacking := [what for what in real if what not in told]:
+        since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"
+        names, it = ", ".join(f'"{what}"' for what in lacking), "it" if len(lacking) == 1 else "them"
+        raise settings.error(
+            "disclosed",
+            f"{job.algorithm.name} on this job discloses {names}, which the list lacks{since}; add {it}, or change the "
+            f"job",
+        )
+    for at, what in enumerate(told):
+        if what not in real:
+            raise settings.error(
+                ("disclosed", at), f"this job does not disclose {what!r}; it discloses {', '.join(map(repr, real))}"
+            )

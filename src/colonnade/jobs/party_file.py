@@ -1,0 +1,177 @@
+"""`<party>.toml`: what is this organisation's own business. Nobody else sees it.
+
+    name = "bank"
+    [data]                    # see data.py
+    source = "customers.csv"
+    id = "customer_id"
+    label = "default"
+    [certificates]
+    authority = "certificates/authority.pem"
+    certificate = "certificates/bank.pem"
+    key = "certificates/bank.key"
+    revoked = "certificates/revoked.pem"      # if the authority keeps a list
+    [certificates.pins]                       # only this certificate is the shop's
+    shop = "sha256:..."
+
+Paths are relative to the folder of the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.jobs.job import Job
+from colonnade.jobs.job_file import address, party_name
+from colonnade.jobs.policy import KINDS, SERVED, Policy
+from colonnade.remote.certificates import CertificatePaths
+from colonnade.remote.trust import check_pin
+from colonnade.settings import toml
+from colonnade.settings.settings import Key, ListOf, Section, Settings
+from colonnade.tables import data, preparation
+
+PARTY = Section(
+    Key("name", str, required=True, check=party_name),
+    Key("listen", str, check=address),
+    Key("folder", str),
+    Key("data", data.SECTION, required=True),
+    Key("prepare", preparation.SECTION),
+    Key(
+        "network",
+        Section(
+            Key("build", str, required=True),
+            Key("optimizer", str, default="sgd", allowed=tuple(OPTIMISERS)),
+            Key("shape", ListOf(int, 1), least=1),
+        ),
+    ),
+    Key(
+        "certificates",
+        Section(
+            Key("authority", str, required=True),
+            Key("certificate", str, required=True),
+            Key("key", str, required=True),
+            Key("revoked", str),
+            Key("pins", Section(others=Key("party", str, check=check_pin)), default={}),
+        ),
+        required=True,
+    ),
+    Key(
+        "policy",
+        Section(
+            Key("kinds", ListOf(str), allowed=KINDS),
+            Key("plain", bool, default=Policy.plain),
+            Key("min_features", int, default=Policy.min_features, least=1),
+            Key("min_batch", int, default=Policy.min_batch, least=1),
+            Key("max_rounds", int, default=Policy.max_rounds, least=1),
+            Key("peers", ListOf(str)),
+            Key("max_directions", float, default=Policy.max_directions, above=0.0),
+            Key("sequential", bool, default=Policy.sequential),
+            Key("max_partner_ids", int, least=1),
+            Key("serve_people", str, default=Policy.serve_people, allowed=SERVED),
+            Key("serve_list", str),
+            Key("min_prediction", int, default=Policy.min_prediction, least=1),
+            Key("max_people_per_day", int, least=1),
+        ),
+        default={},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class PartyFile:
+    """A party's own settings."""
+
+    name: str
+    listen: str | None
+    folder: Path  # where its ledger, its checkpoints and its part of the model are
+    data: Settings
+    prepare: Settings | None
+    certificates: CertificatePaths
+    policy: Policy
+    network: Any = None  # how this party's own is made: see `families.torch_networks`
+
+    @property
+    def ledger(self) -> Path:
+        """What left this party."""
+        return self.folder / "ledger.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What a broken-off run goes on from."""
+        return self.folder / "checkpoints"
+
+
+def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
+    """Read and check a party's file, also against the job, and whose it is expected to be."""
+    settings = toml.read(path, PARTY)
+    name, base = settings["name"], settings.place.folder
+    if expected is not None and name != expected:
+        raise settings.error(
+            "name", f"this file is of {name!r} and not of {expected!r}; give the right one with --file"
+        )
+    if name not in job.parties:
+        raise settings.error(
+            "name", f"{name!r} is no party of the job; parties are {', '.join(map(repr, job.parties))}"
+        )
+    if not job.aligned and settings["data"]["id"] is None and settings["data"]["ids"] is None:
+        raise settings["data"].error("id", "the job aligns rows by their ids, so name the column with the ids")
+    if (settings["data"]["label"] is None) == (name in job.holders):
+        holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
+        raise settings["data"].error("label", f"the job says that {name!r} {holds}")
+    if (settings["network"] is not None) != job.network:
+        trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
+        raise settings.error("network", f"the job {trains if job.network else 'trains no networks; remove this table'}")
+    files, rules = settings["certificates"], settings["policy"]
+    if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
+        missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
+        told = missing if rules["serve_list"] is None else 'has a meaning only with serve_people = "listed"; remove it'
+        raise rules.error("serve_list", told)
+    for stranger in [each for each in files["pins"] if each not in job.parties]:
+        raise files["pins"].error(
+            stranger, f"{stranger!r} is no party of the job; parties are {', '.join(map(repr, job.parties))}"
+        )
+    return PartyFile(
+        name,
+        settings["listen"],
+        base / (settings["folder"] or f"{name}-files"),
+        settings["data"],
+        settings["prepare"],
+        CertificatePaths(
+            base / files["authority"],
+            base / files["certificate"],
+            base / files["key"],
+            None if files["revoked"] is None else base / files["revoked"],
+            tuple(files["pins"].items()),
+        ),
+        Policy(
+            KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
+            rules["plain"],
+            rules["min_features"],
+            rules["min_batch"],
+            rules["max_rounds"],
+            tuple(rules["peers"] or ()),
+            max_directions=rules["max_directions"],
+            sequential=rules["sequential"],
+            max_partner_ids=rules["max_partner_ids"],
+            serve_people=rules["serve_people"],
+            serve_list=None if rules["serve_list"] is None else base / rules["serve_list"],
+            min_prediction=rules["min_prediction"],
+            max_people_per_day=rules["max_people_per_day"],
+        ),
+        _network(settings["network"]),
+    )
+
+
+def _network(given: Settings | None) -> Any:
+    """(how the module is made, no parameters yet, the shape of a row, the optimiser); a file's path is made whole."""
+    if given is None:
+        return None
+    where, _, name = given["build"].partition(":")
+    if not name:
+        raise given.error("build", f"must be 'file.py:name' or 'module:name', got {given['build']!r}")
+    if where.endswith(".py"):
+        where = str(given.place.folder / where)
+    shape = tuple(given["shape"]) if given["shape"] else None
+    return (("named", f"{where}:{name}"), None, shape, given["optimizer"])

@@ -1,0 +1,170 @@
+"""What a party allows to leave the building, whatever the job says: checked before a run, and at the door.
+
+The door is `runtimes.endpoint`: nothing leaves except through it. It asks here first, and then writes to the ledger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import PolicyRefused
+from colonnade.jobs.budget import OF_COLUMNS, Budget
+from colonnade.leaks import CHANGES
+from colonnade.ledger.ledger import Ledger
+from colonnade.runtimes.wire import Value
+
+# Every kind of message that a program of ours sends; docs/security.md says what each one holds.
+KINDS = (
+    "public key", "labelled rows", "curvature", "step size", "columns", "all columns", "scores", "snapshot", "total",
+    "signal", "evaluation", "objective", "verdict", "prediction", "kept versions", "masks", "alignment", "classes",
+    "rows", "scoring", "phases", "kernel scale", "gamma", "paillier key", "encrypted signal", "blinded gradient",
+    "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
+    "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
+    "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
+    "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
+)  # fmt: skip
+# Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
+_OF_A_BATCH = (
+    "scores", "signal", "snapshot", "encrypted signal", "embeddings", "representations", "directions", "curvatures",
+    "sealed columns",
+)  # fmt: skip
+# About whom a party answers when a trained model is asked for scores: see `people`.
+SERVED = ("trained", "listed", "all")
+# Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
+_TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
+_TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
+_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
+
+
+def kind_of(step: str) -> str:
+    """The kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks."""
+    match = _NUMBERED.fullmatch(step)
+    if match is None or step.startswith("align"):
+        return "alignment" if step.startswith("align") else step
+    return "masks" if match[2] else match[1]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of one party; the defaults suit a party that knows nothing of the others.
+
+    kinds: messages that may leave. plain: whether scores may be added up without masks. min_features: columns that this
+    party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
+    peers: parties that may be sent anything; empty means those of the job. max_directions: numbers about each person
+    that may leave in all runs together, as a share of the party's own columns: with as many as there are columns, and a
+    few known people, a partner solves for all of them. sequential: whether three
+    or more parties may move one after another, which shows a label holder what each of them changed.
+
+    Who may be found out: max_partner_ids: ids that a partner may bring to an alignment. serve_people: about whom this
+    party asks and answers with a trained model: the people of the "trained" intersection, those "listed" in the file
+    serve_list, or "all". min_prediction: people of one question, at least. max_people_per_day: people that one asker
+    is answered about in a day. None stands for a default that depends on how many people there are.
+    """
+
+    kinds: tuple[str, ...] = KINDS
+    plain: bool = False
+    min_features: int = 2
+    min_batch: int = 8
+    max_rounds: int = 1_000_000
+    peers: tuple[str, ...] = ()
+    max_directions: float = 0.5
+    sequential: bool = False
+    max_partner_ids: int | None = None
+    serve_people: str = "trained"
+    serve_list: Path | None = None
+    min_prediction: int = 1
+    max_people_per_day: int | None = None
+
+    def partner_ids(self, own: int) -> int:
+        """How many ids a partner may bring to an alignment, where this party brings so many itself."""
+        return self.max_partner_ids or max(_TIMES_OWN_IDS * own, _FEWEST_IDS)
+
+    def people_per_day(self, answered: int | None) -> int:
+        """How many people an asker is answered about in a day; `answered`: how many there are, None for everybody."""
+        return self.max_people_per_day or max(_TIMES_PEOPLE * (answered or 0), _FEWEST_PEOPLE)
+
+    def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
+        """Refuse before the run whom and what the job names."""
+        if strangers := [name for name in parties if name != me and self.peers and name not in self.peers]:
+            raise PolicyRefused(
+                f"the policy of {me!r} allows the peers {', '.join(map(repr, self.peers))}, the job has "
+                f"{strangers[0]!r} too; add it to peers, or leave the job"
+            )
+        if sum_name == "plain" and not self.plain:
+            raise PolicyRefused(
+                f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
+                f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
+            )
+
+    def check_shown(self, me: str, algorithm: str, disclosed: Sequence[str]) -> None:
+        """Refuse before the run what masks do not hide, unless this party has said that it may be seen."""
+        if CHANGES in disclosed and not self.sequential:
+            raise PolicyRefused(
+                f"the job trains with {algorithm} in sequential order, which shows label holders what each party "
+                f"changed, whatever the masks, and the policy of {me!r} does not allow it; use order = 'parallel', or "
+                f"set sequential = true in [policy]"
+            )
+
+    def check_rounds(self, me: str, rounds: int) -> None:
+        """Refuse before training a run that would not even get through one epoch."""
+        if rounds > self.max_rounds:
+            raise PolicyRefused(
+                f"an epoch of this job has {rounds} rounds, the policy of {me!r} ends a run after {self.max_rounds}; "
+                f"raise max_rounds, or the job's batch"
+            )
+
+    def check_part(self, me: str, features: int, batch: int) -> None:
+        """Refuse before training what the door would refuse during it."""
+        if features < self.min_features:
+            raise PolicyRefused(
+                f"{me!r} takes part with {features} columns, its policy asks for {self.min_features} at least; its "
+                f"scores would give its columns away: add columns, or lower min_features"
+            )
+        if batch < self.min_batch:
+            raise PolicyRefused(
+                f"batches have {batch} rows, the policy of {me!r} asks for {self.min_batch} at least; raise the job's "
+                f"batch, or lower min_batch"
+            )
+
+    def allow(self, me: str, to: str, step: str, value: Value, rounds: int) -> None:
+        """Refuse one message."""
+        kind = kind_of(step)
+        if kind not in self.kinds:
+            raise PolicyRefused(
+                f"the policy of {me!r} does not let messages of the kind {kind!r} out; allow it in kinds"
+            )
+        if self.peers and to not in self.peers:
+            raise PolicyRefused(f"the policy of {me!r} does not let anything out to {to!r}; add it to peers")
+        if rounds > self.max_rounds:
+            raise PolicyRefused(f"the policy of {me!r} ends a run after {self.max_rounds} rounds; raise max_rounds")
+        if kind in _OF_A_BATCH:
+            rows = _rows(value)
+            if rows is not None and 0 < rows < self.min_batch:
+                raise PolicyRefused(
+                    f"a message of the kind {kind!r} is about {rows} rows, the policy of {me!r} asks for "
+                    f"{self.min_batch} at least; raise the job's batch, or lower min_batch"
+                )
+
+
+def _rows(value: Any) -> int | None:
+    return int(value.shape[0]) if hasattr(value, "shape") and value.ndim else None
+
+
+class Door:
+    """Policy, budget and ledger of a party, as its `Net` asks them."""
+
+    def __init__(self, me: str, policy: Policy, ledger: Ledger | None, budget: Budget | None = None) -> None:
+        self._me, self._policy, self._ledger, self._budget = me, policy, ledger, budget
+
+    def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
+        """Let a message out, or raise. Control frames hold names of parties and steps only, and are always let out."""
+        if not control:
+            self._policy.allow(self._me, to, step, value, rounds)
+            if self._budget is not None and kind_of(step) in OF_COLUMNS:
+                self._budget.passes(to, value)
+        if self._ledger is not None:
+            self._ledger.note(to, step, value, size)

@@ -1,0 +1,94 @@
+"""What the other parties could work out about one of them, in plain words: shown before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from colonnade.jobs.disclosure import leaks_of
+from colonnade.jobs.job import Job
+from colonnade.leaks import LISTED, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak
+
+
+def what_others_learn(
+    job: Job,
+    me: str,
+    columns: int | None = None,
+    *,
+    rows: int | None = None,
+    directions_at_most: int | None = None,
+) -> dict[str, list[str]]:
+    """Sentences for the eyes of one party, under "your columns", "your labels" and "your people".
+
+    columns: of this party, once they are prepared. rows: of its table. directions_at_most: numbers about a row that its
+    own rules let out.
+    """
+    found: dict[str, list[str]] = {OF_COLUMNS: [], OF_LABELS: [], OF_PEOPLE: []}
+    people = f"the {rows:,} people" if job.aligned and rows is not None else "the people in common"
+    order = list(LISTED)
+    for leak in sorted(_merged(leaks_of(job, job.setting(rows)), me), key=lambda leak: order.index(leak.name)):
+        others = [name for name in job.parties if name != me and name not in leak.to] if len(leak.to) == 1 else []
+        most = leak.numbers
+        if leak.left and directions_at_most is not None:
+            most = directions_at_most if most is None else min(most, directions_at_most)
+        found[leak.about].append(
+            leak.words.format(
+                who=_and(leak.to),
+                others=_and(others) if others else "the others",
+                theirs=f"{_and(others)}'s" if others else "the others'",
+                people=people,
+                numbers="" if most is None else f", at most {most:,} {_plural('number', most)} about each",
+                count="some" if most is None else f"{most:,}",
+                directions=_directions(most, columns, people),
+                combinations="combinations" if most is None else f"up to {most:,} {_plural('combination', most)}",
+            )
+        )
+    return found
+
+
+def lines(learnt: dict[str, list[str]]) -> list[str]:
+    """The same, a line for each sentence, under a heading of its own."""
+    found = ["what the others could work out about you, beside the model:"]
+    for about, sentences in learnt.items():
+        found += [f"  {about}: {sentence}" for sentence in sentences] or [f"  {about}: nothing"]
+    return found
+
+
+def _merged(leaks: Iterable[Leak], me: str) -> list[Leak]:
+    """Those about this party, each sentence once, with all who could know it; without names for what shows nothing."""
+    found: dict[tuple[object, ...], Leak] = {}
+    for leak in leaks:
+        to = tuple(name for name in leak.to if name != me)
+        if not leak.name or me not in leak.of or not to:
+            continue
+        key = (leak.name, leak.about, leak.words, leak.numbers, leak.left)
+        before = found[key].to if key in found else ()
+        together = (*before, *(name for name in to if name not in before))
+        found[key] = Leak(leak.name, leak.about, leak.of, together, (), leak.words, leak.numbers, leak.left)
+    return list(found.values())
+
+
+def _directions(most: int | None, columns: int | None, people: str) -> str:
+    """Up to so many combinations of so many columns, and what all of them would be."""
+    if columns is None:
+        up_to = "as many" if most is None else f"up to {most:,}"
+        return f"{up_to} independent combinations of your columns for {people} (all would be the columns themselves)"
+    if columns == 1:
+        return f"your only column for {people}, up to a factor"
+    all_of_them = f"all {columns:,} would do to rebuild your columns from a few people whom they know"
+    count = columns if most is None else min(most, columns)
+    if count < columns:
+        some = f"up to {count:,} independent {_plural('combination', count)} of your {columns:,} columns"
+        return f"{some} for {people} ({all_of_them})"
+    return (
+        f"all {columns:,} independent combinations of your {columns:,} columns for {people}, and rebuild the columns "
+        f"themselves from a few people whom they know"
+    )
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _and(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,1 @@
+"""What left a party, for good: a chained, sealed and countersigned record."""

@@ -1,0 +1,156 @@
+"""The lines of a ledger as they stand in its file, and what of them is remembered from run to run.
+
+A line is JSON and ends with the SHA-256 of everything up to it. Since format 2 its digests are keyed (`ledger_key`) and
+partners countersign (`witness`); the chain is made as in format 1, so that a ledger of that time simply goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import LedgerError
+from colonnade.ledger.receipts import Statement
+
+FORMAT = 2
+START = hashlib.sha256(b"colonnade ledger 1").hexdigest().encode()
+CHAIN = b',"chain":"'  # what a line ends with: this, 64 hexadecimal digits, and two more characters
+TAIL = len(CHAIN) + 64 + 2
+BROKEN = "does not follow from the lines before it: a line was changed, removed or moved"
+_EVENT, _FRONT = b'"event":"', 100  # behind the number and the time; a message's line has no such key
+
+Record = Mapping[str, int | str | float]
+Check = Callable[[bytes, bytes], bool]  # (what was signed, signature)
+
+
+def seal_file(path: Path) -> Path:
+    """Where the ledger's end is written down."""
+    return path.with_name(path.name + ".seal")
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """All lines with their numbers, with their ends."""
+    try:
+        with path.open("rb") as file:
+            yield from enumerate(file, 1)
+    except OSError as error:
+        raise LedgerError(f"the ledger {path.name!r} can't be read: {error.strerror}") from None
+
+
+def chained(chain: bytes, line: bytes) -> bytes:
+    """What the chain is after this line."""
+    return hashlib.sha256(chain + line[: -TAIL - 1]).hexdigest().encode()
+
+
+def told(line: bytes) -> bytes:
+    """What the line itself says that it is."""
+    return line[-3 - 64 : -3]
+
+
+def is_event(line: bytes) -> bool:
+    """Whether it is anything but a message that left."""
+    return line.find(_EVENT, 0, _FRONT) > 0
+
+
+def entry_of(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    """A line's content."""
+    try:
+        entry = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        entry = None
+    if not isinstance(entry, dict) or not line.endswith(b'"}\n') or line[-TAIL - 1 :][: len(CHAIN)] != CHAIN:
+        raise LedgerError(f"line {number} of {path.name!r} is no line of a ledger: it was changed or cut off")
+    return entry
+
+
+def sealed(path: Path, check: Check) -> tuple[int, bytes]:
+    """(lines, chain) up to where the seal beside the file goes."""
+    try:
+        end = json.loads(seal_file(path).read_text(encoding="utf-8"))
+        count, last, seal = int(end["lines"]), str(end["chain"]), signature(end["seal"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise LedgerError(
+            f"the seal of {path.name!r} can't be read ({type(error).__name__}): it belongs beside it"
+        ) from None
+    if not check(f"{count} {last}".encode(), seal):
+        raise LedgerError(
+            f"the seal of {path.name!r} is not one that this party's key made; if the key was renewed, set the ledger "
+            f"and its seal aside with the old certificate, and a new ledger begins"
+        )
+    return count, last.encode()
+
+
+def signature(text: Any) -> bytes:
+    """From base64; what is none fits nothing."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        return b""
+
+
+@dataclass
+class Memory:
+    """What a ledger knows from one run to the next, gathered line by line from its events."""
+
+    book: str = ""  # which ledger this is: the chain after its first line
+    heads: dict[int, str] = field(default_factory=dict)  # {line: chain} of all seals
+    records: dict[str, list[dict[str, int | str | float]]] = field(default_factory=dict)
+    # {partner: {what about: the last that was seen}}, about a job and about a book of the partner's
+    _seen: dict[str, dict[tuple[str, str], Statement]] = field(default_factory=dict)
+
+    def take(self, number: int, entry: dict[str, Any], chain: str) -> None:
+        """Take in an event; raises ValueError, KeyError or TypeError for one that nobody wrote so."""
+        event = entry.get("event")
+        if "seal" in entry:
+            self.heads[number] = chain
+        if event == "run" and not (type(entry["format"]) is int and 1 <= entry["format"] <= FORMAT):
+            raise ValueError(f"it has format {entry['format']!r}, this version reads up to {FORMAT}")
+        if event == "remember":
+            self.records.setdefault(str(entry["of"]), []).append(dict(entry["record"]))
+        elif event == "seen":
+            statement = Statement.parse(entry["statement"])
+            seen = self._seen.setdefault(statement.head.owner, {})
+            seen["job", statement.job] = seen["book", statement.head.book] = statement
+        elif event == "accepted":
+            self._seen.pop(str(entry["of"]), None)
+
+    def seen_of(self, partner: str) -> list[Statement]:
+        """The last that was seen of a partner's ledger, in every job and of every book; the newest first."""
+        found = dict.fromkeys(self._seen.get(partner, {}).values())
+        return sorted(found, key=lambda statement: statement.time, reverse=True)
+
+
+def remembered(path: Path, number: int, line: bytes, memory: Memory) -> dict[str, Any]:
+    """The content of an event, taken into the memory."""
+    entry = entry_of(path, number, line)
+    try:
+        memory.take(number, entry, told(line).decode())
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerError(
+            f"line {number} of {path.name!r} says what this version does not know ({error}); use the one that wrote it"
+        ) from None
+    return entry
+
+
+_KIND = re.compile("[a-z][a-z0-9 -]{0,39}")
+_MOST = 1 << 14  # characters of a record
+
+
+def check_record(kind: str, record: Record) -> None:
+    """Refuse what would not be the same after it was written and read again."""
+    if not _KIND.fullmatch(kind):
+        raise LedgerError(f"a kind of record has up to 40 lower-case letters, digits and hyphens, got {kind!r}")
+    for key, value in record.items():
+        plain = type(key) is str and type(value) in (int, str, float)
+        if not plain or (type(value) is float and value - value != 0.0):
+            raise LedgerError(
+                f"a record of the kind {kind!r} holds texts and finite numbers under names, got {value!r} as {key!r}"
+            )
+    if len(json.dumps(dict(record))) > _MOST:
+        raise LedgerError(f"a record of the kind {kind!r} has at most {_MOST} characters; keep less in one")

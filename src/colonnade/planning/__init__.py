@@ -1,0 +1,1 @@
+"""What a run would take, from short trials over the real lines."""

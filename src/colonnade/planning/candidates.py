@@ -1,0 +1,119 @@
+"""Which algorithms a plan tries: those that train the job's model and disclose no more than the job does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from colonnade.algorithms import FDML, VFB2, Algorithm, BlockNewton, FedBCD, FedSGD, check_sum
+from colonnade.errors import OptionError, PolicyRefused, ProtocolError
+from colonnade.jobs.job import Job
+from colonnade.runtimes.net import Net
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An algorithm with its options."""
+
+    algorithm: Algorithm
+    own: bool  # the job's
+
+    @property
+    def name(self) -> str:
+        """What it is called in a table."""
+        method = self.algorithm
+        if isinstance(method, VFB2) and not isinstance(method, FDML):
+            return f"{method.name} {method.estimator}" + ("" if method.asynchronous else " in step")
+        if isinstance(method, FedBCD):
+            return f"FedBCD, {method.local_steps} local steps" + (" in turn" if method.order == "sequential" else "")
+        return method.name
+
+    @property
+    def second_order(self) -> bool:
+        """Whether an epoch is one round, about all rows."""
+        return isinstance(self.algorithm, BlockNewton)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it remembers a signal of every row: how it goes on then depends on how many rows there are."""
+        return isinstance(self.algorithm, VFB2) and self.algorithm.estimator != "sgd"
+
+
+def check_plannable(job: Job) -> None:
+    """Refuse what there is no choice for."""
+    if job.kernel is not None or job.network:
+        kind = "network" if job.network else "kernel"
+        raise OptionError(
+            f"a plan compares algorithms of linear models, and this job trains a {kind} model with "
+            f"{job.algorithm.name}; try it with few epochs instead"
+        )
+
+
+def candidates(job: Job) -> list[Candidate]:
+    """The job's own algorithm first, then others with their own defaults, and the job's seed and batch."""
+    check_plannable(job)
+    own: Any = job.algorithm
+    found = [Candidate(own, own=True)]
+    if isinstance(own, FDML):  # another model: no other algorithm trains it
+        return found
+    others: list[Algorithm] = [BlockNewton(seed=own.seed)]
+    shared = {"seed": own.seed, "batch": own.batch}
+    others += [VFB2("saga", asynchronous=False, **shared), FedBCD(**shared), FedSGD(**shared)]
+    agreed = set(job.disclosed())
+    for other in others:
+        if not _fits(job.sum, other) or _alike(other, own):
+            continue
+        if set(replace(job, algorithm=other, statistics=False).disclosed()) <= agreed:
+            found.append(Candidate(other, own=False))
+    return found
+
+
+def _fits(sum_name: str, algorithm: Algorithm) -> bool:
+    try:
+        check_sum(sum_name, algorithm)
+    except OptionError:
+        return False
+    return True
+
+
+def _alike(one: Any, own: Any) -> bool:
+    """Whether the job's own algorithm is of the same kind: then its options are the ones that count."""
+    if type(one) is not type(own):
+        return False
+    return not isinstance(one, VFB2) or (one.estimator, one.asynchronous) == (own.estimator, own.asynchronous)
+
+
+async def agree_on_candidates(
+    net: Net, known: list[Candidate], rows: int, holders: int, check: Callable[[int], None]
+) -> list[Candidate]:
+    """Those that no party's policy refuses, and the job's own; `check` gets the rows of the smallest batch."""
+    mine = tuple(one.own or _allowed(one, rows, holders, check) for one in known)
+    others = [name for name in net.names if name != net.me]
+    for name in others:
+        await net.send(name, "plan", mine)
+    said = [mine]
+    for name in others:
+        told = await net.recv(name, "plan")
+        if type(told) is not tuple or [type(one) for one in told] != [bool] * len(known):
+            raise ProtocolError(f"party {name!r} must tell a bool for each of {len(known)} algorithms at step 'plan'")
+        said.append(told)
+    return [one for one, *allowed in zip(known, *said, strict=True) if one.own or all(allowed)]
+
+
+def _allowed(one: Candidate, rows: int, holders: int, check: Callable[[int], None]) -> bool:
+    try:
+        check(one.algorithm.smallest_batch(rows, holders))
+    except PolicyRefused:
+        return False
+    return True
+
+
+# An epoch of so few rounds is timed as it is; longer ones with an evaluation after so many rounds.
+_SHORT, _STRIDE = 25, 8
+
+
+def timed(one: Candidate, rounds: int, seconds: float) -> Algorithm:
+    """The same for some rounds, of which an epoch has so many: what they cost, wherever they lead."""
+    every = one.algorithm.evaluate_every if rounds <= _SHORT else _STRIDE
+    return replace(one.algorithm, evaluate_every=every, tol=None, goal=None, metric_goal=None, seconds=seconds)

@@ -1,0 +1,1 @@
+"""Lines between organisations: certificates, handshakes, TLS, and connections that may break."""

@@ -1,0 +1,266 @@
+"""A party's `Net` between organisations: a line to every other party, and one start for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from colonnade.errors import (
+    ColonnadeError,
+    HandshakeFailed,
+    JobMismatch,
+    OptionError,
+    PartyFailed,
+    PartySilent,
+    RunFailed,
+    at_least,
+)
+from colonnade.remote import grpc_streams
+from colonnade.remote.certificates import Credentials
+from colonnade.remote.grpc_streams import Listener, Stream, check_security
+from colonnade.remote.handshake import Hello, Looked, NotNow, Terms, printable, refusal
+from colonnade.remote.identity import Identity
+from colonnade.remote.peer_line import PeerLine
+from colonnade.remote.place import Place
+from colonnade.remote.refusals import LOG, Refusals
+from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
+from colonnade.runtimes.lanes import PerLane
+from colonnade.runtimes.link import pack_message
+from colonnade.runtimes.net import Observer, Promise
+from colonnade.runtimes.staged_net import JOINED, StagedNet
+from colonnade.runtimes.wire import Value
+
+UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"
+_HUNG_UP = "it hung up, or sent too long a message, before it had said who it is"
+
+
+class NetworkNet(StagedNet):
+    """A party's `Net` over gRPC."""
+
+    def __init__(
+        self,
+        place: Place,
+        deadline: float,
+        observer: Observer | None,
+        *,
+        job: Mapping[str, Any],
+        credentials: Credentials | None,
+        grace: float,
+        patience: float,
+        slowed: PerLane = 0.0,
+        shared_port: bool = False,
+    ) -> None:
+        at_least("grace", grace, 0, strict=True, finite=True)
+        check_security(credentials)
+        super().__init__(place.me, place.names, deadline, observer, slowed, patience=patience)
+        self._place, self.grace, self._shared_port = place, grace, shared_port
+        self.terms, self.credentials = Terms.of(place.names, job), credentials
+        self.identity = Identity(credentials) if credentials else None
+        self.lines = {name: PeerLine(self, name) for name in self.others()}
+        self.refuse = Refusals()
+        self._closing = False
+        self._listener: Listener | None = None
+        self._unfit: HandshakeFailed | None = None
+        self._held_up: list[tuple[float, PeerLine, str, Promise]] = []  # since, line, step
+
+    # -- the start of a run -------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        listeners = [name for name in self.lines if not self._place.dials(name)]
+        if listeners:
+            address = self._place.listen or self._place.addresses[self.me]
+            if address is None:  # can't be: `Place` has seen to it
+                raise OptionError(f"party {self.me!r} has no address to listen on")
+            take, refused, shared = self._welcome, self._turned_away, self._shared_port
+            self._listener = Listener(address, self.credentials, take, refused, shared=shared)
+            await self._listener.start()
+        for name, line in self.lines.items():
+            if self._place.dials(name):
+                line.dial(str(self._place.addresses[name]))
+        lines = self.lines.values()
+        if not await self._until(lambda: all(line.up for line in lines), self._patience):
+            raise self._late(next(line.peer for line in lines if not line.up), JOINED)
+        await self._reach(JOINED)
+
+    def _say_stage(self) -> None:
+        for line in self.lines.values():
+            line.speak()
+
+    def _behind(self, stage: int) -> str | None:
+        return next((name for name, line in self.lines.items() if not (line.up and line.stage >= stage)), None)
+
+    def _trouble(self, peer: str) -> str:
+        line = self.lines[peer]
+        if line.up:
+            return "it is there, and not as far"
+        refused = "; callers were refused, see the log" if self.refuse.any and line.unheard else ""
+        return line.trouble + refused
+
+    def _obstacle(self) -> ColonnadeError | None:
+        return self.broken or self._unfit
+
+    # -- who calls ----------------------------------------------------------------------------------------------
+
+    async def _welcome(self, stream: Stream) -> None:
+        """Hear a caller out; whoever is not what it should be is told why, written down, and nothing else happens."""
+        try:
+            line = await asyncio.wait_for(self._let_in(stream), grpc_streams.FIRST_WORD_WITHIN)
+        except JobMismatch as error:  # both sides know by now
+            self.refuse(stream.address, str(error))
+            if not self.started:
+                self.unfit(error)
+            return
+        except Looked as error:
+            LOG.info("%s", error)
+            return
+        except (HandshakeFailed, NotNow) as error:
+            self.refuse(stream.address, str(error))
+            last_word = refusal(str(error), for_good=isinstance(error, HandshakeFailed))
+            with suppress(Exception):  # it need not listen
+                await asyncio.wait_for(stream.write(last_word), grpc_streams.FIRST_WORD_WITHIN)
+            return
+        except TimeoutError:
+            self.refuse(stream.address, "it did not say who it is")
+            return
+        except asyncio.CancelledError:  # gRPC does so when the caller is gone
+            if not self._closing:
+                self.refuse(stream.address, _HUNG_UP)
+            raise
+        except Exception as error:
+            self.refuse(stream.address, f"{_HUNG_UP} ({grpc_streams.why(error)})")
+            return
+        await line.carry(stream)
+
+    async def _let_in(self, stream: Stream) -> PeerLine:
+        message = await stream.read()
+        if message is None:
+            raise NotNow(_HUNG_UP)
+        line = self._caller(Hello.unpack(message))
+        await line.accept(stream, message)
+        return line
+
+    def _caller(self, hello: Hello) -> PeerLine:
+        if hello.me not in self.lines:
+            raise HandshakeFailed(f"{printable(hello.me, 40)!r} is no party of this run")
+        if self._place.dials(hello.me):
+            raise HandshakeFailed(
+                f"party {hello.me!r} is to be dialled, and not to dial {self.me!r}; compare addresses"
+            )
+        return self.lines[hello.me]
+
+    def _turned_away(self) -> None:
+        why = "it hung up early, or has no certificate, an expired one, or another authority's"
+        self.refuse("a caller", f"it did not get through TLS: {why}")
+
+    # -- what the lines tell ------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for a line to get on."""
+        return bool(self._held_up) or self._stir is not None
+
+    def stirred(self) -> None:
+        """See `StagedNet.stirred`; a send that was held up may go on."""
+        super().stirred()
+        for held in [held for held in self._held_up if not held[1].flow.full or held[1].deaf]:
+            self._held_up.remove(held)
+            if not held[3].done():
+                held[3].set_result(None)
+
+    def unfit(self, error: HandshakeFailed) -> None:
+        """This party and another can't run together."""
+        self._unfit = self._unfit or error
+        self.stirred()
+
+    def unreachable(self, peer: str, reason: str) -> None:
+        """A line was down for longer than the grace."""
+        if peer not in self._gone and not self._closing:
+            step = self._step_awaited(peer)
+            text = f"party {peer!r} was out of reach for {self.grace:g} s at step {step!r}{self._round()}: {reason}"
+            self.break_off(PartyFailed(text, peer, step), UNREACHABLE)
+        self.stirred()
+
+    def restarted(self, peer: str) -> None:
+        """A party that took part in this run was started anew."""
+        self.lines[peer].over = True
+        if peer not in self._gone and not self._closing:
+            step = self._step_awaited(peer)
+            text = f"party {peer!r} {RESTARTED} step {step!r}{self._round()}"
+            self.break_off(PartyFailed(text, peer, step), RESTARTED)
+        self.stirred()
+
+    def fail(self, error: BaseException, what: str = "") -> None:
+        """See `Endpoint.fail`; a party that is stopped before the start may come again, and the others wait for it."""
+        if what == STOPPED and not self.started:
+            self.broken = PartyFailed(f"party {self.me!r} {STOPPED} step {self.step!r}", self.me, self.step)
+        else:
+            super().fail(error, what)
+
+    def _fail_waits(self) -> None:
+        held_up, self._held_up = self._held_up, []
+        for _, _, _, promise in held_up:
+            if not promise.done():
+                promise.set_exception(self.broken or RunFailed("the run was broken off"))
+        super()._fail_waits()
+
+    # -- frames -------------------------------------------------------------------------------------------------
+
+    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
+        frame = pack_message(kind, seq, tag, value)
+        check_size(len(frame), tag, value)
+        self.lines[to].push(frame)
+        return len(frame)
+
+    async def send(self, to: str, tag: str, value: Value) -> None:
+        """See `Net.send`; waits while more is under way to that party than its line may keep."""
+        line = self.lines.get(to)
+        while line is not None and line.flow.full and not line.deaf and self.broken is None:
+            self.step = tag
+            promise = self.promise()
+            self._held_up.append((self._now(), line, tag, promise))
+            await promise
+        await super().send(to, tag, value)
+
+    def holds_back(self, peer: str) -> bool:
+        """Whether a party shall wait with more, since much of what it sent was not asked for yet.
+
+        Never while this party waits for it: what is asked for may come behind what is not.
+        """
+        if not self._inbox.crowded(peer) or self._closing or self.broken is not None or peer in self._gone:
+            return False
+        return not any(waits for (sender, _), waits in self._waiting.items() if sender == peer)
+
+    def _eased(self, frm: str) -> None:
+        if self.lines[frm].held and not self._inbox.crowded(frm):
+            self.lines[frm].ease()
+
+    def _awaits(self, frm: str) -> None:
+        self.lines[frm].ease()
+
+    def check_deadlines(self) -> None:
+        """See `Endpoint.check_deadlines`; a send that is held up is a wait too."""
+        super().check_deadlines()
+        for since, line, tag, _ in self._held_up:
+            if self._now() - since >= GIVE_UP_AT * self.deadline:
+                text = f"party {line.peer!r} took nothing for {GIVE_UP_AT * self.deadline:g} s at step {tag!r}"
+                self.break_off(PartySilent(f"{text}{self._round()}", line.peer, tag), SILENT)
+                return
+
+    # -- the end of a run ---------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End what was spawned, see that the others have heard this party's last words, and hang up."""
+        self._closing = True
+        for line in self.lines.values():
+            line.ease()
+        await self.end_tasks()
+        until = self._now() + self.deadline
+        while not all(line.settled for line in self.lines.values()) and (left := until - self._now()) > 0:
+            await self._stirring(left)
+        dialling = [task for line in self.lines.values() if (task := line.hang_up()) is not None]
+        if self._listener is not None:
+            await self._listener.stop()
+        if dialling:
+            await asyncio.wait(dialling, timeout=self.deadline)

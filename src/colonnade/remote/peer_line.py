@@ -1,0 +1,302 @@
+"""A party's line to one other party, over as many connections as it takes.
+
+One of the two dials, the other listens. A connection begins with a handshake and then carries the two streams of
+numbered bytes of `reliable.py`. When it breaks, the one who dialled dials again; both go on where they were, and the
+programs notice nothing. A line that stays down for longer than the grace is lost, and its party is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from colonnade.errors import HandshakeFailed, JobMismatch, ProtocolError
+from colonnade.remote.grpc_streams import FIRST_WORD_WITHIN, Dialled, Stream, why
+from colonnade.remote.handshake import ACCEPTED, BEHIND, NONCE, RESTARTED, Handshake, NotNow, Standing
+from colonnade.remote.refusals import LOG
+from colonnade.remote.reliable import Reliable
+from colonnade.runtimes.endpoint import ABORT, BYE, MAX_MESSAGE
+from colonnade.runtimes.frames import FrameReader
+from colonnade.runtimes.link import unpack_message
+
+if TYPE_CHECKING:
+    from colonnade.remote.network_net import NetworkNet
+
+# Seconds between attempts to dial: short at first, for a short break, and then no burden on anybody.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_NOBODY = "nobody was there"
+_ACKNOWLEDGE_WITHIN = 0.2  # seconds, if no message of ours takes the acknowledgement along
+
+
+class PeerLine:
+    """The line to one peer."""
+
+    def __init__(self, net: NetworkNet, peer: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._net, self.peer = net, peer
+        # Drawn once per start of this party: a peer that meets another one knows that this party was started anew.
+        self._session, self._known = secrets.token_bytes(NONCE), b""
+        self.flow, self._frames = Reliable(), FrameReader(MAX_MESSAGE)
+        self._received_there = 0  # as the peer said when it came
+        self.stage = 0  # how far the peer is on its way to the start of the run
+        self.ending = False  # the peer has said its last word: the end of its connection is no break
+        self.over = False  # hung up, or lost
+        self.trouble = _NOBODY  # the last one
+        self._stream: Stream | None = None
+        self._carriers: tuple[asyncio.Task[None], ...] = ()
+        self._work = asyncio.Event()  # there is something to send
+        self.held = False  # much waits here, and the peer shall wait before it sends more
+        self._speak = False  # ... even if it is only how much was received
+        self._acknowledging: asyncio.TimerHandle | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+        self._down_since: float | None = None
+        self._dialling: asyncio.Task[None] | None = None
+
+    @property
+    def up(self) -> bool:
+        """Whether a connection stands."""
+        return self._stream is not None
+
+    @property
+    def unheard(self) -> bool:
+        """Whether nothing was ever heard of the peer."""
+        return self.trouble == _NOBODY
+
+    @property
+    def deaf(self) -> bool:
+        """Whether nothing that is said now will ever be heard."""
+        return self.over or (self.ending and not self.up)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that this party said can still be missed by the peer."""
+        if not self.up and (self.ending or not self._net.started):
+            return True
+        return self.over or self.flow.settled
+
+    def push(self, frame: bytes) -> None:
+        """Send a frame, now or when the line is up again."""
+        if not self.deaf:
+            self.flow.push(frame)
+            self._work.set()
+
+    def speak(self) -> None:
+        """Tell the peer how far this party is and what it has received, with or without anything else to send."""
+        self._speak = True
+        self._work.set()
+
+    def hang_up(self) -> asyncio.Task[None] | None:
+        """End the line for good; returns what still has to come to its end."""
+        self.over = True
+        for timer in (self._acknowledging, self._giving_up):
+            if timer is not None:
+                timer.cancel()
+        for task in (*self._carriers, *((self._dialling,) if self._dialling else ())):
+            task.cancel()
+        return self._dialling
+
+    # -- the one who dials --------------------------------------------------------------------------------------
+
+    def dial(self, address: str) -> None:
+        """Bring the line up, and up again, from this side."""
+        self._dialling = self._loop.create_task(self._keep_dialling(address))
+
+    async def _keep_dialling(self, address: str) -> None:
+        pause = _FIRST_PAUSE
+        while not (self.over or self.ending):
+            before = self.flow.received, self.flow.acknowledged
+            try:
+                async with Dialled(address, self.peer, self._net.credentials) as stream:
+                    await asyncio.wait_for(self._greet(stream), FIRST_WORD_WITHIN)
+                    await self._carry(stream)
+            except HandshakeFailed as error:
+                self._note(f"{address}: {error}")
+                if not self._net.started:
+                    self._net.unfit(self._named(error, address))
+                    return
+            except Exception as error:  # whatever the library raises: there is no connection
+                self._note(f"{address}: {why(error)}")
+            got_on = before != (self.flow.received, self.flow.acknowledged)
+            pause = _FIRST_PAUSE if got_on else min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+
+    def _named(self, error: HandshakeFailed, address: str) -> HandshakeFailed:
+        return (
+            error if isinstance(error, JobMismatch) else HandshakeFailed(f"party {self.peer!r} at {address}: {error}")
+        )
+
+    def _note(self, trouble: str) -> None:
+        if self._down_since is None and not self.over and trouble != self.trouble:
+            LOG.info("no line to %r yet: %s", self.peer, trouble)
+        self.trouble = trouble
+
+    async def _greet(self, stream: Stream) -> None:
+        handshake = self._handshake()
+        await stream.write(handshake.open())
+        await stream.write(handshake.answered(await heard(stream)))
+        if handshake.differs is not None:
+            await stream.read()  # it hangs up when it has heard what is held here, and not before
+            raise handshake.differs
+        last_word = await heard(stream)
+        self._agree(handshake)  # first: that it was restarted is news, that it has no use for this line then is not
+        handshake.accepted(last_word)
+
+    # -- the one who listens ------------------------------------------------------------------------------------
+
+    async def accept(self, stream: Stream, hello: bytes) -> None:
+        """Take up a stream that begins with this hello."""
+        handshake = self._handshake()
+        await stream.write(handshake.answer(hello, stream.shown))
+        handshake.settle(await heard(stream))
+        self._agree(handshake)
+        await stream.write(ACCEPTED)
+
+    async def carry(self, stream: Stream) -> None:
+        """Use an accepted stream until it ends."""
+        with suppress(Exception):  # whatever the library raises: the connection has ended
+            await self._carry(stream)
+
+    # -- both ---------------------------------------------------------------------------------------------------
+
+    def _handshake(self) -> Handshake:
+        standing = Standing(self._session, self._known, self.flow.received, bound=self._net.started)
+        return Handshake(self._net.me, self.peer, self._net.terms, standing, self._net.identity)
+
+    def _agree(self, handshake: Handshake) -> None:
+        """Nothing of this line changes before the peer has proved that it speaks now, and to this party."""
+        relation, hello = handshake.conclude(), handshake.hello
+        if self.over:
+            raise NotNow("its line was given up")
+        if relation == BEHIND:
+            raise NotNow("it is still in a run with an earlier start of this party")
+        if relation == RESTARTED:
+            if self._net.started and self.up:
+                raise NotNow("it is in this run already; was it started twice?")
+            if self._net.started:
+                self._net.restarted(self.peer)
+                raise NotNow("it was restarted and lost its state")
+            self.flow, self._frames, self.stage = Reliable(), FrameReader(MAX_MESSAGE), 0
+        if not self.flow.fits(hello.received):
+            raise HandshakeFailed(f"its hello does not fit: it has received {hello.received} bytes")
+        if hello.package != handshake.own.package:
+            LOG.info("party %r runs colonnade %s, this one %s", self.peer, hello.package, handshake.own.package)
+        self._known, self._received_there = hello.session, hello.received
+
+    def _attach(self, stream: Stream) -> None:
+        for task in self._carriers:  # of a connection that the peer has already given up
+            task.cancel()
+        self.flow.resume(self._received_there)
+        self._stream = stream
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+        if self._down_since is not None:
+            down, self._down_since = self._loop.time() - self._down_since, None
+            LOG.warning("the line to %r was down for %.1f s (%s) and is up again", self.peer, down, self.trouble)
+        self.speak()
+        self._net.stirred()
+
+    async def _carry(self, stream: Stream) -> None:
+        self._attach(stream)
+        tasks = tuple(self._loop.create_task(each) for each in (self._read(stream), self._write(stream)))
+        self._carriers, reason = tasks, "connection lost"
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if not task.cancelled():
+                    task.result()
+        except Exception as error:
+            reason = why(error)
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._down(stream, reason)
+
+    def _down(self, stream: Stream, reason: str) -> None:
+        if self._stream is not stream:
+            return  # another one has taken its place
+        self._stream, self.trouble = None, reason
+        if not self.over and not self.ending:
+            self._down_since = self._loop.time()
+            self._giving_up = self._loop.call_later(self._net.grace, self._lost)
+        self._net.stirred()
+
+    def _lost(self) -> None:
+        if self._net.started:
+            self.over = True
+            self._net.unreachable(self.peer, self.trouble)
+        else:  # before the start, the patience decides
+            self._giving_up = self._loop.call_later(self._net.grace, self._lost)
+
+    async def _write(self, stream: Stream) -> None:
+        while True:
+            self.held = self._net.holds_back(self.peer)
+            message = self.flow.message(self._net.stage, even_empty=self._speak, hold=self.held)
+            if message is None:
+                self._work.clear()
+                await self._work.wait()
+            else:
+                self._speak = False
+                await stream.write(message)
+
+    async def _read(self, stream: Stream) -> None:
+        while (message := await stream.read()) is not None:
+            try:
+                stage, data = self.flow.take(message)
+            except ProtocolError as error:
+                self._net.refuse(f"{stream.address} (party {self.peer!r})", str(error))
+                raise
+            if stage != self.stage:
+                self.stage = stage
+                self._net.heard_stage(stage)
+            if data:
+                self._deliver(data)
+                self._acknowledge_soon()
+            if self._net.waiting:
+                self._net.stirred()
+        raise NotNow("the other side hung up")
+
+    def _deliver(self, data: bytes) -> None:
+        net = self._net
+        try:
+            for payload in self._frames.feed(data):
+                kind, *rest = unpack_message(payload)
+                net.deliver(self.peer, kind, *rest)
+                if kind in (ABORT, BYE):
+                    self.ending = True
+        except ProtocolError as error:
+            self.over = True
+            net.refuse(f"party {self.peer!r}", str(error))
+            net.distrust(self.peer, error)
+            raise
+
+    def ease(self) -> None:
+        """If the peer was held back, it may send more."""
+        if self.held:
+            self.held = False
+            self.speak()
+
+    def _acknowledge_soon(self) -> None:
+        self.held = self._net.holds_back(self.peer)
+        if self.held:
+            return  # it hears when there is room again
+        if self.ending or self.flow.acknowledge_now:
+            self.speak()
+        elif self._acknowledging is None:
+            self._acknowledging = self._loop.call_later(_ACKNOWLEDGE_WITHIN, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        self._acknowledging = None
+        if self.flow.unacknowledged:
+            self.speak()
+
+
+async def heard(stream: Stream) -> bytes:
+    """The next message of a handshake."""
+    message = await stream.read()
+    if message is None:
+        raise NotNow("the other side hung up during the handshake")
+    return message

@@ -1,0 +1,136 @@
+"""Whether a certificate is what it should be: one place decides, of a party's own and of everybody else's.
+
+A party is known by a DNS name in its certificate, letter by letter. Common names, names with a star, e-mail addresses
+and URIs name nobody. The chain to an authority is checked by `cryptography`'s own verifier, for both ends of a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from colonnade.errors import CertificateError
+from colonnade.remote.revocation import Revocations
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.x509.verification import PolicyBuilder
+
+LONGEST_CHAIN = 4  # certificates that a party shows: its own, and those between it and the authority
+LARGEST = 1 << 14  # bytes of one of them
+_SHOWN = 4  # names of a certificate that an error tells
+_PIN = re.compile(r"sha256:([0-9a-f]{2}:?){31}[0-9a-f]{2}", re.IGNORECASE)
+OUT_OF_DATE = "it, its authority or one between them has expired or is not valid yet"
+# The verifier's own words, where others help more.
+_WORDS = {
+    "2.5.29.35": "it does not say which key signed it (authority key identifier); have it made anew",
+    "EKU": "it is not made for both client and server use (extended key usage)",
+    "not valid at": OUT_OF_DATE,
+}
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of a certificate, as a pin says it and `openssl x509 -fingerprint -sha256` shows it."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return f"sha256:{certificate.fingerprint(SHA256()).hex()}"
+
+
+def check_pin(text: str) -> str | None:
+    """What is wrong with a pin, as the end of a sentence."""
+    if _PIN.fullmatch(text):
+        return None
+    return "must be 'sha256:' and the 64 hexadecimal digits of a certificate's fingerprint"
+
+
+def plain_pin(text: str) -> str:
+    """A pin without colons between its digits."""
+    return "sha256:" + text.lower().removeprefix("sha256:").replace(":", "")
+
+
+def parse(chain: Sequence[bytes]) -> list[x509.Certificate]:
+    """Certificates that somebody has sent, in DER, its own first."""
+    from cryptography import x509
+
+    if not chain:
+        raise CertificateError("is missing")
+    if len(chain) > LONGEST_CHAIN or any(len(each) > LARGEST for each in chain):
+        raise CertificateError(f"comes with more than {LONGEST_CHAIN} certificates of {LARGEST} bytes")
+    try:
+        return [x509.load_der_x509_certificate(each) for each in chain]
+    except Exception:  # the library raises several kinds
+        raise CertificateError("is malformed") from None
+
+
+def dns_names(certificate: x509.Certificate) -> list[str]:
+    """The DNS names that a certificate is made out to; nothing else in it names a party."""
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except Exception:  # there are none, or none that can be read
+        return []
+    return names.value.get_values_for_type(x509.DNSName)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whom a party believes: authorities, less what they have revoked, and of some parties one certificate alone."""
+
+    authorities: tuple[x509.Certificate, ...]
+    revocations: Revocations | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
+    words: str = "an authority that is believed here"
+
+    def problems(self, chain: Sequence[x509.Certificate], party: str, name: str, now: datetime) -> Iterator[str]:
+        """All that keeps the first of a chain from being the party's, each as the end of "the certificate ..."."""
+        own, found = chain[0], dns_names(chain[0])
+        named = name in map(str.lower, found)
+        if not named:
+            shown = ", ".join(repr(one[:60]) for one in found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+            yield f"is made out to {shown or 'no DNS name'}, party {party!r} needs {name!r}"
+        try:
+            path = self._path(chain, name if named else None, now)
+        except CertificateError as error:
+            yield str(error)
+        else:
+            if self.revocations is not None and (problem := self.revocations.problem(path, now)):
+                yield problem
+        pin = self.pins.get(party)
+        if pin is not None and (actual := fingerprint(own)) != pin:
+            yield f"is not the one that is pinned for {party!r}: it has {actual}, pinned is {pin}"
+
+    def _path(self, chain: Sequence[x509.Certificate], name: str | None, now: datetime) -> list[x509.Certificate]:
+        """From the first of a chain to an authority."""
+        from cryptography.x509 import DNSName
+        from cryptography.x509.verification import VerificationError
+
+        own, between = chain[0], list(chain[1:])
+        try:
+            found = self._policy(now).build_client_verifier().verify(own, between)
+            if name is not None:
+                self._policy(now).build_server_verifier(DNSName(name)).verify(own, between)
+        except VerificationError as error:
+            raise CertificateError(self._reason(str(error))) from None
+        except Exception as error:  # what the library can't read, nobody has checked
+            raise CertificateError(f"can't be checked ({type(error).__name__})") from None
+        return found.chain
+
+    def _policy(self, now: datetime) -> PolicyBuilder:
+        from cryptography.x509.verification import PolicyBuilder, Store
+
+        return PolicyBuilder().store(Store(list(self.authorities))).time(now).max_chain_depth(LONGEST_CHAIN)
+
+    def _reason(self, said: str) -> str:
+        for key, words in _WORDS.items():
+            if key in said:
+                return f"is not accepted: {words}"
+        reason = said.removeprefix("validation failed: ").partition(" (encountered processing")[0]
+        if "candidates exhausted" in said:
+            reason = reason.rpartition("candidates exhausted")[2].strip(": ")
+            why = "" if not reason or "signature" in reason or "no interior errors" in reason else f" ({reason})"
+            return f"is not signed by {self.words}{why}"
+        return f"is not accepted: {reason}"

@@ -1,0 +1,1 @@
+"""What an organisation does: check, run, predict, serve."""

@@ -1,0 +1,90 @@
+"""One organisation at one run: its certificate, its ledger, its door, and the line to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from colonnade import __version__, private_files
+from colonnade.errors import ColonnadeError, OptionError
+from colonnade.jobs.budget import Budget, Used
+from colonnade.jobs.job import Job
+from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.policy import Door
+from colonnade.ledger.ledger import Ledger
+from colonnade.ledger.witness import Witness
+from colonnade.remote import certificates
+from colonnade.remote.handshake import Terms
+from colonnade.remote.place import Place
+from colonnade.remote.signatures import checker, signer
+from colonnade.runtimes.net import Net, Observer, Outcome
+
+
+def attend(
+    job: Job,
+    party: PartyFile,
+    program: Callable[..., Coroutine[Any, Any, Any]],
+    read: Callable[[], tuple[Any, ...]],
+    *,
+    agreed: Mapping[str, Any],
+    observer: Observer | None = None,
+    mpi: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+    budget: Budget | None = None,
+    model: Used | None = None,
+) -> Outcome:
+    """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
+
+    agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
+    this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
+    about people that may leave. model: the finished one that is put to use, which the budget pays for but once.
+    """
+    credentials = certificates.load(party.certificates, party.name)
+    party.policy.check_company(party.name, job.parties, job.sum)
+    try:
+        private_files.make_folder(party.folder)
+    except OSError as error:
+        raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
+    private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
+    digest = Terms.of(job.parties, agreed).digest.hex()
+    purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
+    about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
+    found: list[Any] = []
+
+    async def keep(net: Net, *given: Any) -> None:
+        """What a program returns over a `Net` must be able to travel; this stays here and may be anything."""
+        await witness.begin(net)
+        found.append(await program(net, *given))
+        await witness.end(net)
+
+    sign, check = signer(credentials.key), checker(party.certificates.certificate)
+    ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}), "stopped"
+    if budget is not None:
+        budget.keep_in(ledger)
+    witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
+    common: dict[str, Any] = {
+        "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
+        "door": Door(party.name, party.policy, ledger, budget if model is None else None),
+    }  # fmt: skip
+    tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
+    try:
+        if budget is not None and model is not None:
+            budget.use(model)
+        if mpi:
+            from colonnade.runtimes.mpi import run_party_mpi
+
+            outcome = asyncio.run(run_party_mpi(keep, read, job.parties, **common))
+        else:
+            from colonnade.remote.network import run_party
+
+            place = Place(party.name, job.addresses, party.listen)
+            outcome = asyncio.run(run_party(place, keep, read, credentials=credentials, grace=job.grace, **common))
+        how = "end"
+        return replace(outcome, value=found[0])
+    except ColonnadeError:
+        how = "failed"
+        raise
+    finally:
+        ledger.close(how)

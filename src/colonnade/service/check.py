@@ -1,0 +1,159 @@
+"""`colonnade check`: everything that can be known before training, each with its finding."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from colonnade import __version__, private_files
+from colonnade.data import labels
+from colonnade.data.party import Party
+from colonnade.engine.exposure import ENCRYPTED, check_batches, usual_batch
+from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
+from colonnade.jobs.budget import allowance
+from colonnade.jobs.job import Job
+from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.words import what_others_learn
+from colonnade.objective import losses
+from colonnade.remote import certificates
+from colonnade.remote.handshake import Terms
+from colonnade.remote.look import look
+from colonnade.remote.place import Place
+from colonnade.service.run import column_names, sources
+from colonnade.tables import data, preparation
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at, or that its reader has to judge: then `ok` is None."""
+
+    what: str
+    ok: bool | None
+    text: str
+
+
+def check(job: Job, party: PartyFile) -> list[Finding]:
+    """All findings; nothing is sent but a greeting to the peers' doors."""
+    found = [Finding("job", True, f"{len(job.parties)} parties, {job.algorithm.name}, sum {job.sum}")]
+    found.append(_try("certificates", lambda: _certificates(party)))
+    found.append(_try("folder", lambda: _folder(party)))
+    found += _data(job, party)
+    return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
+
+
+def _try(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, True, look())
+    except ColonnadeError as error:
+        return Finding(what, False, str(error))
+
+
+def _certificates(party: PartyFile) -> str:
+    certificates.load(party.certificates, party.name)
+    own = certificates.own_fingerprint(party.certificates)
+    return f"{party.certificates.certificate.name}, made out to {certificates.dns_name(party.name)}, {own}"
+
+
+def _data(job: Job, party: PartyFile) -> list[Finding]:
+    try:
+        table = data.load(party.data)
+        prepared = preparation.fit(table, party.prepare)
+        columns = column_names(prepared)
+        batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
+        found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
+    except ColonnadeError as error:
+        return [Finding("data", False, str(error))]
+
+    def policy() -> str:
+        party.policy.check_company(party.name, job.parties, job.sum)
+        party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
+        party.policy.check_part(party.name, len(columns), batch)
+        party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
+        return "allows this job"
+
+    def budget() -> str:
+        """What may leave: the number of columns is known, that of common people is not yet."""
+        silent = not job.algorithm.tells_signals or job.sum == "paillier"
+        if silent and job.holders == (party.name,):
+            return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
+        batches = -(-table.rows // job.algorithm.batch_for(table.rows))
+        sizes = (1, len(job.parties), len(job.holders), batches)
+        least = job.kernel[2] if job.kernel is not None else job.algorithm.least_numbers(*sizes)
+        if least > most:
+            raise PolicyRefused(
+                f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
+                f"{party.name!r} allows {most} (max_directions = {party.policy.max_directions:g} of {width} "
+                f"columns); raise max_directions if your partners may work out more combinations of your columns"
+            )
+        return (
+            f"{most} numbers about each person may leave in all runs together (max_directions = "
+            f"{party.policy.max_directions:g} of {width} columns); training ends there at the latest"
+        )
+
+    def batches() -> str:
+        # The scores of a row, and how many rows all parties have in common, are not known yet: they may ask for more.
+        others = [name for name in job.holders if name != party.name]
+        share = table.rows // len(job.holders)
+        sizes = {party.name: len(columns) + (job.intercept and job.holders[0] == party.name)}
+        usual = usual_batch(sizes, job.holders, 1, table.rows)
+        given = usual if job.algorithm.batch is None else job.algorithm.batch_for(table.rows)
+        check_batches(sizes, dict.fromkeys(others, share), given, 1)
+        return f"large enough for {sizes[party.name]} columns" if others else "no gradients come to this party"
+
+    def own_labels() -> str:
+        of = Party(party.name, np.zeros((table.rows, 1)), table.label)
+        known = np.asarray(of.y)[np.asarray(of.labelled)]
+        classes = labels.class_labels(known, losses.loss(job.loss))
+        return f"{len(known):,} rows with a label" + (f", {len(classes)} classes" if len(classes) else "")
+
+    found += [_try("labels", own_labels)] if table.label is not None else []
+    found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
+    found += [_try("batches", batches)] if job.sum == ENCRYPTED else []
+    width = sources(prepared)
+    most = allowance(party.policy.max_directions, width)
+    shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
+    others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
+    return [*found, _try("policy", policy), _try("budget", budget), *others]
+
+
+def _network(party: PartyFile, columns: int, seed: int) -> str:
+    """The party's network, made and tried on two rows of zeros."""
+    from colonnade.blocks.torch_modules import module_of
+    from colonnade.blocks.torch_network import NetworkBlock
+
+    how, state, shape, optimiser = party.network
+    block = NetworkBlock(module_of(how, state, party.name, seed), np.zeros((2, columns)), party=party.name, shape=shape)
+    size = sum(int(parameter.numel()) for parameter in block.module.parameters())
+    return f"{size:,} parameters, {block.outputs} numbers per row, {optimiser}"
+
+
+def _folder(party: PartyFile) -> str:
+    """Where the party's files go: there, or to be made."""
+    there = next(path for path in (party.folder, *party.folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise OptionError(f"{str(party.folder)!r} can't be written to: {str(there)!r} is no folder of ours to write")
+    if party.folder.exists():
+        private_files.check(party.folder, "the folder", OptionError)
+    return str(party.folder)
+
+
+def _peer(job: Job, party: PartyFile, name: str) -> Finding:
+    place, what = Place(party.name, job.addresses, party.listen), f"peer {name}"
+    if not place.dials(name):
+        return Finding(what, True, "dials this party; it is seen when it runs")
+    try:
+        credentials = certificates.load(party.certificates, party.name)
+        address, terms = str(place.addresses[name]), Terms.of(job.parties, job.agreed)
+        seen = asyncio.run(look(address, party.name, name, terms, credentials))
+    except PartySilent as error:
+        return Finding(what, False, f"{error}; it may not be running yet")
+    except ColonnadeError as error:
+        return Finding(what, False, str(error))
+    version = f"{address}, colonnade {seen.package}" + ("" if seen.package == __version__ else f", here {__version__}")
+    if seen.differs is not None:
+        return Finding(what, False, f"{version}; {seen.differs}")
+    return Finding(what, True, f"{version}, the same job")

@@ -1,0 +1,278 @@
+"""Scores over HTTP, at the label holder: `POST /score` by ids, or by its own features of people plus their ids.
+
+    colonnade serve job.toml --as bank --http 127.0.0.1:8080
+    curl -H "Authorization: Bearer $(cat bank-files/http.token)" -d '{"ids": ["00017"]}' http://127.0.0.1:8080/score
+
+Behind it is the line to the partners, who run `colonnade serve`. Every request shows a token that lies in a file of the
+party's own. `GET /openapi.json` describes it all.
+
+Nobody can hold it up without the token: a request must have come within a deadline, however it drips, and where all
+places are taken, the oldest of those who are still sending gives up its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import io
+import ipaddress
+import json
+import re
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from colonnade import __version__, private_files
+from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
+from colonnade.remote.place import host_and_port
+from colonnade.service.http_request import DESCRIPTION, parse
+from colonnade.tables.prepared import Prepared
+from colonnade.tables.table import Table
+
+MAX_BODY = 1 << 23  # bytes
+MAX_HEAD = 1 << 16  # bytes of a request before its body
+AT_ONCE = 64  # requests that are worked on at the same time
+OPEN = 128  # connections; more than AT_ONCE, so that somebody is always still sending when all are taken
+_DRAINED = 1 << 26  # bytes of a refused request that are taken, so that its caller comes to read why
+_LENGTH = re.compile(r"[0-9]{1,18}")  # `isdigit` takes digits of every alphabet
+_SECONDS = 30.0  # that a caller may take to send its request, first byte to last; and to take its answer
+
+# (ids, their rows or None for the party's own data) -> one answer per id
+Score = Callable[[list[str], Table | None], list[dict[str, Any]]]
+
+
+def check_address(address: str, *, public: bool = False) -> None:
+    """Refuse an address where HTTP can't be served; to be asked before the partners are joined.
+
+    public: whether it may be one that other machines can reach.
+    """
+    place = _host_and_port(address)
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself will
+            probe.bind(place)
+    except (OSError, ValueError) as error:
+        raise _unfit(address, error) from None
+    if not public and not _on_this_machine(place[0]):
+        raise OptionError(
+            f"other machines can reach HTTP at {address!r}, where tokens and scores would travel in the clear; serve "
+            f"it at 127.0.0.1, behind your own gateway with TLS, or say --public"
+        )
+
+
+def _on_this_machine(host: str) -> bool:
+    found = {entry[4][0] for entry in socket.getaddrinfo(host, None, socket.AF_INET)}
+    return all(ipaddress.ip_address(one).is_loopback for one in found)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    return host_and_port("the address to serve HTTP at", address, "127.0.0.1:8080")
+
+
+def _unfit(address: str, error: Exception) -> OptionError:
+    # a host that is no name is a ValueError
+    reason = getattr(error, "strerror", None) or error
+    return OptionError(f"HTTP can't be served at {address!r}: {reason}; choose another port or host")
+
+
+def token_in(path: Path) -> str:
+    """The token in the file; a new one if there is none yet."""
+    if not path.exists():
+        private_files.make_folder(path.parent)
+        private_files.write(path, secrets.token_urlsafe(32) + "\n")
+    token = private_files.read(path, "the token", OptionError).decode("utf-8", "replace").strip()
+    if len(token) < 16:
+        raise OptionError(f"the token in {path.name!r} has fewer than 16 characters; remove the file for a new one")
+    return token
+
+
+class _Line(io.RawIOBase):
+    """What comes over a connection, until a deadline that bytes which drip in do not move, and only so many of them."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._end, self.allowed = connection, time.monotonic() + seconds, MAX_HEAD
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Some bytes; TimeoutError after the deadline, and where more come than a request has."""
+        left = self._end - time.monotonic()
+        if left <= 0 or not self.allowed:
+            raise TimeoutError("the request did not come in time, or has no end")
+        self._connection.settimeout(left)
+        taken = self._connection.recv_into(buffer, min(len(buffer), self.allowed))
+        self.allowed -= taken
+        return taken
+
+
+class Server(ThreadingHTTPServer):
+    """Answers requests in threads; scores come from `score`, which may be called from any of them.
+
+    public: whether other machines may reach it. seconds: in which a request must have come. most: open connections.
+    """
+
+    daemon_threads = True
+    request_queue_size = OPEN  # callers that knock at once
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        prepared: Prepared,
+        score: Score | None = None,
+        *,
+        public: bool = False,
+        seconds: float = _SECONDS,
+        most: int = OPEN,
+    ) -> None:
+        self.token, self.prepared = token, prepared
+        self.score = score  # None while the partners are not there
+        self.turns = threading.BoundedSemaphore(AT_ONCE)
+        self.seconds, self._most = seconds, most
+        self._open: dict[socket.socket, bool] = {}  # whether its request is still to come; the oldest first
+        self._guard = threading.Lock()
+        check_address(address, public=public)
+        try:
+            super().__init__(_host_and_port(address), _Handler)
+        except (OSError, ValueError) as error:
+            raise _unfit(address, error) from None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take a connection; if all places are taken, from the one that has been sending for longest."""
+        with self._guard:
+            if len(self._open) >= self._most:
+                oldest = next((line for line, sending in self._open.items() if sending), request)
+                self._open.pop(oldest, None)
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
+            if len(self._open) < self._most:
+                self._open[request] = True
+        super().process_request(request, client_address)
+
+    def has_come(self, connection: socket.socket) -> None:
+        """The whole request is here: from now on it is ours to answer, and nobody takes its place."""
+        with self._guard:
+            if connection in self._open:
+                self._open[connection] = False
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection; its place is free."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that is gone is no news with a traceback."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+_WAITING = "the partners are not there"
+_PLACES = "there is /score, /health and /openapi.json"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = f"colonnade/{__version__}", ""
+
+    def setup(self) -> None:
+        """One deadline for all that is read."""
+        super().setup()
+        self.rfile.close()
+        self._line = _Line(self.connection, self.server.seconds)
+        self.rfile = io.BufferedReader(self._line)
+
+    def do_GET(self) -> None:
+        """The description, for everybody; it holds nothing of the model."""
+        if self.path == "/openapi.json":
+            self._answer(200, DESCRIPTION)
+        elif self.path == "/health":
+            self._answer(*((200, {"status": "ok"}) if self.server.score else (503, {"status": _WAITING})))
+        elif self.path == "/score":
+            self._answer(405, {"error": "scores are asked for with POST"})
+        else:
+            self._answer(404, {"error": _PLACES})
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the library itself refuses is said as everything else is."""
+        self._answer(code, {"error": message or "the request is wrong"})
+
+    def do_POST(self) -> None:
+        """Scores."""
+        if self.path != "/score":
+            self._refuse(404, _PLACES)
+            return
+        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        if not hmac.compare_digest(shown, self.server.token.encode()):
+            self._refuse(401, "a request needs the header Authorization: Bearer TOKEN")
+            return
+        length = self._length()
+        if length is None:
+            self._refuse(411, "a request needs the header Content-Length")
+            return
+        if length > MAX_BODY:
+            self._refuse(413, f"a request has a Content-Length of at most {MAX_BODY} bytes")
+            return
+        if not self.server.turns.acquire(blocking=False):
+            self._refuse(503, f"{AT_ONCE} requests are being answered already; ask again in a moment")
+            return
+        try:
+            self._score(length)
+        finally:
+            self.server.turns.release()
+
+    def _score(self, length: int) -> None:
+        self._line.allowed += length
+        try:
+            body = self.rfile.read(length)
+        except TimeoutError:
+            self._answer(408, {"error": f"a request must have come within {self.server.seconds:g} seconds"})
+            return
+        self.server.has_come(self.connection)
+        try:
+            ids, table = parse(body, self.server.prepared)
+            if (score := self.server.score) is None:
+                self._answer(503, {"error": f"{_WAITING}; ask again later"})
+            else:
+                self._answer(200, {"scores": score(ids, table)})
+        except InputError as error:
+            self._answer(400, {"error": str(error)})
+        except PolicyRefused as error:
+            self._answer(429, {"error": str(error)})
+        except ColonnadeError as error:
+            self._answer(503, {"error": str(error)})
+
+    def _length(self) -> int | None:
+        length = self.headers.get("Content-Length", "")
+        return int(length) if _LENGTH.fullmatch(length) else None
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Answer, and then take what still comes: to close on it would break the line before the answer is read."""
+        self._answer(status, {"error": sentence})
+        length = self._length()
+        left = _DRAINED if length is None else min(length, _DRAINED)
+        self._line.allowed += left
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while left > 0 and (taken := len(self.rfile.read1(1 << 16))):
+                left -= taken
+
+    def _answer(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.connection.settimeout(self.server.seconds)  # what was left to send the request is not for its answer
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing: a request names people."""

@@ -1,0 +1,151 @@
+"""What a request to the HTTP endpoint may hold: read here, and described as OpenAPI does it. See `http`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from colonnade import __version__
+from colonnade.data.ids import encodable, normal
+from colonnade.errors import DataError
+from colonnade.tables.prepared import Prepared
+from colonnade.tables.table import Numbers, Table, Texts
+
+MAX_PEOPLE = 10_000
+
+
+def parse(body: bytes, prepared: Prepared) -> tuple[list[str], Table | None]:
+    """(ids, rows) of a request; what is wrong with it is one sentence."""
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        raise DataError("the body must be JSON") from None
+    if (
+        not isinstance(request, dict)
+        or len(request) != 1
+        or not isinstance(people := next(iter(request.values())), list)
+    ):
+        raise DataError('the body must be {"ids": [...]} or {"rows": [{"id": ..., column: value, ...}, ...]}')
+    if not 0 < len(people) <= MAX_PEOPLE:
+        raise DataError(f"a request is about 1 to {MAX_PEOPLE} people, got {len(people)}")
+    if "ids" in request:
+        return [_id(one) for one in people], None
+    if "rows" not in request or not all(isinstance(row, dict) and "id" in row for row in people):
+        raise DataError('the body must be {"ids": [...]} or {"rows": [{"id": ..., column: value, ...}, ...]}')
+    if prepared.sparse is not None:
+        raise DataError("this party's columns are sparse; ask by ids")
+    ids = [_id(row["id"]) for row in people]
+    known = {column.name for column in prepared.columns}
+    if strange := sorted({key for row in people for key in row} - known - {"id"}):
+        raise DataError(f"{strange[0]!r} is no column of the model; columns are {', '.join(map(repr, sorted(known)))}")
+    columns: dict[str, Numbers | Texts] = {}
+    for column in prepared.columns:
+        values = [row.get(column.name) for row in people]
+        columns[column.name] = _texts(column.name, values) if column.text else _numbers(column.name, values)
+    return ids, Table("the request", columns)
+
+
+def _id(value: Any) -> str:
+    """As `ids.canonical` has it: the same person however the id is written."""
+    text = None if isinstance(value, float) else normal(value)
+    if not text:
+        raise DataError("an id must be text or a whole number")
+    if not encodable(text):
+        raise DataError("an id holds characters that are not Unicode text (lone surrogates); send it as it is written")
+    return text
+
+
+def _numbers(name: str, values: list[Any]) -> Numbers:
+    if any(isinstance(value, bool) or not isinstance(value, (int, float, type(None))) for value in values):
+        raise DataError(f"column {name!r} holds numbers, or null where a value is missing")
+    if any(value is not None and not abs(value) <= sys.float_info.max for value in values):
+        raise DataError(f"column {name!r} holds finite numbers, or null where a value is missing")
+    return Numbers(np.array([np.nan if value is None else float(value) for value in values]))
+
+
+def _texts(name: str, values: list[Any]) -> Texts:
+    if any(not isinstance(value, (str, type(None))) for value in values):
+        raise DataError(f"column {name!r} holds text, or null where a value is missing")
+    if not all(encodable(value) for value in values if value):
+        raise DataError(f"column {name!r} holds characters that are not Unicode text (lone surrogates); correct them")
+    categories = sorted({value for value in values if value})  # an empty text is a missing one, as in a file
+    place = {value: number for number, value in enumerate(categories)}
+    codes = np.array([place[value] if value else -1 for value in values], dtype=np.int32)
+    found = np.empty(len(categories), dtype=object)
+    found[:] = categories
+    return Texts(codes, found)
+
+
+_PEOPLE = {
+    "oneOf": [
+        {
+            "type": "object",
+            "required": ["ids"],
+            "properties": {"ids": {"type": "array", "maxItems": MAX_PEOPLE, "items": {"type": ["string", "integer"]}}},
+        },
+        {
+            "type": "object",
+            "required": ["rows"],
+            "properties": {
+                "rows": {
+                    "type": "array",
+                    "maxItems": MAX_PEOPLE,
+                    "items": {
+                        "type": "object",
+                        "required": ["id"],
+                        "description": "the id, and this party's own columns",
+                    },
+                }
+            },
+        },
+    ]
+}
+_SCORE = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "known": {"type": "boolean", "description": "whether every party knows this person; if not, there is no score"},
+        "prediction": {},
+        "probabilities": {"type": "object", "additionalProperties": {"type": "number"}},
+    },
+}
+_ALIVE = {"200": {"description": "it does"}, "503": {"description": "a partner is out of reach"}}
+DESCRIPTION: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "Colonnade scores", "version": __version__},
+    "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    "paths": {
+        "/score": {
+            "post": {
+                "summary": "Scores of people, by id or by this party's own features",
+                "security": [{"token": []}],
+                "requestBody": {"required": True, "content": {"application/json": {"schema": _PEOPLE}}},
+                "responses": {
+                    "200": {
+                        "description": "one score per person, in the order asked",
+                        "content": {
+                            "application/json": {
+                                "schema": {"properties": {"scores": {"type": "array", "items": _SCORE}}}
+                            }
+                        },
+                    },
+                    "400": {"description": "the request is wrong; the sentence says how"},
+                    "401": {"description": "no token, or another one"},
+                    "408": {"description": "it took too long to come"},
+                    "413": {"description": "too long"},
+                    "429": {"description": "a party's policy does not answer so many, or so few"},
+                    "503": {"description": "a partner is out of reach, or too many requests come at once"},
+                },
+            }
+        },
+        "/health": {
+            "get": {
+                "summary": "Whether it runs",
+                "responses": _ALIVE,
+            }
+        },
+    },
+}

@@ -1,0 +1,301 @@
+"""`colonnade predict` and `colonnade serve`: a trained model in use between organisations; see `scoring`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.blocks.phases import Layout
+from colonnade.blocks.prediction import MIXTURES
+from colonnade.data import labels
+from colonnade.data.ids import canonical
+from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
+from colonnade.families.scorers import KernelScorer, LinearScorer, NetworkScorer, Scorer
+from colonnade.jobs import model_file, people
+from colonnade.jobs.budget import Budget, Used
+from colonnade.jobs.job import Job
+from colonnade.jobs.model_file import ModelPart
+from colonnade.jobs.party_file import PartyFile
+from colonnade.objective import losses
+from colonnade.runtimes.net import Net
+from colonnade.service.attend import attend
+from colonnade.service.run import sources
+from colonnade.service.scoring import Asker, Directory, Terms, serve
+from colonnade.tables import data
+from colonnade.tables.csv_dialect import quoted
+from colonnade.tables.query_columns import sql_name
+from colonnade.tables.table import Table
+
+Array = npt.NDArray[Any]
+_PAUSE = 1.0  # seconds before serving again
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What was found out about new people, in the order of their table."""
+
+    ids: list[str]
+    known: npt.NDArray[np.bool_]  # whether every party answers about the person
+    columns: dict[str, Array]  # prediction, and the probability of each class where there are any
+
+
+def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
+    """Ask the partners, who serve, about the people in a file (or in the party's own data).
+
+    Who is none of the people that this party's own policy serves is not known, and the partners hear nothing of them.
+    """
+    if source is not None and not source.is_file():  # before anybody is dialled; what is in it is read after
+        raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
+    if party.name not in job.holders:
+        raise OptionError(
+            f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
+        )
+    part, served = model_file.load(party.folder, party.name), people.served(party)
+
+    async def program(net: Net, table: Any, ids: Any) -> Scores:
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
+        here = _among(ids, served)
+        X = await net.in_thread(part.prepared.apply, table.take(here)) if here.any() else None
+        totals, known = await asker.scores(ids, X, here)
+        await asker.close()
+        return Scores(ids, known, outputs(job, part, totals))
+
+    def read() -> tuple[Any, ...]:
+        table = _table(party, part, source)
+        return table, [str(one) for one in _ids(table, party.name).tolist()]
+
+    scores: Scores = attend(job, party, program, read, agreed=_agreed(job, party.name), **_paid(party, part)).value
+    return scores
+
+
+def serve_once(job: Job, party: PartyFile, asker: str, tell: Callable[[str], None] = lambda _: None) -> int:
+    """Answer one asker until it is done; returns how many people it was answered about."""
+    part, served = model_file.load(party.folder, party.name), people.served(party)
+    gate = people.Gate.of(party, asker, served, tell)
+
+    def read() -> tuple[Any, ...]:
+        table = _table(party, part, None)
+        directory = Directory(_ids(table, party.name), served)
+
+        def lookup(asked: list[str]) -> tuple[Any, npt.NDArray[np.bool_]]:
+            rows, known = directory.find(asked)
+            return part.prepared.apply(table.take(rows)) if len(rows) else None, known
+
+        return (lookup,)
+
+    async def program(net: Net, lookup: Any) -> int:
+        terms, rounds = _terms(job, asker), party.policy.max_rounds
+        return await serve(net, terms, _scorer(part, party), lookup, gate, rounds)
+
+    return int(attend(job, party, program, read, agreed=_agreed(job, asker), **_paid(party, part)).value)
+
+
+def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None], *, public: bool = False) -> None:
+    """Answer requests over HTTP until somebody stops it; while a partner is not there, with a sentence about that."""
+    if party.name not in job.holders:
+        raise OptionError(
+            f"scores are summed at a label holder, {party.name!r} is none; serve HTTP at {job.holders[0]!r}"
+        )
+    from colonnade.service.http import Server, token_in
+
+    part = model_file.load(party.folder, party.name)
+    people.served(party)  # what is wrong with it is said before anybody is dialled
+    server = Server(address, token_in(party.folder / "http.token"), part.prepared, public=public)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
+    try:
+        again_and_again(lambda: _answer_http(job, party, part, server, tell), tell)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) -> None:
+    """Serve, and after every end serve again: a partner that was stopped or lost comes back."""
+    while True:
+        try:
+            serve()
+        except RunFailed as error:
+            if not (isinstance(error, PartySilent) and error.step == "joining"):  # else nobody asked for so long
+                tell(f"{error}; waiting for the partners again")
+            time.sleep(_PAUSE)
+
+
+def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell: Callable[[str], None]) -> None:
+    """While the line to the partners is up."""
+    served = people.served(party)
+
+    def read() -> tuple[Any, ...]:
+        table = _table(party, part, None)
+        return table, Directory(_ids(table, party.name), served)
+
+    async def program(net: Net, table: Any, directory: Any) -> None:
+        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
+        loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
+
+        def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
+            if rows is not None:
+                here = _among(ids, served)
+                return part.prepared.apply(rows.take(here)) if here.any() else None, here
+            places, known = directory.find(ids)
+            return part.prepared.apply(table.take(places)) if len(places) else None, known
+
+        async def answer(ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
+            try:
+                async with turn:  # partners answer one question after another
+                    return await asker.scores(ids, X, here)
+            except RunFailed as error:
+                end_with(error)
+                raise
+
+        def end_with(error: Exception) -> None:
+            if not ended.done():
+                ended.set_exception(error)
+
+        async def watch() -> None:
+            """Hear of a partner that goes while nobody asks anything: this never comes."""
+            partner = next(name for name in net.names if name != net.me)
+            try:
+                await net.recv(partner, "end of serving", patient=True)
+            except RunFailed as error:
+                end_with(error)
+
+        def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
+            X, here = own(ids, rows)
+            totals, known = asyncio.run_coroutine_threadsafe(answer(ids, X, here), loop).result()
+            return answers(Scores(ids, known, outputs(job, part, totals)))
+
+        net.spawn(watch())
+        server.score = score
+        tell("the partners are there")
+        try:
+            await ended
+        finally:
+            server.score = None
+
+    attend(job, party, program, read, agreed=_agreed(job, party.name), **_paid(party, part))
+
+
+def answers(scores: Scores) -> list[dict[str, Any]]:
+    """One dictionary per person, as JSON has it."""
+    found: list[dict[str, Any]] = []
+    for row, (one, known) in enumerate(zip(scores.ids, scores.known.tolist(), strict=True)):
+        answer: dict[str, Any] = {"id": one, "known": known}
+        if known:
+            values = {name: column[row].item() for name, column in scores.columns.items()}
+            answer["prediction"] = values.pop("prediction")
+            if values:
+                answer["probabilities"] = {name[2:-1]: chance for name, chance in values.items()}
+        found.append(answer)
+    return found
+
+
+def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
+    """Scores as people read them."""
+    loss = losses.loss(job.loss)
+    scores = MIXTURES[job.loss].log_odds(totals) if part.public["combines"] == "predictions" else totals
+    found = {"prediction": labels.decode(loss.predict(scores), part.classes, loss)}
+    if loss.kind in ("binary", "classes") and job.loss != "smooth_hinge":
+        chances = loss.probability(scores)
+        found |= {f"p({name})": chances[:, column] for column, name in enumerate(part.classes.tolist())}
+    return found
+
+
+def _among(ids: list[str], served: Set[str] | None) -> npt.NDArray[np.bool_]:
+    return np.array([served is None or one in served for one in ids], dtype=bool)
+
+
+def _terms(job: Job, asker: str) -> Terms:
+    return Terms(asker, job.sum, job.topology)
+
+
+def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
+    """A party's part of the model, as scoring takes it."""
+    public = part.public
+    if public["combines"] == "networks":
+        return NetworkScorer(part.party, party.network, part.state, public["outputs"])
+    if public["combines"] != "features":
+        return LinearScorer(part.state, public["combines"])
+    layout = Layout(tuple(public["holders"]), public["options"]["features"], public["block"])
+    return KernelScorer(part.party, public["options"]["kernel"], layout, part.state)
+
+
+def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
+    """The party's budget, and what the model takes of it where its training was not counted here."""
+    public = part.public
+    numbers = public["options"]["features"] if public["combines"] == "features" else public.get("outputs")
+    numbers = int(part.state[0].shape[1]) if numbers is None else int(numbers)
+    used = Used(model_file.digest(public["combines"], part.state), numbers, sources(part.prepared))
+    return {"budget": Budget(party.name, party.policy.max_directions), "model": used}
+
+
+def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:
+    return data.load(party.data, source=source, labels=False, texts=part.prepared.texts)
+
+
+def _ids(table: Table, party: str) -> Array:
+    if table.ids is None:
+        raise DataError(
+            f"party {party!r} names no id column, and people are asked about by their ids; set id under [data]"
+        )
+    return canonical(table.ids, f"party {party!r}")
+
+
+def _agreed(job: Job, asker: str) -> dict[str, Any]:
+    return {**job.agreed, "purpose": "scoring", "asker": asker}
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place for the scores before any work, if they could not be written there after it."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise OptionError(f"the file for the scores must end in .csv or .parquet, got {path.name!r}")
+    if path.is_dir():
+        raise OptionError(f"the scores can't be written to {str(path)!r}: it is a folder; give a file in it")
+    if not path.absolute().parent.is_dir():
+        raise OptionError(f"the folder of {str(path)!r} is not there; make it, or write the scores elsewhere")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise OptionError(f"the scores can't be written to {str(path)!r}: it is not ours to write")
+
+
+def write(scores: Scores, path: Path) -> None:
+    """As CSV or Parquet, by the ending of the file: id, known, prediction, probabilities; empty where not known."""
+    import duckdb
+
+    check_place(path)
+    table, cells = {"c0": _objects(scores.ids), "c1": scores.known}, ["c0", "c1"]
+    for number, (_, column) in enumerate(scores.columns.items(), 2):
+        table[f"c{number}"] = _objects(column.tolist()) if column.dtype.kind in "OU" else column
+        cells.append(f"CASE WHEN c1 THEN c{number} END")
+    names = ["id", "known", *scores.columns]
+    if path.suffix == ".parquet":
+        how = "FORMAT parquet"
+        named = [f"{cell} AS {sql_name(name)}" for cell, name in zip(cells, names, strict=True)]
+        rows = f"SELECT {', '.join(named)} FROM scores"
+    else:
+        # The names as a row of their own: as names of columns, DuckDB takes p(A) and p(a) for the same and renames one.
+        how = "FORMAT csv, HEADER false"
+        rows = (
+            f"SELECT {', '.join(map(quoted, names))} UNION ALL "
+            f"SELECT {', '.join(f'CAST({cell} AS VARCHAR)' for cell in cells)} FROM scores"
+        )
+    try:
+        with duckdb.connect() as database:
+            database.register("scores", table)
+            database.execute(f"COPY ({rows}) TO {quoted(str(path))} ({how})")
+    except duckdb.IOException as error:
+        raise OptionError(f"the scores can't be written to {str(path)!r}: {str(error).splitlines()[0]}") from None
+
+
+def _objects(texts: list[Any]) -> Array:
+    found = np.empty(len(texts), dtype=object)
+    found[:] = texts
+    return found

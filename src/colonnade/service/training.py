@@ -1,0 +1,331 @@
+"""One job at one party, from its table to its part of the model: a coroutine over a `Net`, like every program.
+
+1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
+2. preparation   of its columns, learned on its training rows
+3. classes       the label holders agree on them; the others hear how many scores a row has
+4. training      see `families.linear`
+5. statistics    of the coefficients, where the job asks for them: see `inference.standard_errors`
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms import AFSGD
+from colonnade.data import labels
+from colonnade.data.party import Party
+from colonnade.engine.kept import Keeper, common_version
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
+from colonnade.estimators.checks import party_part, warn_frozen, warn_scales, warn_shown, warn_single_features
+from colonnade.families.kernel import train_kernel
+from colonnade.families.linear import train_linear
+from colonnade.families.torch_networks import train_network
+from colonnade.jobs.budget import Budget
+from colonnade.jobs.job import Job
+from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
+from colonnade.objective import losses
+from colonnade.runtimes.net import Net
+
+Rows = npt.NDArray[np.int64]
+Align = Callable[..., Awaitable[Rows]]  # (net, ids, minimum=): see `align.align`
+_MOST_CLASSES = 10_000
+
+
+class Prepared(Protocol):
+    """What a party's preparation learned."""
+
+    columns: tuple[str, ...]
+    sources: int  # columns that they were made of, before categories became several
+
+    def matrix(self, rows: Rows) -> Any:
+        """These rows, prepared: an array or a CSR matrix."""
+        ...
+
+
+class Source(Protocol):
+    """A party's table."""
+
+    rows: int
+    ids: Any  # None where rows need no alignment
+    labels: Any  # one per row, None where there is none; None at a party without labels
+
+    def prepare(self, rows: Rows) -> Prepared:
+        """Learn the preparation on these rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A party's part of the model."""
+
+    state: Any  # parameters, see `LinearModel`
+    classes: npt.NDArray[Any]  # empty at parties without labels
+    prepared: Prepared
+    rows: int
+    held_out: int
+    best: bool  # of all epochs, rather than the last one
+    outputs: int = 1  # scores of a row
+    statistics: Any = None  # see `inference.standard_errors.infer_linear`
+    people: Rows | None = None  # the common rows, held-out ones too
+
+
+@dataclass(frozen=True)
+class Keepers:
+    """Where this party keeps what a resumed job goes on from."""
+
+    rows: Keeper
+    state: Callable[[bytes], Keeper]  # given a digest of what is trained on
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A party before training: its rows, its columns and what the label holders agreed on."""
+
+    prepared: Prepared
+    classes: npt.NDArray[Any]
+    outputs: int
+    train: int  # rows
+    held_out: int
+    mine: Any  # columns, labels, which rows have one, and the same of the held-out rows: see `families.linear`
+    people: Rows  # all of them
+
+
+def start_leaks(setting: Setting) -> tuple[Leak, ...]:
+    """What is shown before training: by the alignment, and where label holders agree on classes."""
+    everybody, holders = setting.parties, setting.holders
+    step, many = ("rows" if setting.aligned else "alignment"), "{who} will learn how many people you have"
+    found = [
+        Leak(
+            SIZES, OF_PEOPLE, everybody, everybody, (step,), many + ("" if setting.aligned else ", exactly or roughly")
+        )
+    ]
+    if not setting.aligned:
+        words = "{who} will learn which of their own people you have too" + (
+            "" if setting.pair else ", if {others} have them"
+        )
+        found.append(Leak(COMMON, OF_PEOPLE, everybody, everybody, (step,), words))
+    several = len(holders) > 1
+    if not several and setting.loss != "softmax":
+        return (*found, nothing(setting, "classes"))  # that a row has one score is known from the job
+    if several:
+        found.append(
+            Leak(CLASSES, OF_LABELS, holders, holders, ("classes",), "{who} will learn which classes you have")
+        )
+    others = tuple(name for name in everybody if name not in holders)
+    return (
+        *found,
+        Leak(CLASSES, OF_LABELS, holders, others, ("classes",), "{who} will learn how many classes there are"),
+    )
+
+
+async def get_ready(
+    net: Net,
+    job: Job,
+    source: Source,
+    align: Align,
+    check: Callable[[int, int], None],
+    keepers: Keepers | None = None,
+    budget: Budget | None = None,
+) -> Ready:
+    """All that comes before training. `check` gets the number of prepared columns and of rows in a batch.
+
+    budget: of numbers about people that may leave this party from here on.
+    """
+    loss = losses.loss(job.loss)
+    rows = await _common_rows(net, job, source, align, keepers)
+    train, held_out = share_out(rows, job.validation, job.algorithm.seed)
+    prepared = await net.in_thread(source.prepare, train)
+    check(len(prepared.columns), job.algorithm.smallest_batch(len(train), len(job.holders)))
+    if budget is not None:
+        budget.open(prepared.sources, len(rows))
+    classes, outputs = await agree_on_classes(net, job, source, rows)
+
+    async def part(of: Rows) -> Any:
+        y = None if source.labels is None else np.asarray(source.labels)[of]
+        X = await net.in_thread(prepared.matrix, of)
+        party = Party(net.me, X, y, columns=prepared.columns)
+        if of is train:
+            _warn(party, job)
+        return party_part(party, classes, loss)
+
+    mine = (*await part(train), await part(held_out) if len(held_out) else None)
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows)
+
+
+async def take_part(
+    net: Net,
+    job: Job,
+    source: Source,
+    align: Align,
+    check: Callable[[int, int], None],
+    keepers: Keepers | None = None,
+    network: Any = None,
+    budget: Budget | None = None,
+) -> Trained:
+    """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
+
+    network: how this party's own network is made, in a job of networks; nobody else is told. budget: of numbers about
+    people that may leave this party.
+    """
+    ready = await get_ready(net, job, source, align, check, keepers, budget)
+    # Statistics need one number about each person, after training.
+    spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
+    mine, outputs = ready.mine, ready.outputs
+    keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
+    how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
+    if job.network:
+        told = (job.loss, outputs, job.penalty[1], *how, None)
+        state = await train_network(net, told, (*mine, network), keeper, spendable)
+    elif job.kernel is None:
+        state = await train_linear(net, linear_job(job, outputs), mine, keeper, spendable)
+    else:
+        name, gamma, features, alpha = job.kernel
+        value = (job.loss, (name, gamma), features, alpha, *how)
+        state = await train_kernel(net, value, mine, keeper, spendable)
+    best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
+    found = await _statistics(net, job, mine, state, budget) if job.statistics else None
+    counts = (ready.train, ready.held_out)
+    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)
+
+
+async def _statistics(net: Net, job: Job, mine: Any, state: Any, budget: Budget | None) -> Any:
+    """Of the training rows; None, and a warning at every party, where they have too many columns for it."""
+    from colonnade.inference.standard_errors import MOST_ROWS, SEALED, infer_linear
+
+    X, y, labelled, _ = mine
+    told = (job.loss, job.penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)
+    try:
+        return await infer_linear(net, told, (X, state, y, labelled), budget)
+    except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
+        warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
+        return None
+
+
+def linear_job(job: Job, outputs: int) -> Any:
+    """A job as `train_linear` takes it."""
+    owner = job.holders[0] if job.intercept else ""
+    how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
+    return (job.loss, outputs, job.penalty, *how, owner, job.key_bits)
+
+
+def _warn(party: Party, job: Job) -> None:
+    """What an estimator would warn of, as far as this party knows it."""
+    warn_single_features((party,), of=len(job.parties))
+    warn_scales((party,))
+    if isinstance(job.algorithm, AFSGD):
+        warn_frozen([name for name in job.parties if name not in job.holders])
+    shown = job.algorithm.leaks(job.setting(party.rows))
+    warn_shown(shown)
+
+
+def digest_of(value: Any) -> bytes:
+    """Of a wire value: a state that was kept belongs to the same columns, prepared alike, and the same labels."""
+    found = hashlib.sha256(type(value).__name__.encode())
+    if isinstance(value, tuple):
+        for part in value:
+            found.update(digest_of(part))
+    elif isinstance(value, np.ndarray):
+        found.update(f"{value.dtype} {value.shape}".encode())
+        found.update(np.ascontiguousarray(value).data)
+    else:
+        found.update(repr(value).encode())
+    return found.digest()
+
+
+async def _common_rows(net: Net, job: Job, source: Source, align: Align, keepers: Keepers | None) -> Rows:
+    if job.aligned:
+        await _same_number_of_rows(net, source.rows)
+        return np.arange(source.rows)
+    if source.ids is None:
+        raise DataError(
+            f"party {net.me!r} names no id column, and the job aligns rows by their ids; set id under [data]"
+        )
+    if keepers is not None and (version := await common_version(net, keepers.rows)):
+        (kept,) = keepers.rows.load(version)
+        return np.asarray(kept)
+    rows = await align(net, source.ids, minimum=job.minimum)
+    if keepers is not None:
+        keepers.rows.save(1, (rows,))
+    return rows
+
+
+async def _same_number_of_rows(net: Net, rows: int) -> None:
+    others = [name for name in net.names if name != net.me]
+    for name in others:
+        await net.send(name, "rows", rows)
+    for name in others:
+        theirs = await net.recv(name, "rows")
+        if theirs != rows:
+            raise DataError(
+                f"party {net.me!r} has {rows} rows and party {name!r} has {theirs}, and the job says that they are "
+                f'aligned already; bring the same rows in the same order, or set kind = "private" under [alignment]'
+            )
+
+
+def share_out(rows: Rows, part: float, seed: int) -> tuple[Rows, Rows]:
+    """(training rows, held-out rows): the same people at every party, as the order of `rows` is common to all."""
+    count = round(part * len(rows))
+    order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
+    return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
+
+
+async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tuple[npt.NDArray[Any], int]:
+    """(the classes, which only label holders learn; the scores of a row)."""
+    loss, leader = losses.loss(job.loss), job.holders[0]
+    mine = _own_labels(net.me, job, source, rows)
+    if net.me != leader:
+        if mine is not None:
+            await net.send(
+                leader, "classes", tuple(np.unique(mine).tolist()) if loss.kind in ("binary", "classes") else ()
+            )
+        known, outputs = _told(await net.recv(leader, "classes"), leader)
+        return np.array(known), outputs
+    if mine is None:  # can't be: `_own_labels` has seen to it
+        raise LabelError(f"party {net.me!r} brings no labels")
+    found = [mine]
+    for name in job.holders[1:]:
+        told, _ = _told((await net.recv(name, "classes"), 0), name)
+        if told:
+            found.append(np.array(told))
+    if len({one.dtype.kind in "US" for one in found}) > 1:
+        raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
+    classes = labels.class_labels(np.concatenate(found), loss)
+    outputs = loss.outputs(len(classes))
+    for name in net.names:
+        if name != leader:
+            await net.send(name, "classes", (tuple(classes.tolist()) if name in job.holders else (), outputs))
+    return classes, outputs
+
+
+def _own_labels(me: str, job: Job, source: Source, rows: Rows) -> npt.NDArray[Any] | None:
+    if me not in job.holders:
+        if source.labels is not None:
+            raise LabelError(
+                f"party {me!r} names a label column, and the job says that it holds no labels; leave it out"
+            )
+        return None
+    if source.labels is None:
+        raise LabelError(
+            f"the job says that party {me!r} holds labels, and it names no label column; set label under [data]"
+        )
+    party = Party(me, np.zeros((len(rows), 1)), np.asarray(source.labels)[rows])
+    known: npt.NDArray[Any] = np.asarray(party.y)[np.asarray(party.labelled)]
+    if not len(known):
+        raise LabelError(
+            f"party {me!r} has no label for any of the {len(rows)} common rows; the job says that it holds labels"
+        )
+    return known
+
+
+def _told(value: Any, party: str) -> tuple[tuple[Any, ...], int]:
+    fits = type(value) is tuple and len(value) == 2 and type(value[0]) is tuple and type(value[1]) is int
+    if not fits or len(value[0]) > _MOST_CLASSES or any(type(one) not in (str, int, float, bool) for one in value[0]):
+        raise ProtocolError(f"party {party!r} must tell classes as numbers or texts at step 'classes'")
+    return value[0], value[1]

@@ -1,0 +1,1 @@
+"""A party's own files, read and prepared: CSV, Parquet, SQL, LIBSVM, numpy."""

@@ -1,0 +1,115 @@
+"""The `[data]` section of a party's file: where its rows are, and which columns of them are used.
+
+    [data]
+    source = "customers.csv"        # .csv .tsv .parquet .svm .npy .npz, relative to the TOML file's own folder
+    # sql = "SELECT * FROM 'customers.parquet' JOIN 'orders.csv' USING (customer_id)"     # or what DuckDB can run
+    # database = "bank.duckdb"      # where sql looks up names of tables
+    id = "customer_id"              # left out, if all parties have the same rows in the same order
+    label = "default"               # only at a party that holds labels; an empty cell is a row without one
+    columns = ["age", "income"]     # by default all others; or exclude = ["name"]
+
+Everything that is wrong with it is one sentence, with the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from colonnade.errors import DataError
+from colonnade.settings.settings import Key, ListOf, Section, Settings, nearest
+from colonnade.tables.array_files import PACKED, load_libsvm, load_numpy
+from colonnade.tables.table import Table
+
+
+def _one_sign(value: str) -> str | None:
+    return None if len(value) == 1 and value not in '"\n\r' else f"must be one character, got {value!r}"
+
+
+SECTION = Section(
+    Key("source", str),
+    Key("sql", str),
+    Key("database", str),
+    Key("id", str),
+    Key("ids", str),  # a file with one id per line, for formats without an id column
+    Key("label", str),
+    Key("columns", ListOf(str, least=1)),
+    Key("exclude", ListOf(str)),
+    Key("text", ListOf(str)),  # columns that are text although they look like numbers
+    Key("missing", ListOf((str, float))),  # what stands for a missing value, beside empty cells
+    Key("delimiter", str, check=_one_sign),
+    Key("decimal", str, default=".", allowed=(".", ",")),
+    Key("first_index", int, default=1, allowed=(0, 1)),
+    Key("features", int, least=1, most=2**31 - 2),
+)
+_QUERY = {"id", "label", "columns", "exclude", "text", "missing"}
+# What each kind of source can be told, beside source itself.
+_KEYS = {
+    "sql": _QUERY | {"database"},
+    "csv": _QUERY | {"delimiter", "decimal"},
+    "parquet": _QUERY,
+    "libsvm": {"label", "ids", "first_index", "features"},
+    "npy": {"ids", "columns", "exclude"},
+    "npz": {"id", "ids", "label", "columns", "exclude"},
+}
+_SUFFIXES = {
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".svm": "libsvm",
+    ".libsvm": "libsvm", ".svmlight": "libsvm", ".npy": "npy", ".npz": "npz",
+}  # fmt: skip
+
+
+def load(
+    settings: Settings, *, source: str | Path | None = None, labels: bool = True, texts: Iterable[str] = ()
+) -> Table:
+    """Read what a `[data]` section describes.
+
+    source: another file instead of the section's own, for example with new rows to predict; where `ids` names a file,
+        the ids of new.svm are in new.svm.ids.
+    labels: whether the label column is read; for prediction it need not be there.
+    texts: columns that are text whatever they look like: what `Prepared.texts` says of the training rows.
+    """
+    if (settings["source"] is None) == (settings["sql"] is None):
+        key = "source" if settings["sql"] is None else "sql"
+        raise settings.error(key, "give either source (a file) or sql (a query), one of the two")
+    as_text = frozenset([*(settings["text"] or ()), *texts])
+    if source is None and settings["sql"] is not None:
+        _check_keys(settings, "sql", "sql")
+        from colonnade.tables.query import load_sql
+
+        return load_sql(settings, labels, as_text)
+    path = Path(source) if source is not None else settings.place.folder / settings["source"]
+    kind = _check_file(settings, path)
+    if kind in ("csv", "parquet"):
+        from colonnade.tables.query import load_csv, load_parquet
+
+        return (load_csv if kind == "csv" else load_parquet)(settings, path.absolute(), labels, as_text)
+    load_arrays = load_libsvm if kind == "libsvm" else load_numpy
+    return load_arrays(settings, path, labels, new=source is not None)
+
+
+def _check_file(settings: Settings, path: Path) -> str:
+    """A file that is there, of a kind that is known."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] and suffixes[-1] in PACKED
+    kind = _SUFFIXES.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
+    if "://" in str(settings["source"]):
+        raise settings.error("source", "must be a file of this machine; fetch it first", DataError)
+    if kind is None or (packed and (kind in ("npy", "npz", "parquet") or (kind == "csv" and suffixes[-1] != ".gz"))):
+        endings = ", ".join(_SUFFIXES)
+        raise settings.error(
+            "source",
+            f"{path.name!r} must end in one of {endings} (CSV also .gz, LIBSVM also .gz, .bz2, .xz)",
+            DataError,
+        )
+    if not path.is_file():
+        there = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise settings.error("source", f"the file {str(path)!r} {what}{nearest(path.name, there)}", DataError)
+    _check_keys(settings, kind, path.name)
+    return kind
+
+
+def _check_keys(settings: Settings, kind: str, where: str) -> None:
+    for key in sorted(settings.given - _KEYS[kind] - {"source", "sql"}):
+        homes = ", ".join(name for name, keys in _KEYS.items() if key in keys)
+        raise settings.error(key, f"has no meaning for {where}, only for {homes}; remove it")

@@ -1,0 +1,98 @@
+"""Prepared columns side by side: a dense array, or CSR. Some rows at a time, so that nothing is held twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import DataError
+from colonnade.tables.steps import Slots, UnfitRow
+from colonnade.tables.table import Numbers, Texts
+
+if TYPE_CHECKING:
+    from colonnade.tables.prepared import Column
+
+Array = npt.NDArray[Any]
+_CHUNK = 1 << 15  # rows: what is computed in between stays in the processor's caches
+
+
+class Piece(NamedTuple):
+    """Some rows of one output column: its values; or of several, of which a slot says which one is 1."""
+
+    at: int
+    values: Array | None
+    slots: Slots | None
+
+
+class Filling:
+    """The columns of one table on their way through their steps."""
+
+    def __init__(self, where: str, columns: Sequence[tuple[Column, Numbers | Texts]], rows: int) -> None:
+        self.where, self.columns, self.rows = where, columns, rows
+        widths = [len(column.outputs()) for column, _ in columns]
+        self.starts = np.concatenate([[0], np.cumsum(widths)]).tolist()
+        self.width: int = self.starts[-1]
+        self.filled = sum(1 if column.hot else width for (column, _), width in zip(columns, widths, strict=True))
+        self._codes = [
+            column.hot.slots_of_codes(source.categories) if column.hot and isinstance(source, Texts) else None
+            for column, source in columns
+        ]
+
+    def chunks(self) -> Iterator[tuple[slice, list[Piece]]]:
+        """All rows, some at a time."""
+        for start in range(0, self.rows, _CHUNK):
+            part = slice(start, min(start + _CHUNK, self.rows))
+            yield part, [piece for number in range(len(self.columns)) for piece in self._pieces(number, part)]
+
+    def _pieces(self, number: int, part: slice) -> Iterator[Piece]:
+        (column, source), at, slots_of = self.columns[number], self.starts[number], self._codes[number]
+        if isinstance(source, Texts):
+            if slots_of is not None:
+                yield Piece(at, None, slots_of[source.codes[part]])
+            return
+        try:
+            x, marks = column.numbers(source.values[part])
+        except UnfitRow as error:
+            raise DataError(f"column {column.name!r} of {self.where} {error.at(part.start + error.row)}") from None
+        if column.hot:
+            yield Piece(at, None, column.hot.slots_of_numbers(x))
+            return
+        for further, values in enumerate([x, *marks]):
+            yield Piece(at + further, values, None)
+
+    def dense(self, dtype: Any) -> Array:
+        """A C-ordered array."""
+        out = np.zeros((self.rows, self.width), dtype=dtype)
+        for part, pieces in self.chunks():
+            block = out[part]
+            for piece in pieces:
+                if piece.slots is None:
+                    block[:, piece.at] = piece.values
+                else:
+                    there = np.nonzero(piece.slots >= 0)[0]
+                    block[there, piece.at + piece.slots[there]] = 1
+        return out
+
+    def csr(self, dtype: Any) -> Any:
+        """A CSR matrix without stored zeros, its columns in order."""
+        import scipy.sparse as sp
+
+        data, indices, counts = [], [], []
+        for part, pieces in self.chunks():
+            rows = part.stop - part.start
+            values = np.zeros((rows, len(pieces)), dtype=dtype)
+            columns = np.zeros((rows, len(pieces)), dtype=np.int32)
+            for number, piece in enumerate(pieces):
+                slots = 0 if piece.slots is None else piece.slots
+                values[:, number] = piece.values if piece.slots is None else piece.slots >= 0
+                columns[:, number] = piece.at + slots
+            stored = values != 0
+            data.append(values[stored])
+            indices.append(columns[stored])
+            counts.append(stored.sum(axis=1))
+        starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+        parts = (np.concatenate(data), np.concatenate(indices), starts)
+        return sp.csr_matrix(parts, shape=(self.rows, self.width))

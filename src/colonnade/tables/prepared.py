@@ -1,0 +1,194 @@
+"""What a preparation learned: applied to rows, saved beside the party's part of the model, shown as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data.party import Party
+from colonnade.errors import DataError
+from colonnade.tables.filling import Filling
+from colonnade.tables.sparse_columns import SparseColumns
+from colonnade.tables.steps import MISSING, Floats, Impute, NumberStep, OneHot, UnfitRow, step_from_value, step_to_value
+from colonnade.tables.table import Numbers, Table, Texts
+
+Array = npt.NDArray[Any]
+_KEY, _SCALES = "preparation", "preparation_scales"  # in a party's part of a model
+_SPARSE = 4  # a matrix is CSR if fewer than one of so many cells are filled
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column's steps, as learned."""
+
+    name: str
+    text: bool
+    steps: tuple[NumberStep, ...]
+    hot: OneHot | None
+    named: bool  # in the file, rather than by default
+
+    def outputs(self) -> list[str]:
+        """Names of what it becomes."""
+        marks = [f"{self.name}={MISSING}" for step in self.steps if isinstance(step, Impute) and step.indicator]
+        if self.hot is None:
+            return [self.name, *marks]
+        return [f"{self.name}={category}" for category in self.hot.outputs()]
+
+    def numbers(self, values: Array) -> tuple[Floats, list[Floats]]:
+        """Numbers after all steps but one-hot, and where they were imputed."""
+        x = values.astype(np.float64)
+        infinite = np.isinf(x)
+        if infinite.any():
+            raise UnfitRow(int(infinite.argmax()), "has an infinite value in {row}; correct it, or make it missing")
+        marks = []
+        for step in self.steps:
+            if isinstance(step, Impute) and step.indicator:
+                marks.append(np.isnan(x).astype(np.float64))
+            with np.errstate(over="ignore"):
+                step.apply(x)
+        unfit = ~np.isfinite(x)
+        if self.hot is None and unfit.any():
+            row = int(unfit.argmax())
+            if np.isnan(values[row]):
+                raise UnfitRow(row, "has no value in {row}, and no step that fills it; add impute, and train anew")
+            raise UnfitRow(row, f"has {values[row]:.4g} in {{row}}, which its steps make too large; clip it")
+        return x, marks
+
+    def fitting(self, column: Numbers | Texts | None) -> Numbers | Texts:
+        """The column of a table as this one needs it; an empty one is of either kind."""
+        if column is None:
+            raise ValueError("is missing; give the same columns as in training")
+        if self.text and isinstance(column, Numbers):
+            if not np.isnan(column.values).all():
+                raise ValueError("holds numbers here and held text in training; list it under text")
+            return Texts(np.full(len(column.values), -1, dtype=np.int32), np.empty(0, dtype=object))
+        if not self.text and isinstance(column, Texts):
+            if (column.codes >= 0).any():
+                raise ValueError("holds text here and held numbers in training; correct the values that are no numbers")
+            return Numbers(np.full(len(column.codes), np.nan))
+        return column
+
+    def to_value(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        hot = None if self.hot is None else step_to_value(self.hot)
+        steps = [step_to_value(step) for step in self.steps]
+        return {"name": self.name, "text": self.text, "steps": steps, "hot": hot, "named": self.named}
+
+    @classmethod
+    def from_value(cls, value: Any) -> Column:
+        """The inverse."""
+        steps = []
+        for one in value["steps"]:
+            step = step_from_value(one)
+            if isinstance(step, OneHot):
+                raise ValueError("one-hot is not the last step")
+            steps.append(step)
+        hot = None if value["hot"] is None else step_from_value(value["hot"])
+        if not (hot is None or isinstance(hot, OneHot)) or (value["text"] and (hot is None or steps)):
+            raise ValueError("the steps do not fit the column")
+        return cls(str(value["name"]), bool(value["text"]), tuple(steps), hot, bool(value["named"]))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Every column's steps, as learned from the training rows."""
+
+    columns: tuple[Column, ...] = ()
+    sparse: SparseColumns | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns of text: new rows must be read with `load(..., texts=prepared.texts)`."""
+        return tuple(column.name for column in self.columns if column.text)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the output columns; None for sparse columns without names."""
+        if self.sparse is not None:
+            return self.sparse.names
+        seen: dict[str, int] = {}
+        names = []
+        for name in (name for column in self.columns for name in column.outputs()):
+            seen[name] = seen.get(name, 0) + 1
+            names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+        return tuple(names)
+
+    def apply(self, table: Table) -> Any:
+        """The columns of a table, prepared: a C-ordered array, or CSR where most of it would be zeros."""
+        if table.sparse != (self.sparse is not None):
+            kinds = ("sparse", "named columns") if table.sparse else ("named columns", "sparse")
+            raise DataError(f"{table.where} is {kinds[0]} and the training rows were {kinds[1]}; give the same kind")
+        if self.sparse is not None:
+            return self.sparse.apply(table)
+        columns = []
+        for column in self.columns:
+            try:
+                columns.append((column, column.fitting(table.columns.get(column.name))))
+            except ValueError as error:
+                raise DataError(f"column {column.name!r} of {table.where} {error}") from None
+        numbers = [source.values.dtype for _, source in columns if isinstance(source, Numbers)]
+        dtype = np.float32 if numbers and all(kind == np.float32 for kind in numbers) else np.float64
+        filling = Filling(table.where, columns, table.rows)
+        return filling.csr(dtype) if _SPARSE * filling.filled < filling.width else filling.dense(dtype)
+
+    def party(self, name: str, table: Table) -> Party:
+        """The prepared table as a party."""
+        return Party(name, self.apply(table), table.label, table.ids, columns=self.names)
+
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """For each column: its name, its kind, who said what is done with it, its steps as learned, what it becomes."""
+        said = {True: "prepare", False: "default"}
+        if self.sparse is not None:
+            return [
+                (f"all {self.sparse.width}", "sparse numbers", said[self.sparse.named], str(self.sparse), "the same")
+            ]
+        found = []
+        for column in self.columns:
+            steps = ", ".join(map(str, (*column.steps, *([column.hot] if column.hot else ())))) or "as-is"
+            outputs = column.outputs()
+            becomes = ", ".join(outputs[:3]) + (f" and {len(outputs) - 3} more" if len(outputs) > 3 else "")
+            found.append((column.name, "text" if column.text else "numbers", said[column.named], steps, becomes))
+        return found
+
+    def shown(self) -> Any:
+        """`rows` as a table of rich."""
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        drawn = RichTable(box=box.SIMPLE_HEAD)
+        for title in ("column", "kind", "said by", "steps", "becomes"):
+            drawn.add_column(title, overflow="fold")
+        for row in self.rows():
+            drawn.add_row(*map(Text, row))
+        return drawn
+
+    # -- keep ---------------------------------------------------------------------------------------------------
+
+    def to_arrays(self) -> dict[str, Array]:
+        """As arrays, to be stored among those of the party's part of the model (see store.py)."""
+        value: dict[str, Any] = {"columns": [column.to_value() for column in self.columns], "sparse": None}
+        arrays = {}
+        if self.sparse is not None:
+            value["sparse"] = self.sparse.to_value()
+            arrays[_SCALES] = self.sparse.scales
+        return {_KEY: np.array(json.dumps(value)), **arrays}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Prepared:
+        """The inverse of `to_arrays`."""
+        try:
+            value = json.loads(str(arrays[_KEY]))
+            columns = tuple(Column.from_value(column) for column in value["columns"])
+            if value["sparse"] is None:
+                return cls(columns)
+            return cls(sparse=SparseColumns.from_value(value["sparse"], arrays[_SCALES]))
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                f"this is no preparation that Colonnade saved ({error}); train and save the model anew"
+            ) from None

@@ -1,0 +1,180 @@
+"""Columns of a table inside DuckDB, as the arrays that a party's table has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data.ids import EXACT
+from colonnade.errors import DataError, InputError, LabelError
+from colonnade.settings.settings import Settings
+from colonnade.tables.csv_dialect import quoted, spellings
+from colonnade.tables.table import Numbers, Table, Texts, repeated_ids, without_label
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Array = npt.NDArray[Any]
+Chosen = tuple[str | None, str | None, list[str]]  # the id column, the label column, the other columns
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+NUMBERS = (*_WHOLE, "HUGEINT", "UHUGEINT", "BIGNUM", "DECIMAL", "DOUBLE", "FLOAT", "BOOLEAN")
+_TEXTS = ("VARCHAR", "ENUM")
+
+
+@dataclass
+class Query:
+    """The table `t` of a connection: for each column that users know, what it is in SQL, and of which type."""
+
+    con: DuckDBPyConnection
+    settings: Settings
+    where: str
+    cells: dict[str, str]
+    types: dict[str, str]  # without parameters: DECIMAL, ENUM
+
+    def read_as(self, name: str, kind: str, cell: str) -> None:
+        """From now on, see a column as another type."""
+        self.types[name], self.cells[name] = kind, cell
+
+    def fetch(self, expression: str) -> Array:
+        """One column."""
+        found: Array = self.con.execute(f"SELECT {expression} AS found FROM t").fetchnumpy()["found"]
+        return found
+
+    def one(self, expressions: str) -> tuple[Any, ...]:
+        """One row."""
+        return tuple(self.con.execute(f"SELECT {expressions} FROM t").fetchall()[0])
+
+    def table(self, chosen: Chosen, texts: frozenset[str]) -> Table:
+        """All that was chosen; `texts` are columns that are text whatever they look like."""
+        id_column, label, columns = chosen
+        if not self.one("count(*)")[0]:
+            key = "sql" if self.settings["sql"] else "source"
+            raise self.settings.error(key, f"{self.where} has no rows; at least one is needed", DataError)
+        for name in columns:
+            if name not in texts and self.types[name] not in (*NUMBERS, *_TEXTS):
+                raise self.unfit(name)
+        ids = None if id_column is None else self.ids(id_column)
+        labels = None if label is None else self.labels(label)
+        read = {name: self.texts(name) if self.is_text(name, texts) else self.numbers(name) for name in columns}
+        return Table(self.where, read, ids, labels)
+
+    def is_text(self, name: str, texts: frozenset[str]) -> bool:
+        """By its type, or because somebody says so."""
+        return name in texts or self.types[name] in _TEXTS
+
+    def unfit(self, name: str) -> InputError:
+        """Neither numbers nor text."""
+        kind, key = self.types[name], "sql" if self.settings["sql"] else "source"
+        if kind.startswith(("DATE", "TIME", "INTERVAL")):
+            what = "times" if kind.startswith("TIME") and not kind.startswith("TIMESTAMP") else "dates"
+            from_where = "..." if key == "sql" else f"'{self.where}'"
+            days = f"date_diff('day', {sql_name(name)}, DATE '2025-01-01') AS days"
+            advice = (
+                f"turn them into numbers, for example with sql = '''SELECT * EXCLUDE ({sql_name(name)}), {days} FROM "
+                f"{from_where} ''', or list the column under exclude"
+            )
+            if kind in ("INTERVAL", "TIME") or what == "times":
+                advice = "turn them into numbers with sql (epoch(...) counts seconds), or list the column under exclude"
+            return self.settings.error(key, f"column {name!r} of {self.where} holds {what}; {advice}", DataError)
+        return self.settings.error(
+            key,
+            f"column {name!r} of {self.where} is of type {kind}, numbers and text are allowed; convert it with sql, or "
+            f"list it under exclude",
+            DataError,
+        )
+
+    def numbers(self, name: str) -> Numbers:
+        """NaN where there is none."""
+        kind = "FLOAT" if self.types[name] == "FLOAT" else "DOUBLE"
+        value = f"CAST({self.cells[name]} AS {kind})"
+        return Numbers(self.fetch(f"coalesce({self.unmarked(value, value, kind)}, 'nan'::{kind})"))
+
+    def unmarked(self, cell: str, value: str, kind: str) -> str:
+        """A cell in SQL, but NULL where its value, of this kind, is a number that stands for a missing one."""
+        marks = [f"{float(mark)!r}::{kind}" for mark in self.settings["missing"] or [] if not isinstance(mark, str)]
+        return f"CASE WHEN {value} NOT IN ({', '.join(marks)}) THEN {cell} END" if marks else cell
+
+    def texts(self, name: str) -> Texts:
+        """As codes, for a column of Python's texts would need ten times the memory."""
+        value = self.text(name)
+        distinct = f"SELECT DISTINCT {value} AS found FROM t WHERE {value} IS NOT NULL ORDER BY found"
+        categories = self.con.execute(distinct).fetchnumpy()["found"]
+        if not len(categories):
+            return Texts(np.full(self.one("count(*)")[0], -1, dtype=np.int32), np.empty(0, dtype=object))
+        self.con.execute(f"CREATE TEMP TYPE categories AS ENUM ({distinct})")
+        codes = self.fetch(f"coalesce(enum_code(CAST({value} AS categories))::INTEGER, -1)")
+        self.con.execute("DROP TYPE categories")
+        return Texts(codes, np.asarray(categories, dtype=object))
+
+    def text(self, name: str) -> str:
+        """A column's cells as text, in SQL; NULL where they are empty or say that they are missing."""
+        cell = f"CAST({self.cells[name]} AS VARCHAR)"
+        marks = ["", *spellings(self.settings["missing"] or [])]
+        return f"CASE WHEN {cell} NOT IN ({', '.join(map(quoted, marks))}) THEN {cell} END"
+
+    def ids(self, name: str) -> Array:
+        """Whole numbers or text; none missing, none twice."""
+        kind, cell = self.types[name], self.cells[name]
+        if kind in (*_TEXTS, "UUID"):
+            cell = f"CAST({cell} AS VARCHAR)"
+            empty = f"coalesce(trim({cell}) = '', true)"
+        else:
+            empty = f"{cell} IS NULL"
+        if kind in ("DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UHUGEINT"):
+            # tables with gaps turn numbers into floats
+            cell = f"CAST({cell} AS DOUBLE)"
+            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {EXACT}), true)")[0]
+            kind, cell = ("BIGINT", f"CAST({cell} AS BIGINT)") if whole else (kind, cell)
+        if kind not in (*_WHOLE, *_TEXTS, "UUID"):
+            raise self.settings.error(
+                "id",
+                f"column {name!r} of {self.where} is of type {kind}, ids must be whole numbers or text; choose another "
+                f"column, or convert it with sql (CAST({sql_name(name)} AS VARCHAR))",
+                DataError,
+            )
+        missing, first = self.one(f"count(*) FILTER ({empty}), min(rowid) FILTER ({empty}) + 1")
+        if missing:
+            raise self.settings.error(
+                "id",
+                f"{missing} rows of {self.where} have no id in column {name!r}, the first is row {first}; drop these "
+                f"rows, or give them one",
+                DataError,
+            )
+        again = self.one(f"count(*) - count(DISTINCT {cell})")[0]
+        if again:
+            turns = f"SELECT rowid + 1 AS row, row_number() OVER (PARTITION BY {cell} ORDER BY rowid) AS turn FROM t"
+            ((first,),) = self.con.execute(f"SELECT min(row) FROM ({turns}) WHERE turn > 1").fetchall()
+            raise self.settings.error("id", repeated_ids(again, first, self.where), DataError)
+        return self.fetch(cell)
+
+    def labels(self, name: str) -> Array:
+        """As they are; None or NaN where there is none."""
+        kind, cell = self.types[name], self.cells[name]
+        if kind in _TEXTS:
+            cell = self.text(name)
+        elif kind in NUMBERS and kind != "BOOLEAN":
+            seen = "FLOAT" if kind == "FLOAT" else "DOUBLE"  # 0.1 of a FLOAT is another number than 0.1 of a DOUBLE
+            value = f"CAST({cell} AS {seen})"
+            cell = self.unmarked(cell if kind in _WHOLE else f"CAST({cell} AS DOUBLE)", value, seen)
+        elif kind not in NUMBERS:
+            raise self.settings.error(
+                "label",
+                f"column {name!r} of {self.where} is of type {kind}, labels must be numbers, true and false, or text; "
+                f"choose another column, or convert it with sql",
+                LabelError,
+            )
+        found = self.fetch(cell)
+        missing = np.ma.getmaskarray(found)
+        values = np.ma.getdata(found)
+        if values.dtype.kind == "f":
+            missing = missing | np.isnan(values)
+        return without_label(values, missing, self.settings, self.where)
+
+
+def sql_name(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,110 @@
+"""The preparation of a sparse matrix: all columns alike, and by steps that leave zeros zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import DataError
+from colonnade.tables.steps import Clip, Log1p, Scale, UnfitRow, step_from_value, step_to_value
+from colonnade.tables.table import Table
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SparseColumns:
+    """Steps of a CSR matrix, as learned; `scales` has what each column is divided by, one row per scale step."""
+
+    width: int
+    names: tuple[str, ...] | None
+    named: bool = False  # whether the file says what is done
+    steps: tuple[Clip | Log1p | Scale, ...] = ()
+    scales: Array = field(default_factory=lambda: np.empty((0, 0)), compare=False)
+
+    def learn(self, matrix: Any, step: Clip | Log1p | Scale) -> SparseColumns:
+        """One step more, from a matrix to which those before have been applied."""
+        scales = self.scales
+        if isinstance(step, Scale):
+            sizes = np.zeros(self.width)
+            np.maximum.at(sizes, matrix.indices, np.abs(matrix.data))
+            scales = np.vstack([scales.reshape(-1, self.width), np.where(sizes > 0, sizes, 1.0)])
+        return replace(self, steps=(*self.steps, step), scales=scales)
+
+    def apply(self, table: Table) -> Any:
+        """All steps, on a copy."""
+        matrix = self._fitting(table).copy()
+        self.change(matrix, table.where)
+        return matrix
+
+    def change(self, matrix: Any, where: str, since: int = 0) -> None:
+        """Apply the steps from one on, in place."""
+        scale = sum(isinstance(step, Scale) for step in self.steps[:since])
+        try:
+            infinite = ~np.isfinite(matrix.data)
+            if infinite.any():
+                raise UnfitRow(int(infinite.argmax()), "has NaN or an infinite value in {row}; leave the entry out")
+            for step in self.steps[since:]:
+                if isinstance(step, Scale):
+                    matrix.data /= self.scales[scale].astype(matrix.dtype)[matrix.indices]
+                    scale += 1
+                else:
+                    step.apply(matrix.data)
+        except UnfitRow as error:
+            row = int(np.searchsorted(matrix.indptr, error.row, side="right")) - 1
+            raise DataError(f"column {self._name(matrix.indices[error.row])} of {where} {error.at(row)}") from None
+
+    def _name(self, column: int) -> str:
+        return f"number {column}" if self.names is None else repr(self.names[column])
+
+    def _fitting(self, table: Table) -> Any:
+        """The table's matrix with the columns of training; a file may not come as far as the last of them."""
+        matrix, names = table.columns, table.names
+        width = int(matrix.shape[1])
+        if names != self.names:
+            missing = sorted(set(self.names or ()) - set(names or ()))
+            what = f"no column {missing[0]!r}" if missing else "other names of columns"
+            raise DataError(
+                f"{table.where} has {what}, unlike the training rows; give the same columns in the same order"
+            )
+        if width > self.width:
+            raise DataError(
+                f"{table.where} has {width} columns and the training rows {self.width}; give the same columns"
+            )
+        if width < self.width:
+            matrix = matrix.copy()
+            matrix.resize(matrix.shape[0], self.width)
+        return matrix
+
+    def __str__(self) -> str:
+        words = [
+            "scale (by the largest of each column)" if isinstance(step, Scale) else str(step) for step in self.steps
+        ]
+        return ", ".join(words) or "as-is"
+
+    def to_value(self) -> dict[str, Any]:
+        """What JSON can hold: all but the scales."""
+        return {
+            "width": self.width,
+            "names": self.names,
+            "named": self.named,
+            "steps": list(map(step_to_value, self.steps)),
+        }
+
+    @classmethod
+    def from_value(cls, value: Any, scales: Array) -> SparseColumns:
+        """The inverse."""
+        width, names, steps = int(value["width"]), value["names"], []
+        for one in value["steps"]:
+            step = step_from_value(one)
+            if not isinstance(step, (Clip, Log1p, Scale)):
+                raise ValueError(f"{step.name} is no step of sparse columns")
+            steps.append(step)
+        wanted = sum(isinstance(step, Scale) for step in steps)
+        if wanted and (scales.shape != (wanted, width) or scales.dtype != np.float64 or not (scales > 0).all()):
+            raise ValueError("the scales do not fit the columns")
+        named = bool(value["named"])
+        return cls(width, None if names is None else tuple(map(str, names)), named, tuple(steps), scales)

@@ -1,0 +1,163 @@
+"""A party's table as it was read: columns of numbers or text, or one sparse matrix; ids; labels. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import DataError, LabelError
+from colonnade.settings.settings import Settings, nearest
+
+Array = npt.NDArray[Any]
+_SHOWN = 12  # columns that an error lists
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column of float32 or float64; NaN where a value is missing."""
+
+    values: Array
+
+    def take(self, rows: Any) -> Numbers:
+        """Some of its rows."""
+        return Numbers(self.values[rows])
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A column of text: for each row the number of its category, -1 where the text is missing."""
+
+    codes: npt.NDArray[np.int32]
+    categories: Array  # of str, sorted, each once
+
+    def take(self, rows: Any) -> Texts:
+        """Some of its rows; all categories stay."""
+        return Texts(self.codes[rows], self.categories)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a source holds.
+
+    columns: name -> Numbers or Texts, in their order; or a scipy CSR matrix, whose names are in `names` if it has any.
+    ids: integers or text, one per row, no two the same; None where rows are aligned already.
+    label: numbers with NaN, or Python values with None, where a row has no label; None where the party holds none.
+    where: how errors call it.
+    """
+
+    where: str
+    columns: Any
+    ids: Array | None = None
+    label: Array | None = None
+    names: tuple[str, ...] | None = None
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the columns are one CSR matrix."""
+        return hasattr(self.columns, "indptr")
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        if self.sparse:
+            return int(self.columns.shape[0])
+        first = next(iter(self.columns.values()))
+        return len(first.codes if isinstance(first, Texts) else first.values)
+
+    def take(self, rows: Any) -> Table:
+        """Some of its rows, by number or by a mask: the training part, or the rows that all parties have."""
+        columns = (
+            self.columns[rows] if self.sparse else {name: column.take(rows) for name, column in self.columns.items()}
+        )
+        ids, label = (None if values is None else values[rows] for values in (self.ids, self.label))
+        return replace(self, columns=columns, ids=ids, label=label)
+
+    def __repr__(self) -> str:
+        width = self.columns.shape[1] if self.sparse else len(self.columns)
+        extras = [word for word, has in (("ids", self.ids is not None), ("labels", self.label is not None)) if has]
+        return f"Table({self.where}: {self.rows} rows x {width} columns{''.join(f', {word}' for word in extras)})"
+
+
+def choose(
+    settings: Settings, names: Sequence[str], where: str, labels: bool
+) -> tuple[str | None, str | None, list[str]]:
+    """The id column, the label column and the other columns that `[data]` asks for, out of those that there are."""
+    id_column, label = settings["id"], settings["label"]
+    for key, name in (("id", id_column), ("label", label if labels else None)):
+        if name is not None and name not in names:
+            raise settings.error(key, unknown_column(name, names, where), DataError)
+    if label is not None and label == id_column:
+        raise settings.error("label", f"column {label!r} is the id already; give another one", LabelError)
+    chosen = choose_columns(settings, names, where, (id_column, label), new=not labels)
+    return id_column, label if labels else None, chosen
+
+
+def choose_columns(
+    settings: Settings, names: Sequence[str], where: str, taken: tuple[str | None, ...], *, new: bool = False
+) -> list[str]:
+    """The columns to learn from; `taken` are the id and the label. New rows need not have what the model leaves out."""
+    if settings["columns"] is not None and settings["exclude"] is not None:
+        raise settings.error("exclude", "columns are given too; give columns or exclude, not both")
+    known = frozenset(names)
+    for key in ("columns", "exclude", "text"):
+        seen: set[str] = set()
+        for number, name in enumerate(settings[key] or []):
+            if name not in known and new and key != "columns":
+                continue
+            if name not in known:
+                raise settings.error((key, number), unknown_column(name, names, where), DataError)
+            if name in seen:
+                raise settings.error((key, number), f"column {name!r} is listed twice; list it once")
+            if key == "columns" and name in taken:
+                role = "id" if name == taken[0] else "label"
+                raise settings.error((key, number), f"column {name!r} is the {role} already; leave it out here")
+            seen.add(name)
+    left_out = {*taken, *(settings["exclude"] or ())}
+    chosen = settings["columns"] or [name for name in names if name not in left_out]
+    if not chosen:
+        key = next(key for key in ("exclude", "label", "id", "source", "sql") if settings[key])
+        raise settings.error(key, f"no column of {where} is left to learn from; at least one is needed", DataError)
+    return list(chosen)
+
+
+def unknown_column(name: str, names: Sequence[str], where: str) -> str:
+    """The sentence for a column that is not there."""
+    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    return f"{where} has no column {name!r}, its columns are {shown}{nearest(name, list(names))}"
+
+
+def check_ids(settings: Settings, key: str, ids: Array, rows: int, where: str) -> None:
+    """One id for each row, and no two the same."""
+    if ids.shape != (rows,):
+        raise settings.error(key, f"{where} has {rows} rows and {len(ids)} ids; give one id per row", DataError)
+    firsts = np.unique(ids, return_index=True)[1]
+    if len(firsts) < rows:
+        repeated = np.setdiff1d(np.arange(rows), firsts)
+        raise settings.error(key, repeated_ids(len(repeated), int(repeated[0]) + 1, where), DataError)
+
+
+def repeated_ids(again: int, first: int, where: str) -> str:
+    """The sentence for ids that are not unique; it quotes none."""
+    return (
+        f"{again} rows of {where} have an id that a row before them has, the first is row {first}; every row needs an "
+        f"id of its own"
+    )
+
+
+def without_label(values: Array, missing: Array, settings: Settings, where: str) -> Array:
+    """Labels with None (NaN, if they are floats) where they are missing."""
+    if missing.all():
+        raise settings.error(
+            "label", f"no row of {where} has a label; leave the key out at a party without labels", LabelError
+        )
+    if not missing.any():
+        return values
+    if values.dtype.kind == "f":
+        return np.where(missing, np.nan, values)
+    marked = values.astype(object)
+    marked[missing] = None
+    return marked
