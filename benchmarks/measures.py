@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.blocks.columns import SparseColumns
+from colonnade.blocks.columns import CsrColumns
 from colonnade.kernels import columns as _kernels
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -110,7 +110,7 @@ def kernels(quick: bool) -> Rows:
     per_row, rng = 50 if quick else 298, np.random.default_rng(0)
     indices = np.sort(rng.integers(0, d, size=(n, per_row), dtype=np.int32), axis=1).ravel()
     X = sp.csr_matrix((np.ones(n * per_row, dtype=np.float32), indices, np.arange(n + 1) * per_row), shape=(n, d))
-    columns, rows = SparseColumns.from_csr(X), np.arange(n)
+    columns, rows = CsrColumns.from_csr(X), np.arange(n)
     W, signal = np.ones((d, 1)), np.ones((n, 1))
     G = np.zeros((d, 1))
     columns.forward(rows, W)

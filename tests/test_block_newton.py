@@ -16,9 +16,9 @@ import colonnade as cn
 from colonnade.algorithms import newton_party
 from colonnade.algorithms.newton_leader import Leader
 from colonnade.blocks import newton, subspace
-from colonnade.blocks.columns import DenseColumns, SparseColumns
+from colonnade.blocks.columns import CsrColumns, DenseColumns
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.newton import Directions, NewtonBlock
+from colonnade.blocks.newton import NewtonBlock, PastDirections
 from colonnade.errors import ColonnadeWarning, OptionError
 from colonnade.objective.losses import LOSSES, loss
 from colonnade.objective.penalties import L2
@@ -183,7 +183,7 @@ def test_few_directions_are_remembered():
 
 
 def test_remembered_directions():
-    kept = Directions(3)
+    kept = PastDirections(3)
     rows = RNG.standard_normal((7, 3)).astype(np.float32)
     for at in (0, 2, 3):
         kept.add(rows[at : at + 2], room=4)
@@ -282,7 +282,7 @@ def test_a_fit_is_repeated_to_the_bit():
 
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("kind", [DenseColumns, lambda X: SparseColumns.from_csr(sp.csr_matrix(X))])
+@pytest.mark.parametrize("kind", [DenseColumns, lambda X: CsrColumns.from_csr(sp.csr_matrix(X))])
 def test_factors_and_products_solve_the_same_equations(kind, intercept, outputs):
     rng = np.random.default_rng(2)
     table = X[:, :5]

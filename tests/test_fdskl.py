@@ -15,7 +15,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
 import colonnade as cn
-from colonnade.blocks.coefficients import Known
+from colonnade.blocks.coefficients import KnownFeatures
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, shared_secret, to_features
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, RunFailed
@@ -398,7 +398,7 @@ def test_features_are_float32_and_no_table_is_made_beyond_the_budget():
     assert to_features(np.zeros((2, 3), np.uint32)).dtype == np.float32
     ahead = Ahead(1000, 64, 4 * 64 * 300 + 255)
     assert ahead.kept == 300
-    assert Known(ahead, 64)._table.nbytes <= 4 * 64 * 300
-    beside = Known(ahead, 64).beside(np.array([5, 299]))
+    assert KnownFeatures(ahead, 64)._table.nbytes <= 4 * 64 * 300
+    beside = KnownFeatures(ahead, 64).beside(np.array([5, 299]))
     assert beside.nbytes == 0  # all of them are kept
-    assert Known(ahead, 64).beside(np.array([5, 300])).shape == (2, 64)
+    assert KnownFeatures(ahead, 64).beside(np.array([5, 300])).shape == (2, 64)

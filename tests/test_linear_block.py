@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
-from colonnade.blocks.columns import SparseColumns
+from colonnade.blocks.columns import CsrColumns
 from colonnade.blocks.columns import columns_from_value as from_value
 from colonnade.blocks.columns import columns_to_value as to_value
 from colonnade.blocks.linear import FullSteps, LazySteps, LinearBlock
@@ -242,7 +242,7 @@ def touched_by_rounds(d, penalty):
     rng = np.random.default_rng(9)
     sparse = csr_array(random_array((50, 1000), density=0.01, format="csr", rng=rng))
     sparse.resize((50, d))
-    columns = CountedColumns(SparseColumns.from_csr(sparse))
+    columns = CountedColumns(CsrColumns.from_csr(sparse))
     block = LinearBlock(columns, 1, penalty, True)
     block.V = block.V.view(Counted)
     block.scratch()  # made once, kept

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from colonnade.blocks.ciphertexts import VALUE_BITS, WholeColumns, transposed_product
-from colonnade.blocks.columns import DenseColumns, SparseColumns
+from colonnade.blocks.columns import CsrColumns, DenseColumns
 from colonnade.crypto import paillier
 from colonnade.crypto.modular import Modulus, inverses, product_tree, whole_numbers
 from colonnade.crypto.paillier import PrivateKey, PublicKey, Slots, check_key_bits
@@ -196,7 +196,7 @@ def test_how_few_products_it_takes(monkeypatch):
 def test_columns_as_whole_numbers(X, unit, ones):
     X = X * unit
     rows = np.array([5, 0, 3])
-    for columns in (DenseColumns(X), SparseColumns.from_csr(sp.csr_matrix(X))):
+    for columns in (DenseColumns(X), CsrColumns.from_csr(sp.csr_matrix(X))):
         whole = WholeColumns(columns, ones)
         place, column, value = whole.entries(rows)
         back = np.zeros((3, whole.width))

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.blocks.columns import DenseColumns, SparseColumns
+from colonnade.blocks.columns import CsrColumns, DenseColumns
 from colonnade.blocks.phases import (
     Ahead,
     Directions,
@@ -85,7 +85,7 @@ def test_sparse_columns_are_projected_as_dense_ones():
     X = RNG.standard_normal((20, 9)) * (RNG.random((20, 9)) < 0.3)
     mine, rows = Directions(SECRET, SECRET, Kernel("rbf", 0.5), 9), np.array([3, 3, 17, 0])
     dense = mine.project(DenseColumns(X), rows, (0, 0), 8)
-    sparse = mine.project(SparseColumns.from_csr(sp.csr_matrix(X)), rows, (0, 0), 8)
+    sparse = mine.project(CsrColumns.from_csr(sp.csr_matrix(X)), rows, (0, 0), 8)
     assert np.abs((dense - sparse).view(np.int32)).max() <= 1  # a step of the circle, by rounding
 
 

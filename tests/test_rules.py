@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from colonnade.blocks.columns import DenseColumns, SparseColumns
+from colonnade.blocks.columns import CsrColumns, DenseColumns
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.rules import RULES, Rule
 from colonnade.errors import OptionError
@@ -23,7 +23,7 @@ LOGISTIC = loss("logistic")
 
 
 def block(sparse, penalty, outputs=1, intercept=True):
-    columns = SparseColumns.from_csr(sp.csr_matrix(X)) if sparse else DenseColumns(X)
+    columns = CsrColumns.from_csr(sp.csr_matrix(X)) if sparse else DenseColumns(X)
     return LinearBlock(columns, outputs, penalty, intercept)
 
 

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.coefficients import Coefficients, Known, Table
-from colonnade.blocks.phases import Ahead, Directions, Layout, Piece, merged, messages, to_features
+from colonnade.blocks.coefficients import KernelBlock, KnownFeatures, Table
+from colonnade.blocks.phases import Ahead, Directions, FeaturePiece, Layout, merged, messages, to_features
 from colonnade.engine.options import Training
 from colonnade.engine.parts import Part
 from colonnade.engine.session import Session, session_leaks
@@ -113,7 +113,7 @@ class FDSKL(Training):
         rows = np.sort(np.random.default_rng([self.seed, 0]).permutation(session.train.rows)[:_SAMPLE])
         found = await exchange.sample(session.leader, rows)
         if found is not None:
-            cast("Coefficients", session.block).sample(found)
+            cast("KernelBlock", session.block).sample(found)
 
     async def train(self, session: Session) -> None:
         """Algorithm 1."""
@@ -166,10 +166,10 @@ class PartRows:
     def __init__(self, columns: Any, layout: Layout, me: str, budget: int) -> None:
         self.columns, self.rows = columns, columns.shape[0]
         self.ahead = {owner: Ahead(self.rows, layout.of(owner), budget) for owner in layout.owners}
-        self._known = Known(self.ahead[me], layout.of(me)) if me in layout.owners else None
+        self._known = KnownFeatures(self.ahead[me], layout.of(me)) if me in layout.owners else None
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownFeatures:
         """What this party knows as an owner."""
         if self._known is None:
             raise TypeError("a party without labels owns no features")
@@ -217,7 +217,7 @@ class Exchange:
             part.ahead[owner].learn(rows, self.drawn[owner])
         return beside
 
-    async def _get(self, part: PartRows, rows: Rows, owner: str, pieces: list[Piece], beside: Table) -> None:
+    async def _get(self, part: PartRows, rows: Rows, owner: str, pieces: list[FeaturePiece], beside: Table) -> None:
         """One message from each party: its contributions to some pieces, summed at their owner."""
         index = self.layout.owners.index(owner)
         spans = [self.layout.span(owner, piece.number) for piece in pieces]
@@ -262,9 +262,9 @@ class KernelSession(Session):
     exchange: Any = None  # made before the session is opened, which already needs it
 
     @property
-    def coefficients(self) -> Coefficients:
+    def coefficients(self) -> KernelBlock:
         """This party's block."""
-        return cast("Coefficients", self.block)
+        return cast("KernelBlock", self.block)
 
     def least_numbers(self) -> float:
         """See `Session.least_numbers`: every feature of every row, and some of them before for the step size."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colonnade.blocks import FloatArray, LocalSteps, Rows
+from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session, session_leaks
 from colonnade.engine.signals import Signals, open_signals, signal_leaks
@@ -141,7 +141,7 @@ class _Round:
         self.holder, self.rows, self.epoch, self.eta = holder, rows, epoch, eta
         self.follows = follows  # whether signals follow the party's own steps by the curvature
         self.mine = session.net.me == holder
-        self.work: LocalSteps = signals.open(holder, rows)
+        self.work: OpenBatch = signals.open(holder, rows)
         self.others: FloatArray | None = None  # at the holder: the other parties' part of the scores
 
     async def exchange(self) -> FloatArray | None:

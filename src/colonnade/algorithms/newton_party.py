@@ -12,7 +12,7 @@ from colonnade.algorithms.newton_leader import Leader, next_part
 from colonnade.algorithms.newton_search import Search
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.newton import Directions, NewtonBlock, Piece
+from colonnade.blocks.newton import NewtonBlock, OfRows, PastDirections
 from colonnade.blocks.subspace import Held
 from colonnade.engine.parts import Part
 from colonnade.engine.session import CHUNK, Session
@@ -81,7 +81,7 @@ class NewtonParty:
 
     def _start_anew(self) -> None:
         """No directions yet: at the start, and with every larger sample of rows."""
-        self.directions = Directions(self.own.width * self.own.outputs)
+        self.directions = PastDirections(self.own.width * self.own.outputs)
         self.pieces, self.stretch, self.fine, self.own.curved = 1, 1.0, False, []
         self.misled = False
         self.held: Held | None = None  # the rows whose label this holder has
@@ -173,7 +173,7 @@ class NewtonParty:
         """About each row, that leave a party in a round."""
         return self.own.outputs * self.pieces
 
-    async def _signals(self) -> tuple[list[Piece], list[Piece]]:
+    async def _signals(self) -> tuple[list[OfRows], list[OfRows]]:
         """Signals and curvatures of all rows."""
         signals, curvatures = [], []
         for holder, rows in self.chosen:
@@ -207,7 +207,7 @@ class NewtonParty:
                 raise ProtocolError(f"party {holder!r} must tell finite numbers at step {tag!r}")
         return short.astype(np.float64) * unit
 
-    def _direction(self, epoch: int, signals: list[Piece], curvatures: list[Piece]) -> FloatArray:
+    def _direction(self, epoch: int, signals: list[OfRows], curvatures: list[OfRows]) -> FloatArray:
         """This party's new directions as columns: its step, and the same with random signs for each piece more."""
         own, names, leader = self.own, self.net.names, self.session.leader
         size = own.width * own.outputs

@@ -21,7 +21,7 @@ from colonnade.blocks.torch_modules import alone, drawn, fresh_stream, module_of
 from colonnade.blocks.torch_network import NetworkBlock, NetworkSteps, NotFinite, check_trainable, kind_of, squares
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Job, Part
+from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import session_leaks
 from colonnade.families.torch_networks import NetworkSession, check_width, make_block, parts_of, watch_over
 from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting
@@ -284,7 +284,7 @@ async def train_split(net: Net, job: Any, mine: Any, keeper: Keeper | None = Non
     if holding:
         cast("HolderBlock", block).top = _top_of(net, top, places, l2, method.seed)
     train, held_out = parts_of(block, y, labelled, validation)
-    agreed = Job(losses.loss(loss), holders, sum_name, topology)
+    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
     secure = await open_sum(sum_name, net, topology)
     session = SplitSession(
         net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=evaluate_rows, widths=places

@@ -29,7 +29,7 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.torch_modules import alone, need_torch
 from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite, check_trainable
 from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Job, Part
+from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import CHUNK, session_leaks
 from colonnade.families.torch_networks import NetworkSession, make_block, watch_over
 from colonnade.leaks import OF_COLUMNS, OF_LABELS, REPRESENTATIONS, SIGNALS, Leak, Setting
@@ -223,7 +223,7 @@ async def train_transfer(net: Net, job: Any, mine: Any, keeper: Keeper | None = 
     if validation is not None:
         other = block.inputs(validation[0])
         held_out = Part(other, other.shape[0], *validation[1:])
-    agreed = Job(losses.loss("logistic"), (holder,), "plain", "tree")
+    agreed = Agreement(losses.loss("logistic"), (holder,), "plain", "tree")
     secure = await open_sum("plain", net, "tree")  # for losses and penalties: two parties have nothing to mask
     session = TransferSession(
         net, agreed, block, method, train, held_out, secure, keeper,

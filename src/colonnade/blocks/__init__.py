@@ -14,7 +14,7 @@ FloatArray = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 
-class LocalSteps(Protocol):
+class OpenBatch(Protocol):
     """A party's work on one batch between two exchanges."""
 
     touched: int  # numbers that one pass over the batch touches
@@ -43,7 +43,7 @@ class Block(Protocol):
         """Numbers that one pass over these rows touches."""
         ...
 
-    def open(self, rows: Rows) -> LocalSteps:
+    def open(self, rows: Rows) -> OpenBatch:
         """Start on a batch."""
         ...
 

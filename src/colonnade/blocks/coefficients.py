@@ -21,7 +21,7 @@ from colonnade.objective.penalties import L2
 Table = npt.NDArray[np.float32]
 
 
-class Known:
+class KnownFeatures:
     """The features of some rows at their owner: those of the kept rows in a table, those of a batch beside it."""
 
     def __init__(self, ahead: Ahead, width: int) -> None:
@@ -59,7 +59,7 @@ class Known:
             DenseColumns(beside).backward(np.nonzero(~kept)[0], signal[~kept], factor, out)
 
 
-class Coefficients:
+class KernelBlock:
     """The block of one party in kernel learning. A party without labels draws no features and has no coefficients."""
 
     def __init__(self, rows: int, layout: Layout, me: str, alpha: float) -> None:
@@ -74,7 +74,9 @@ class Coefficients:
         """Where momentum would carry the coefficients: the gradient is taken there."""
         return self.values + momentum * self.velocity
 
-    def draw(self, span: slice, known: Known, rows: Rows, beside: Table, signal: FloatArray, eta: float) -> None:
+    def draw(
+        self, span: slice, known: KnownFeatures, rows: Rows, beside: Table, signal: FloatArray, eta: float
+    ) -> None:
         """Lines 8 to 10 of Algorithm 1 at the worker that drew a block: its first coefficients; the others shrink."""
         self.shrink(eta)
         gradient = np.zeros_like(self.values)
@@ -85,7 +87,9 @@ class Coefficients:
         """Line 10 of Algorithm 1: alpha_j <- (1 - eta lambda) alpha_j."""
         self.values *= 1.0 - eta * self.alpha
 
-    def step(self, known: Known, rows: Rows, beside: Table, signal: FloatArray, eta: float, momentum: float) -> None:
+    def step(
+        self, known: KnownFeatures, rows: Rows, beside: Table, signal: FloatArray, eta: float, momentum: float
+    ) -> None:
         """A step on all features that were drawn, after there are no new ones."""
         gradient = self.alpha * self.ahead(momentum)
         known.backward(rows, beside, signal[:, None], 1.0 / (len(rows) * self.layout.features), gradient)

@@ -125,7 +125,7 @@ class DenseColumns:
         _newton_kernels.dense_squares(self._X, rows, weight, out)
 
 
-class SparseColumns:
+class CsrColumns:
     """CSR: never made dense."""
 
     def __init__(self, data: Any, columns: Any, starts: Any, shape: tuple[int, int]) -> None:
@@ -133,7 +133,7 @@ class SparseColumns:
         self._parts = (data, columns, starts)
 
     @classmethod
-    def from_csr(cls, X: Any) -> SparseColumns:
+    def from_csr(cls, X: Any) -> CsrColumns:
         """From a scipy CSR matrix, sharing its memory where the types allow."""
         columns = X.indices.view(np.uint32) if X.indices.dtype == np.int32 else X.indices.astype(np.uint64)
         return cls(X.data, columns, X.indptr.astype(np.int64), (int(X.shape[0]), int(X.shape[1])))
@@ -162,7 +162,7 @@ class SparseColumns:
         seen[self._parts[1]] = True
         return None if 2 * int(seen.sum()) > len(seen) else np.nonzero(seen)[0]
 
-    def only(self, kept: Rows) -> SparseColumns:
+    def only(self, kept: Rows) -> CsrColumns:
         """These columns, counted anew; numbers of others become zeros."""
         data, columns, starts = self._parts
         place = np.full(self.shape[1], -1, dtype=np.int64)
@@ -171,7 +171,7 @@ class SparseColumns:
         if (found < 0).any():
             data = np.where(found < 0, np.zeros((), data.dtype), data)
         renumbered = np.maximum(found, 0).astype(np.uint32)
-        return SparseColumns(data, renumbered, starts, (self.shape[0], max(1, len(kept))))
+        return CsrColumns(data, renumbered, starts, (self.shape[0], max(1, len(kept))))
 
     def terms_owed(self) -> int:
         """Every column may wait for its dense terms."""
@@ -233,7 +233,7 @@ class Needed:
 
     def __init__(self, columns: Columns, *, every: bool = False) -> None:
         self._width = columns.shape[1]
-        self._kept = None if every or not isinstance(columns, SparseColumns) else columns.occurring()
+        self._kept = None if every or not isinstance(columns, CsrColumns) else columns.occurring()
 
     def of(self, columns: Columns) -> Columns:
         """These columns without the others."""
@@ -252,13 +252,13 @@ def columns_from_value(value: Any) -> Columns:
     """Columns from the form in which they travel to a party's process: an array, or the parts of a CSR matrix."""
     if isinstance(value, tuple):
         data, columns, starts, shape = value
-        return SparseColumns(data, columns, starts, shape)
+        return CsrColumns(data, columns, starts, shape)
     return DenseColumns(value)
 
 
 def value_of(columns: Any) -> Any:
     """The same from columns."""
-    if isinstance(columns, SparseColumns):
+    if isinstance(columns, CsrColumns):
         return (*columns._parts, columns.shape)
     return columns._X
 
@@ -266,7 +266,7 @@ def value_of(columns: Any) -> Any:
 def columns_to_value(X: Any) -> Any:
     """The inverse of `columns_from_value`, from an array or a scipy CSR matrix."""
     if hasattr(X, "indptr"):  # CSR, told apart without importing scipy: a party's process never needs it
-        sparse = SparseColumns.from_csr(X)
+        sparse = CsrColumns.from_csr(X)
         return (*sparse._parts, sparse.shape)
     return X
 

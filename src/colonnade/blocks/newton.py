@@ -19,7 +19,7 @@ from colonnade.blocks.linear import LinearBlock
 from colonnade.kernels import columns as _kernels
 from colonnade.kernels import gram as _newton_kernels
 
-Piece: TypeAlias = tuple[Rows, FloatArray]  # rows, and a number or several for each of them
+OfRows: TypeAlias = tuple[Rows, FloatArray]  # rows, and a number or several for each of them
 
 # Columns up to which a matrix is made and factored.
 LIMIT = 2048
@@ -42,7 +42,7 @@ class NewtonBlock:
         self.columns_width = block.V.shape[0]
         self.width = self.columns_width + (block.intercept is not None)
         self.wide = self.width > limit
-        self.curved: list[Piece] = []  # what the matrix was made of, and the penalty's curvature then
+        self.curved: list[OfRows] = []  # what the matrix was made of, and the penalty's curvature then
         self.bent = np.zeros((0, self.outputs))
         self._rows = 1
         self._factors: list[FloatArray] = []
@@ -86,14 +86,14 @@ class NewtonBlock:
         if self.block.intercept is not None:
             G[-1] += factor * signal.sum(axis=0)
 
-    def gradient(self, pieces: Sequence[Piece], rows: int) -> FloatArray:
+    def gradient(self, pieces: Sequence[OfRows], rows: int) -> FloatArray:
         """Of the mean loss over so many rows, and of the penalty."""
         out = self.pull()
         for chosen, signal in pieces:
             self.backward(chosen, signal.reshape(len(chosen), self.outputs), 1.0 / rows, out)
         return out
 
-    def matrix(self, pieces: Sequence[Piece], rows: int, output: int, bend: FloatArray) -> FloatArray:
+    def matrix(self, pieces: Sequence[OfRows], rows: int, output: int, bend: FloatArray) -> FloatArray:
         """The lower triangle of X^T diag(c) X / n, and the penalty's curvature on its diagonal."""
         d, out = self.columns_width, np.zeros((self.width, self.width))
         for chosen, curvature in pieces:
@@ -109,7 +109,7 @@ class NewtonBlock:
 
     # -- the model's minimum ------------------------------------------------------------------------------------
 
-    def refresh(self, pieces: Sequence[Piece], rows: int) -> None:
+    def refresh(self, pieces: Sequence[OfRows], rows: int) -> None:
         """Take another curvature, if it differs enough from the one the model was made of."""
         if self.curved and rows == self._rows and len(pieces) == len(self.curved):
             change = sum(float(np.abs(new - old).sum()) for (_, new), (_, old) in zip(pieces, self.curved, strict=True))
@@ -118,7 +118,7 @@ class NewtonBlock:
                 return
         self.make(pieces, rows, self.bend())
 
-    def make(self, pieces: Sequence[Piece], rows: int, bent: FloatArray) -> None:
+    def make(self, pieces: Sequence[OfRows], rows: int, bent: FloatArray) -> None:
         """The model of this curvature."""
         self.curved, self._rows, self.bent = list(pieces), rows, bent
         self._factors = []
@@ -187,7 +187,7 @@ def _dot(a: FloatArray, b: FloatArray) -> float:
     return float(np.einsum("ij,ij->", a, b))
 
 
-class Directions:
+class PastDirections:
     """Directions that a party remembers, in single precision: any vector may be a direction, so nothing is lost."""
 
     def __init__(self, width: int) -> None:

@@ -30,7 +30,7 @@ def whole_numbers_of(values: FloatArray, fraction_bits: int, bits: int, what: st
 
 
 @dataclass(frozen=True)
-class Layout:
+class ProductLayout:
     """How columns share ciphertexts on their way to the holder of the key.
 
     Eight ciphertexts take no longer than one there, and if it is always eight, their number tells nothing about that of
@@ -42,7 +42,7 @@ class Layout:
     groups: int  # ciphertexts
 
     @classmethod
-    def of(cls, columns: int, room: int) -> Layout:
+    def of(cls, columns: int, room: int) -> ProductLayout:
         """For so many columns, of which a ciphertext has room for some."""
         together = max(1, min(-(-columns // LANES), room))
         return cls(columns, together, max(LANES, -(-columns // together)))
@@ -62,9 +62,9 @@ class Packing:
         self.classes = min(outputs, self.slots.count)
         self.chunks = -(-outputs // self.classes)
 
-    def layout(self, columns: int) -> Layout:
+    def layout(self, columns: int) -> ProductLayout:
         """Of the products with so many columns."""
-        return Layout.of(columns, self.slots.count // self.classes)
+        return ProductLayout.of(columns, self.slots.count // self.classes)
 
     def encrypt(self, key: PublicKey, whole: FloatArray, residues: Digits) -> Bytes:
         """Rows of whole numbers, shape (rows, chunks, bytes of a ciphertext); `chunks` residues for each row."""
@@ -84,18 +84,18 @@ class Packing:
             found.append(transposed_product(square, numbers, inverted, entries, columns, self.value_bits))
         return found
 
-    def masks(self, key: PublicKey, layout: Layout) -> list[int]:
+    def masks(self, key: PublicKey, layout: ProductLayout) -> list[int]:
         """As many as there are ciphertexts of such products, each uniform modulo n."""
         return [secrets.randbelow(key.n) for _ in range(layout.groups * self.chunks)]
 
     def blind(
-        self, key: PublicKey, products: Sequence[Digits], layout: Layout, masks: list[int], residues: Digits
+        self, key: PublicKey, products: Sequence[Digits], layout: ProductLayout, masks: list[int], residues: Digits
     ) -> Bytes:
         """[[g + rho]], with an r^n of its own: what is left in it of the key holder's own randomness is hidden too."""
         packed = np.concatenate([self._pack(key, one, layout) for one in products])
         return key.to_wire(key.square.times(packed, key.encrypt(masks, residues)))
 
-    def _pack(self, key: PublicKey, columns: Digits, layout: Layout) -> Digits:
+    def _pack(self, key: PublicKey, columns: Digits, layout: ProductLayout) -> Digits:
         """Several columns in one ciphertext, by shifts; one column of every group at a time, the last ones first."""
         square, bits = key.square, self.slots.bits * self.classes
         padded = np.repeat(square.one, layout.groups * layout.together, axis=0)
@@ -106,7 +106,7 @@ class Packing:
             found = square.times(square.shift(found, bits), padded[:, k].copy())
         return found
 
-    def unblind(self, key: PublicKey, opened: list[int], masks: list[int], layout: Layout) -> FloatArray | None:
+    def unblind(self, key: PublicKey, opened: list[int], masks: list[int], layout: ProductLayout) -> FloatArray | None:
         """The products, shape (columns, outputs); None if what was opened is not what was sent to be."""
         together, groups = layout.together, layout.groups
         found = np.empty((self.chunks, groups * together, self.classes))

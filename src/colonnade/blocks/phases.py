@@ -145,7 +145,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FeaturePiece:
     """Some rows and one block: a piece of an exchange."""
 
     rows: Rows  # positions within the batch
@@ -162,11 +162,12 @@ class Ahead:
         self.kept = min(rows, budget // max(1, 4 * features))
         self._blocks = np.zeros(self.kept, dtype=np.int32)  # so many blocks of each row are there
 
-    def missing(self, rows: Rows, blocks: int) -> list[Piece]:
+    def missing(self, rows: Rows, blocks: int) -> list[FeaturePiece]:
         """What must be computed for these rows, so that so many blocks are known."""
         have = np.zeros(len(rows), dtype=np.int32)
         have[rows < self.kept] = self._blocks[rows[rows < self.kept]]
-        return [Piece(np.nonzero(have <= number)[0], number) for number in range(int(have.min(initial=blocks)), blocks)]
+        first = int(have.min(initial=blocks))
+        return [FeaturePiece(np.nonzero(have <= number)[0], number) for number in range(first, blocks)]
 
     def learn(self, rows: Rows, blocks: int) -> None:
         """It was."""
@@ -174,9 +175,9 @@ class Ahead:
         self._blocks[kept] = np.maximum(self._blocks[kept], blocks)
 
 
-def messages(pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
+def messages(pieces: list[FeaturePiece], width: int) -> Iterator[list[FeaturePiece]]:
     """Pieces in the groups that travel together: small ones in one message, but none that outgrows the caches."""
-    group: list[Piece] = []
+    group: list[FeaturePiece] = []
     size = 0
     for piece in pieces:
         if group and size + len(piece.rows) * width > MESSAGE:

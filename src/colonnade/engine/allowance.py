@@ -29,7 +29,7 @@ def budget_leaks(setting: Setting) -> tuple[Leak, ...]:
     return (Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("budget",), words),)
 
 
-class Budget(Protocol):
+class Limit(Protocol):
     """A party's own limit, in numbers about each row; between organisations everybody has one."""
 
     @property
@@ -56,7 +56,7 @@ class Allowance:
 
     sum: SecureSum
     rows: int
-    budget: Budget | None
+    budget: Limit | None
     alone: bool
     free: bool
     most: float = math.inf  # numbers about each row in this run; infinite where all parties are in one hand

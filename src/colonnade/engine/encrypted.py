@@ -31,7 +31,7 @@ from typing import cast
 
 import numpy as np
 
-from colonnade.blocks import FloatArray, LocalSteps, Rows
+from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.blocks.ciphertexts import Entries, WholeColumns
 from colonnade.blocks.gradients import GradientSteps
 from colonnade.blocks.linear import LinearBlock
@@ -119,7 +119,7 @@ class EncryptedSignals(Signals):
         """This party's, with one of ones behind the intercept if that is its own."""
         return WholeColumns(self.block.columns, ones=self.block.intercept is not None)
 
-    def open(self, holder: str, rows: Rows) -> LocalSteps:
+    def open(self, holder: str, rows: Rows) -> OpenBatch:
         """Who does not hold the batch's labels steps along a gradient that it is given."""
         return super().open(holder, rows) if holder == self.session.net.me else GradientSteps(self.block, rows)
 

@@ -15,7 +15,7 @@ Batch: TypeAlias = tuple[str, Rows]  # the label holder that computes its signal
 
 
 @dataclass(frozen=True)
-class Job:
+class Agreement:
     """What all parties agree on before they start."""
 
     loss: Loss

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from colonnade.blocks import Block, FloatArray, Rows
-from colonnade.engine.allowance import Allowance, Budget
+from colonnade.engine.allowance import Allowance, Limit
 from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels
 from colonnade.engine.kept import Frozen, Keeper, common_version
 from colonnade.engine.options import SEARCH, SHRINK, Training
-from colonnade.engine.parts import Batch, Flow, Job, Part, shared_out
+from colonnade.engine.parts import Agreement, Batch, Flow, Part, shared_out
 from colonnade.errors import LabelError
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.objective import metrics
@@ -65,7 +65,7 @@ class Session:
     """One party in one training run."""
 
     net: Net
-    job: Job
+    job: Agreement
     block: Block
     options: Training
     train: Part
@@ -76,7 +76,7 @@ class Session:
     flow: Flow = field(default_factory=Flow)
     sizes: dict[str, int] = field(default_factory=dict)  # columns of each party, where signals are encrypted
     _batch: int | None = None  # rows per batch, at most, where the parties had to agree on it
-    budget: Budget | None = None  # of numbers that leave this party; None where all parties are in one hand
+    budget: Limit | None = None  # of numbers that leave this party; None where all parties are in one hand
     _lowest: float = math.inf
     _best: Any = None
     _moved: bool = False  # whether any step has improved on the start
@@ -90,13 +90,13 @@ class Session:
     async def open(
         cls,
         net: Net,
-        job: Job,
+        job: Agreement,
         block: Block,
         options: Training,
         train: Part,
         validation: Part | None,
         keeper: Keeper | None = None,
-        budget: Budget | None = None,
+        budget: Limit | None = None,
     ) -> Session:
         """Agree on keys, on who owns which row, and on the step size."""
         opened = await open_sum(job.sum, net, job.topology)

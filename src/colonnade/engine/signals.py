@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from colonnade.blocks import FloatArray, LocalSteps, Rows
+from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.engine.session import Session
 from colonnade.leaks import Leak, Setting, signals
 
@@ -15,7 +15,7 @@ class Signals:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def open(self, holder: str, rows: Rows) -> LocalSteps:
+    def open(self, holder: str, rows: Rows) -> OpenBatch:
         """Start on a batch of this label holder's."""
         return self.session.block.open(rows)
 

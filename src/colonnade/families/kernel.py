@@ -8,12 +8,12 @@ import numpy as np
 
 from colonnade.algorithms.fdskl import FDSKL, Exchange, KernelSession
 from colonnade.blocks import Block, FloatArray
-from colonnade.blocks.coefficients import Coefficients
+from colonnade.blocks.coefficients import KernelBlock
 from colonnade.blocks.columns import Columns, columns_from_value
 from colonnade.blocks.phases import Directions, Kernel, Layout, shared_secret
-from colonnade.engine.allowance import Budget
+from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Job, Part
+from colonnade.engine.parts import Agreement, Part
 from colonnade.errors import ProtocolError
 from colonnade.families.scorers import KernelScorer, score_rows
 from colonnade.objective import losses
@@ -23,9 +23,7 @@ from colonnade.sums import SecureSum, open_sum
 _MOMENTS = 1 << 14  # rows whose moments are added up at a time
 
 
-async def train_kernel(
-    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
-) -> Any:
+async def train_kernel(net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None) -> Any:
     """Train; returns (coefficients or None, secret of the directions, secret of the phases, gamma).
 
     mine: columns, labels, which rows have one, and validation data. keeper, budget: as in `program.train_linear`.
@@ -42,10 +40,10 @@ async def train_kernel(
     secret = own if method.directions == "private" else shared_secret(method.seed, net.me)
     directions = Directions(secret, own, Kernel(kernel, width), columns.shape[1])
     exchange = Exchange(net, secure, layout, directions, parts, method.cache_mb * 1_000_000)
-    block = Coefficients(columns.shape[0], layout, net.me, alpha)
+    block = KernelBlock(columns.shape[0], layout, net.me, alpha)
     train = Part(None, columns.shape[0], y, labelled)
     held_out = None if validation is None else Part(None, parts[1].shape[0], *validation[1:])
-    agreed = Job(losses.loss(loss), holders, sum_name, topology)
+    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
     # A kernel session never asks its block for contributions: those need an exchange.
     asked = cast("Block", block)
     session = KernelSession(

@@ -8,9 +8,9 @@ from colonnade.algorithms import FDML, check_sum, from_value
 from colonnade.blocks.columns import Needed, columns_from_value
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
-from colonnade.engine.allowance import Budget
+from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Job, Part
+from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import Session
 from colonnade.families.scorers import LinearScorer, score_rows
 from colonnade.objective import losses, penalties
@@ -18,9 +18,7 @@ from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
 
-async def train_linear(
-    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
-) -> Any:
+async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None) -> Any:
     """Train a linear model, or with FDML one per party; returns this party's parameters and nothing else.
 
     keeper: where this party keeps its state, if the run shall be able to go on after a break; then all have one.
@@ -47,7 +45,7 @@ async def train_linear(
     if validation is not None:
         other = needed.of(columns_from_value(validation[0]))
         held_out = Part(other, other.shape[0], *validation[1:])
-    agreed = Job(minimised, holders, sum_name, topology, *key_bits)
+    agreed = Agreement(minimised, holders, sum_name, topology, *key_bits)
     session = await Session.open(net, agreed, block, method, train, held_out, keeper, budget)
     await method.train(session)
     theta, *rest = session.finish()

@@ -15,9 +15,9 @@ from colonnade.blocks import FloatArray
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.blocks.torch_network import NetworkBlock, NotFinite
 from colonnade.blocks.torch_optimisers import AUTO_ADAM
-from colonnade.engine.allowance import Budget
+from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Job, Part
+from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import CHUNK, Session
 from colonnade.errors import OptionError, RingOverflow, TrainingDiverged
 from colonnade.objective import losses
@@ -127,7 +127,7 @@ def parts_of(block: NetworkBlock, y: Any, labelled: Any, validation: Any) -> tup
 
 
 async def train_network(
-    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
+    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None
 ) -> Any:
     """Train; returns this party's parameters and nothing else.
 
@@ -139,7 +139,7 @@ async def train_network(
     block = make_block(net, network, X, l2, method.seed)
     check_width(net.me, block.outputs, outputs, loss)
     train, held_out = parts_of(block, y, labelled, validation)
-    agreed = Job(losses.loss(loss), holders, sum_name, topology)
+    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
     secure = await open_sum(sum_name, net, topology)
     session = NetworkSession(
         net, agreed, block, method, train, held_out, secure, keeper, budget=budget, evaluate_rows=evaluate_rows

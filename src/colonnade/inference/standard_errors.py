@@ -19,8 +19,8 @@ from colonnade.blocks.columns import columns_from_value
 from colonnade.blocks.information import Joint, OwnInformation
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock
-from colonnade.engine.allowance import Budget
-from colonnade.engine.parts import Job, Part
+from colonnade.engine.allowance import Limit
+from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import CHUNK, Session
 from colonnade.errors import DataError, OptionError, ProtocolError
 from colonnade.inference.correlations import Correlations
@@ -80,7 +80,7 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
     return tuple(found)
 
 
-async def infer_linear(net: Net, job: Any, mine: Any, budget: Budget | None = None) -> Any:
+async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = None) -> Any:
     """(covariance of this party's own coefficients, the intercept's last; degrees of freedom; at the leader the fit).
 
     Columns must be those that the model was trained on, and all parties' together fewer than the rows. budget: as in
@@ -91,7 +91,7 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Budget | None = No
     columns = columns_from_value(X)
     block = LinearBlock(columns, 1, penalties.penalty(*penalty), intercept=False)
     block.restore(tuple(state[:2]))
-    agreed = Job(losses.loss(loss), holders, sum_name, topology, key_bits)
+    agreed = Agreement(losses.loss(loss), holders, sum_name, topology, key_bits)
     train = Part(None, columns.shape[0], y, labelled)
     secure = await open_sum(sum_name, net, topology)
     session = Session(net, agreed, block, FedSGD(), train, None, secure, budget=budget)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from colonnade.blocks.columns import rows_of_value
-from colonnade.engine.allowance import Budget
+from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.families.linear import train_linear
 from colonnade.runtimes.endpoint import FRAME_OVERHEAD
@@ -170,7 +170,7 @@ class Timed:
 
 
 async def attempt(
-    aside: Aside, told: Any, mine: Any, keeper: Keeper | None = None, budget: Budget | None = None
+    aside: Aside, told: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None
 ) -> Taken:
     """Train as a run would, and forget what was learnt."""
     taken = aside.taken
