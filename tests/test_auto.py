@@ -7,7 +7,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import OptionError
-from colonnade.families.auto import choose
+from colonnade.families.linear import choose
 
 X = np.random.default_rng(0).standard_normal((60, 6))
 Y = X[:, 0] - X[:, 4] > 0

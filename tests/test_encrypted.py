@@ -18,13 +18,12 @@ from colonnade.engine import encrypted
 from colonnade.engine.encrypted import EncryptedSignals, whole_signals
 from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeError, OptionError, ProtocolError, RingOverflow, WrongShape
-from colonnade.estimators.checks import party_part
-from colonnade.families.linear import train_linear
+from colonnade.families.door import train
 from colonnade.objective import metrics
-from colonnade.objective.losses import loss as loss_named
 from test_exposure import small_batches  # noqa: F401 (a fixture)
 from test_kept import Shelf, run
 from test_security import Recorder
+from training_programs import linear_job, part_of
 
 RNG = np.random.default_rng(0)
 N = 100
@@ -202,15 +201,15 @@ def transcripts(parties, algorithm, sum_, wrap=Recorder):
     """Train, and return what every party received."""
     seen = {party.name: [] for party in parties}
     holders = tuple(party.name for party in parties if party.active)
-    job = ("logistic", 1, ("l2", 0.01), holders, sum_, "tree", algorithm.as_value(), "", SHORT)
+    job = linear_job(algorithm, holders, sum_=sum_, intercept=False, key_bits=SHORT)
 
     def program(name):
         async def recorded(net, job, mine):
-            return await train_linear(wrap(net, seen[name]), job, mine)
+            return await train(wrap(net, seen[name]), job, mine)
 
         return recorded
 
-    encoded = {party.name: (*party_part(party, np.array([0, 1]), loss_named("logistic")), None) for party in parties}
+    encoded = {party.name: part_of(party) for party in parties}
     outcomes = cn.Simulation().run({name: (program(name), (job, mine)) for name, mine in encoded.items()})
     return seen, outcomes
 

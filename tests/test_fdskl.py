@@ -19,10 +19,10 @@ from colonnade.blocks.coefficients import KnownFeatures
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, shared_secret, to_features
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, RunFailed
-from colonnade.estimators.checks import party_part
-from colonnade.families.kernel import train_kernel
+from colonnade.families.door import train
 from colonnade.objective.losses import loss
 from test_kept import Shelf
+from training_programs import kernel_job, part_of
 
 RNG = np.random.default_rng(0)
 N, D = 400, 6
@@ -219,13 +219,12 @@ def test_a_run_goes_on_to_the_same_bits():
     algorithm = cn.FDSKL(epochs=6, tol=None, batch=50, block=16)
     parties = cn.split(X, Y, into=3, active=2)
     classes = np.unique(Y)
-    job = ("logistic", ("rbf", 0.2), 64, 1e-3, ("party1", "party2"), "pairwise", "tree", algorithm.as_value())
+    job = kernel_job(algorithm, ("party1", "party2"), features=64)
 
     def run(shelves, on=None):
         programs = {}
         for party, shelf in zip(parties, shelves, strict=True):
-            mine = (*party_part(party, classes, loss("logistic")), None)
-            programs[party.name] = (partial(train_kernel, keeper=shelf), (job, mine))
+            programs[party.name] = (partial(train, keeper=shelf), (job, part_of(party, classes)))
         outcomes = (on or cn.Simulation()).run(programs)
         return outcomes, [outcome.value for outcome in outcomes.values()]
 

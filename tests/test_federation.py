@@ -121,7 +121,7 @@ def estimator_states(folder, names):
         for part, of in zip(parts, cut, strict=True):
             part[name] = learned.party(name, table.take(of))
     train, held_out = ([cn.Party(p.name, p.X, p.y, columns=p.columns) for p in part.values()] for part in parts)
-    model = cn.LogisticRegression(l2=job.penalty[1], algorithm=job.algorithm, sum=job.sum, verbose=0)
+    model = cn.LogisticRegression(l2=job.model.l2, algorithm=job.algorithm, sum=job.sum, verbose=0)
     model.fit(*train, validation=held_out)
     return {name: state[0].tobytes() for name, state in model._states.items()}
 

@@ -10,6 +10,8 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import OptionError
+from colonnade.families.kernel import KernelOptions
+from colonnade.families.linear import LinearOptions
 from colonnade.jobs.job_file import JOB, described, job_of
 from colonnade.leaks import (
     ALL_DIRECTIONS,
@@ -79,7 +81,7 @@ def test_what_a_job_says():
     assert read.addresses == {"bank": "127.0.0.1:7443", "shop": None}
     assert read.holders == ("bank",)
     assert read.algorithm == cn.FedBCD(local_steps=3, epochs=7)
-    assert (read.loss, read.penalty, read.intercept) == ("logistic", ("l2", 0.01), True)
+    assert (read.family, read.loss, read.model) == ("linear", "logistic", LinearOptions("l2", 0.01, True))
     assert read.sum == "pairwise"  # also between two: organisations never add up in the clear by default
     assert (read.aligned, read.minimum, read.validation, read.deadline) == (False, 1, 0.0, 60.0)
     assert read.agreed["model"]["kind"] == "logistic"
@@ -115,7 +117,8 @@ def kernel_job(keys=""):
 
 def test_a_job_of_kernels():
     read = job(kernel_job("features = 64\ngamma = 0.5"))
-    assert (read.kernel, read.algorithm, read.loss) == (("rbf", 0.5, 64, 1e-5), cn.FDSKL(), "logistic")
+    made = KernelOptions("rbf", 0.5, 64, 1e-5)
+    assert (read.family, read.model, read.algorithm, read.loss) == ("kernel", made, cn.FDSKL(), "logistic")
     rest = (COMMON, SIZES, LABELLED)
     assert read.disclosed() == (*rest, DISTANCES, COLUMNS, ASKED, OBJECTIVE)
     # a number for gamma and one for the step: nobody tells the scale of its columns, but a limit how many there are

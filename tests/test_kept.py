@@ -11,10 +11,10 @@ import scipy.sparse as sp
 import colonnade as cn
 from colonnade.engine.kept import common_version
 from colonnade.errors import RunFailed
-from colonnade.estimators.checks import party_part
-from colonnade.families.linear import train_linear
+from colonnade.families.door import train
 from colonnade.objective.losses import loss
 from colonnade.runtimes.wire import decode, encode
+from training_programs import linear_job, part_of
 
 RNG = np.random.default_rng(0)
 N, D = 120, 9
@@ -48,10 +48,10 @@ def run(algorithm, shelves, *, sparse=False, sum_="pairwise", on=None):
     holders = ("party1", "party2") if algorithm.name != "FDML" else ("party1",)
     if algorithm.name == "FDML":
         parties = cn.split(X, Y, into=3)
-    job = ("logistic", 1, ("l2", 0.01), holders, sum_, "tree", algorithm.as_value(), "party1")
+    job = linear_job(algorithm, holders, sum_=sum_)
     reports = []
     programs = {
-        party.name: (partial(train_linear, keeper=shelf), (job, (*party_part(party, np.array([0, 1]), LOGISTIC), None)))
+        party.name: (partial(train, keeper=shelf), (job, part_of(party)))
         for party, shelf in zip(parties, shelves, strict=True)
     }
     outcomes = (on or cn.Simulation()).run(programs, lambda _party, _seconds, value: reports.append(value))

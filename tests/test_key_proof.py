@@ -15,10 +15,9 @@ from colonnade.crypto import key_proof, paillier
 from colonnade.crypto.modular import whole_numbers
 from colonnade.crypto.paillier import PrivateKey, PublicKey
 from colonnade.errors import ColonnadeError, ProtocolError
-from colonnade.estimators.checks import party_part
-from colonnade.families.linear import train_linear
-from colonnade.objective.losses import loss as loss_named
+from colonnade.families.door import train
 from test_security import Recorder
+from training_programs import linear_job, part_of
 
 SHORT = 1024
 KEY, SIGNAL, BLINDED, OPENED = "paillier key", "encrypted signal", "blinded gradient", "opened gradient"
@@ -160,16 +159,15 @@ class Spying(Recorder):
 
 def spied(hole):
     """A run with such a label holder: (what the other party answered, how the run ends)."""
-    job, seen = ("logistic", 1, ("l2", 0.01), ("bank",), "paillier", "tree", ALGORITHM.as_value(), "", SHORT), []
+    job, seen = linear_job(ALGORITHM, ("bank",), sum_="paillier", intercept=False, key_bits=SHORT), []
     spy = type("Spy", (Spying,), {"hole": hole})
 
     async def spying(net, job, mine):
-        return await train_linear(spy(net, seen), job, mine)
+        return await train(spy(net, seen), job, mine)
 
     programs = {}
     for party in (cn.Party("bank", COLUMNS[:, :2], LABELS), cn.Party("shop", COLUMNS[:, 2:])):
-        mine = (*party_part(party, np.array([0, 1]), loss_named("logistic")), None)
-        programs[party.name] = (spying if party.name == "bank" else train_linear, (job, mine))
+        programs[party.name] = (spying if party.name == "bank" else train, (job, part_of(party)))
     return seen, lambda: cn.Simulation().run(programs)
 
 

@@ -18,7 +18,9 @@ import colonnade as cn
 from colonnade.algorithms.split import split_leaks
 from colonnade.algorithms.transfer import transfer_leaks
 from colonnade.alignment.protocol import align
-from colonnade.families.scorers import LinearScorer
+from colonnade.families.kernel import KernelOptions
+from colonnade.families.linear import LinearOptions, LinearScorer
+from colonnade.families.torch_networks import TorchOptions
 from colonnade.jobs.disclosure import leaks_of
 from colonnade.jobs.policy import KINDS, kind_of
 from colonnade.leaks import (
@@ -135,10 +137,15 @@ def sources(names, holders, y=Y, columns=X):
     }
 
 
+def made_by(algorithm):
+    """The family of an algorithm's models, and their options."""
+    return {"family": algorithm.family, "model": KERNEL if algorithm.family == "kernel" else LinearOptions(l2=0.01)}
+
+
 def job_with(algorithm, parties=2, holders=1, sum_="pairwise", **changes):
     names = NAMES[parties]
     addresses = dict.fromkeys(names, "-")
-    options = {"loss": "logistic", "aligned": True, **changes}
+    options = {"loss": "logistic", "aligned": True, **made_by(algorithm), **changes}
     return replace(job(GOOD), algorithm=algorithm, addresses=addresses, holders=names[:holders], sum=sum_, **options)
 
 
@@ -174,7 +181,7 @@ ALGORITHMS = {
     "FDSKL": cn.FDSKL(**SHORT, block=8, batch=16),
     "FDSKL shared": cn.FDSKL(**SHORT, block=8, batch=16, directions="shared", step=0.1),
 }
-KERNEL = ("rbf", "scale", 24, 1e-4)
+KERNEL = KernelOptions("rbf", "scale", 24, 1e-4)
 ignored = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 
 
@@ -194,8 +201,7 @@ def test_every_message_is_declared(name, sum_, parties, holders, monkeypatch):
     algorithm, rows = ALGORITHMS[name], ROWS
     if sum_ == "paillier":
         algorithm, rows = replace(algorithm, batch=None), len(MANY)
-    kernel = KERNEL if name.startswith("FDSKL") else None
-    job_ = job_with(algorithm, parties, holders, sum_, kernel=kernel, key_bits=2048)
+    job_ = job_with(algorithm, parties, holders, sum_, key_bits=2048)
     record = Record(monkeypatch)
     run(job_)
     setting, leaks = job_.setting(rows), leaks_of(job_)
@@ -213,7 +219,7 @@ def check_numbers(job_, record, rows=ROWS):
     about = ("scores", "snapshot", "evaluation", "directions")
     for name in job_.parties:
         sent = sum(value.size for me, kind, _, value in record.parts if me == name and kind in about)
-        if job_.kernel is None:
+        if job_.family != "kernel":
             assert sent <= most * rows, (name, sent / rows, most)
         if isinstance(job_.algorithm, (cn.FedSGD, cn.FedBCD)):
             assert sent == most * rows
@@ -259,7 +265,7 @@ def test_every_message_of_predictions(parties, monkeypatch):
         everybody = np.ones(ROWS, dtype=bool)
 
         async def program(net):
-            scorer = LinearScorer(state, "scores")
+            scorer = LinearScorer(state)
             if name == "bank":
                 asker = await Asker.open(net, terms, scorer)
                 await asker.scores(source.ids, source.X, everybody)
@@ -346,8 +352,8 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
                     job_ = job_with(cn.FedSGD(), len(parties), len(holders), sum_, loss=loss, statistics=True)
                     for algorithm in ALGORITHMS.values() if sum_ != "paillier" else [cn.FedSGD()]:
                         for aligned in (False, True):
-                            kernel = KERNEL if isinstance(algorithm, cn.FDSKL) else None
-                            leaks = leaks_of(replace(job_, algorithm=algorithm, aligned=aligned, kernel=kernel))
+                            changes = {"algorithm": algorithm, "aligned": aligned, **made_by(algorithm)}
+                            leaks = leaks_of(replace(job_, **changes))
                             kinds.update(kind for leak in leaks for kind in leak.kinds)
                             names.update(leak.name for leak in leaks if leak.name)
     two = Setting(("bank", "shop"), ("bank",))
@@ -375,8 +381,8 @@ def table():
         "with `paillier`": {"algorithm": signals[0], "sum_": "paillier"},
         "FDML": {"algorithm": ALGORITHMS["FDML"]},
         "AFSGD, two label holders": {"algorithm": ALGORITHMS["AFSGD"], "holders": 2},
-        "FDSKL": {"algorithm": ALGORITHMS["FDSKL"], "kernel": KERNEL},
-        "networks": {"algorithm": signals[0], "network": True},
+        "FDSKL": {"algorithm": ALGORITHMS["FDSKL"]},
+        "networks": {"algorithm": signals[0], "family": "torch", "model": TorchOptions()},
     }
     lists = {job_with(algorithm).disclosed() for algorithm in signals}
     assert len(lists) == 1  # so one column will do for them

@@ -94,7 +94,7 @@ def inner_products_error(job_, record, columns):
     own = np.zeros((ROWS, len(scores)))
     for turn, (rows, z) in enumerate(zip(orders(len(scores)), scores, strict=True)):
         own[rows, turn] = -SIGNED[rows] / (1 + np.exp(SIGNED[rows] * z))
-    moved = -(parts[:, 1:] - (1 - STEP * job_.penalty[1]) * parts[:, :-1]) * ROWS / STEP
+    moved = -(parts[:, 1:] - (1 - STEP * job_.model.l2) * parts[:, :-1]) * ROWS / STEP
     guess, truth = moved @ np.linalg.pinv(own.T @ moved, rcond=1e-9) @ moved.T, columns @ columns.T
     return np.abs(guess - truth).max() / np.abs(truth).max()
 

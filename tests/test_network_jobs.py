@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, RunFailed
+from colonnade.families.torch_networks import TorchOptions
 from colonnade.jobs import model_file
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
@@ -95,8 +96,8 @@ def test_a_network_that_does_not_fit_the_prepared_columns_or_the_loss(tmp_path):
 
 def test_what_a_job_of_networks_says():
     read = job_for(OF_NETWORKS)
-    assert (read.network, read.loss, read.penalty[1], read.intercept) == (True, "logistic", 0.01, False)
-    assert not job_for(GOOD).network
+    assert (read.family, read.loss, read.model) == ("torch", "logistic", TorchOptions(l2=0.01))
+    assert job_for(GOOD).family == "linear"
     without = OF_NETWORKS[: OF_NETWORKS.index("[algorithm]")]
     assert job_for(without).algorithm == cn.FedSGD()
     for keys, said in (

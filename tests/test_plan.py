@@ -24,6 +24,7 @@ from colonnade.cli.main import main
 from colonnade.cli.plan import human_seconds, show
 from colonnade.crypto import paillier
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError, RunFailed
+from colonnade.families.training_job import TrainingPart
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy, kind_of
@@ -350,12 +351,12 @@ def test_some_rows_of_sparse_columns(seed, rows, width):
 def test_a_sample_is_the_same_at_every_party():
     X, y = np.arange(200.0).reshape(100, 2), np.arange(100)
     validation = (X[:40], None, None)
-    columns, labels, labelled, held_out = sample((X, y, y > 3, validation), 30, 100, (0, 1))
-    assert (columns[:, 0] == 2 * labels).all()
-    assert (labelled == (labels > 3)).all()
-    assert (sample((X, None, None, None), 30, 100, (0, 1))[0] == columns).all()
-    assert (sample((X, None, None, None), 30, 100, (0, 2))[0] != columns).any()
-    assert len(held_out[0]) == 12
+    found = sample(TrainingPart(X, y, y > 3, validation), 30, 100, (0, 1))
+    assert (found.X[:, 0] == 2 * found.y).all()
+    assert (found.labelled == (found.y > 3)).all()
+    assert (sample(TrainingPart(X, None, None), 30, 100, (0, 1)).X == found.X).all()
+    assert (sample(TrainingPart(X, None, None), 30, 100, (0, 2)).X != found.X).any()
+    assert len(found.validation[0]) == 12
 
 
 def test_numbered_steps_are_of_their_kind():

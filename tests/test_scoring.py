@@ -8,11 +8,11 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.blocks.phases import Layout
 from colonnade.cli.main import main
 from colonnade.data.ids import canonical
 from colonnade.errors import DataError, PartyFailed, PolicyRefused, ProtocolError
-from colonnade.families.scorers import KernelScorer, LinearScorer
+from colonnade.families import family
+from colonnade.families.linear import LinearScorer
 from colonnade.jobs import people
 from colonnade.service import scoring, serving
 from colonnade.service.scoring import Asker, Directory, Terms, serve
@@ -34,9 +34,9 @@ def lookup_of(part, ids):
 
 
 def scorer_of(model, name):
-    if not isinstance(model, cn.KernelClassifier):
-        return LinearScorer(model._states[name], model._combines)
-    return KernelScorer(name, model.kernel, Layout(model.holders_, model.features, model._block), model._states[name])
+    kernel = isinstance(model, cn.KernelClassifier)
+    facts = {"kernel": model.kernel, "features": model.features, "block": model._block} if kernel else {}
+    return family(model._family).scorer(name, model._scoring_job(**facts), model._states[name], None)
 
 
 def score(model, parties, ids, asked, on=None):
@@ -145,7 +145,7 @@ def test_a_malformed_question_is_refused(message, sentence):
         await serve(
             net,
             Terms("bank", "plain", "tree"),
-            LinearScorer((np.zeros((2, 1)), None), "scores"),
+            LinearScorer((np.zeros((2, 1)), None)),
             lambda ids: (np.zeros((len(ids), 2)), np.ones(len(ids), bool)),
         )
 
@@ -441,7 +441,7 @@ def test_a_run_of_scoring_ends_after_so_many_rounds():
 @pytest.mark.parametrize("answer", [("day", 1), ("never", 1, 1), ("day", "1", 1), ()])
 def test_a_refusal_that_is_none_is_refused(answer):
     async def ask(net):
-        asker = await Asker.open(net, Terms("bank", "plain", "tree"), LinearScorer((np.zeros((2, 1)), None), "scores"))
+        asker = await Asker.open(net, Terms("bank", "plain", "tree"), LinearScorer((np.zeros((2, 1)), None)))
         await asker.scores(["1"], np.zeros((1, 2)), np.ones(1, dtype=bool))
 
     async def lie(net):

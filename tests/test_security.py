@@ -8,11 +8,10 @@ import pytest
 import colonnade as cn
 from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeWarning
-from colonnade.estimators.checks import party_part
-from colonnade.families.linear import train_linear
-from colonnade.objective.losses import loss as loss_named
+from colonnade.families.door import train
 from colonnade.sums import SUMS
 from colonnade.sums.pairwise import PairwiseSum
+from training_programs import linear_job, part_of
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 9))
@@ -39,15 +38,15 @@ def transcripts(parties, sum_):
     """Train, and return what every party received."""
     seen = {party.name: [] for party in parties}
     holders = tuple(party.name for party in parties if party.active)
-    job = ("logistic", 1, ("l2", 0.01), holders, sum_, "tree", ALGORITHM.as_value(), holders[0])
+    job = linear_job(ALGORITHM, holders, sum_=sum_)
 
     def program(name):
         async def recorded(net, job, mine):
-            return await train_linear(Recorder(net, seen[name]), job, mine)
+            return await train(Recorder(net, seen[name]), job, mine)
 
         return recorded
 
-    encoded = {party.name: (*party_part(party, np.array([-1, 1]), loss_named("logistic")), None) for party in parties}
+    encoded = {party.name: part_of(party, (-1, 1)) for party in parties}
     cn.Simulation().run({name: (program(name), (job, mine)) for name, mine in encoded.items()})
     return seen
 

@@ -14,7 +14,7 @@ from colonnade.crypto import paillier
 from colonnade.crypto.key_proof import context_of
 from colonnade.crypto.paillier import PrivateKey
 from colonnade.errors import ColonnadeError
-from colonnade.estimators.checks import party_part
+from colonnade.families.training_job import rows_of
 from colonnade.inference import correlations
 from colonnade.inference.standard_errors import SEALED, infer_linear
 from colonnade.objective.losses import loss as loss_named
@@ -44,7 +44,7 @@ def transcripts(model, parties, wrap=Recorder, sealing=SEALED):
 
     programs = {}
     for party in parties:
-        columns, y, labelled = party_part(party, model.classes_, loss_named(model.loss))
+        columns, y, labelled = rows_of(party, model.classes_, loss_named(model.loss))
         programs[party.name] = (program(party.name), (job, (columns, model._states[party.name], y, labelled)))
     cn.Simulation().run(programs)
     return seen

@@ -105,14 +105,13 @@ def test_encrypted_signals_and_frozen_columns():
 
 def test_every_sentence_of_every_job_can_be_said():
     """No place of a sentence is left unfilled, whatever the job; where there is nothing to say, that is said."""
-    from test_leaks import ALGORITHMS, KERNEL
+    from test_leaks import ALGORITHMS, made_by
 
     for algorithm in ALGORITHMS.values():
         for sum_ in ("pairwise", "plain"):
             for addresses in ({"bank": "-", "shop": "-"}, THREE):
                 for holders in (("bank",), ("bank", "shop")):
-                    kernel = KERNEL if isinstance(algorithm, cn.FDSKL) else None
-                    changes = {"sum": sum_, "addresses": addresses, "holders": holders, "kernel": kernel}
+                    changes = {"sum": sum_, "addresses": addresses, "holders": holders, **made_by(algorithm)}
                     for me in addresses:
                         told = lines(about(me, algorithm=algorithm, statistics=True, loss="poisson", **changes))
                         assert not [line for line in told if "{" in line or "None" in line]

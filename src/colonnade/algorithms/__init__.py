@@ -10,6 +10,7 @@ from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
+from colonnade.engine.options import Training
 from colonnade.errors import OptionError
 
 Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML | BlockNewton  # of linear models
@@ -22,7 +23,7 @@ __all__ = [
 ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML, BlockNewton)}
 
 
-def check_sum(name: str, algorithm: Algorithm | FDSKL) -> None:
+def check_sum(name: str, algorithm: Training) -> None:
     """Encrypted signals go with algorithms that need no signal of a single row, and keep none."""
     if name == "paillier" and not isinstance(algorithm, (FedSGD, FedBCD)):
         raise OptionError(

@@ -43,6 +43,7 @@ class FDML(VFB2):
     schedule: str = field(default="sqrt", kw_only=True)
 
     name: ClassVar[str] = "FDML"
+    family: ClassVar[str] = "averaged"
 
     def __post_init__(self) -> None:
         if self.estimator != "sgd":

@@ -14,22 +14,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from colonnade.algorithms import from_value
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.torch_modules import alone, drawn, fresh_stream, module_of, need_torch, to_value
-from colonnade.blocks.torch_network import NetworkBlock, NetworkSteps, NotFinite, check_trainable, kind_of, squares
+from colonnade.blocks import FloatArray, NotFinite, Rows
+from colonnade.blocks.torch_modules import alone, need_torch, to_value
+from colonnade.blocks.torch_network import NetworkBlock, NetworkSteps, check_trainable, kind_of, squares
 from colonnade.blocks.torch_optimisers import OPTIMISERS
-from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Agreement, Part
+from colonnade.engine.parts import Part
 from colonnade.engine.session import session_leaks
-from colonnade.families.torch_networks import NetworkSession, check_width, make_block, parts_of, watch_over
+from colonnade.engine.torch_session import NetworkSession
 from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting
-from colonnade.objective import losses
 from colonnade.objective.losses import Labels, Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums import open_sum
 
 _TOP = "top/"  # before the names of the top network's parameters in the holder's state
 _CHUNK = 2048  # rows whose embeddings are collected at a time
@@ -265,45 +261,3 @@ def _flat(z: FloatArray) -> FloatArray:
     if not np.isfinite(z).all():
         raise NotFinite
     return z[:, 0] if z.shape[1] == 1 else z
-
-
-def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) -> Top:
-    how, state, optimiser = top
-    module = module_of(how, state, net.me, drawn(seed, net.me, "top"))
-    return Top(module, widths, optimiser, l2, fresh_stream(drawn(seed, net.me, "top's training")))
-
-
-async def train_split(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
-    """Train; returns this party's parameters, at the label holder with the top network's."""
-    loss, widths, l2, holders, sum_name, topology, algorithm, evaluate_rows = job
-    X, y, labelled, validation, network, top = mine
-    method = cast("FedSGD | FedBCD", from_value(algorithm))
-    places, holding = dict(widths), net.me == holders[0]
-    block = make_block(net, network, X, l2, method.seed, HolderBlock if holding else NetworkBlock)
-    check_width(net.me, block.outputs, places[net.me], "the top network")
-    if holding:
-        cast("HolderBlock", block).top = _top_of(net, top, places, l2, method.seed)
-    train, held_out = parts_of(block, y, labelled, validation)
-    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
-    secure = await open_sum(sum_name, net, topology)
-    session = SplitSession(
-        net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=evaluate_rows, widths=places
-    )
-    await session.agree()
-    return await watch_over(net, session, method)
-
-
-async def score_split(net: Net, job: Any, mine: Any) -> Any:
-    """The top network's scores of new rows at the label holder; the others return None."""
-    widths, holder = job
-    X, network, top = mine
-    places = dict(widths)
-    block = make_block(net, network, X, 0.0, 0)
-    made = _top_of(net, top, places, 0.0, 0) if net.me == holder else None
-    pieces = []
-    for at in range(0, block.rows, _CHUNK):
-        embedded = block.scores(np.arange(at, min(at + _CHUNK, block.rows))).reshape(-1, block.outputs)
-        found = await side_by_side(net, "embeddings to predict", embedded, holder, places)
-        if found is not None and made is not None:
-            pieces.append(made.forward(found))
-    return np.concatenate(pieces) if pieces else None

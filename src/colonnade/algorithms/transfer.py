@@ -22,21 +22,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from colonnade.algorithms import from_value
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.split import side_by_side
-from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.torch_modules import alone, need_torch
-from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NetworkSteps, NotFinite, check_trainable
-from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Agreement, Part
+from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NetworkSteps, check_trainable
+from colonnade.engine.parts import Part
 from colonnade.engine.session import CHUNK, session_leaks
-from colonnade.families.torch_networks import NetworkSession, make_block, watch_over
+from colonnade.engine.torch_session import NetworkSession
 from colonnade.leaks import OF_COLUMNS, OF_LABELS, REPRESENTATIONS, SIGNALS, Leak, Setting
 from colonnade.objective import losses, metrics
-from colonnade.runtimes.net import Net
-from colonnade.runtimes.wire import expect_array
-from colonnade.sums import open_sum
 
 ALIGNMENTS = ("distance", "product")
 PHI = "/phi"  # among the source's parameters: no module's name begins with a slash
@@ -201,53 +196,3 @@ class TransferSession(NetworkSession):
             return loss.value(z, y), *seen
         parts = (torch.from_numpy(piece) for piece in (found[:, :width], found[:, width:], phi, y, known))
         return float(self.objective(*parts)), *seen
-
-
-async def train_transfer(net: Net, job: Any, mine: Any, keeper: Keeper | None = None) -> Any:
-    """Train; returns this party's parameters, at the source with Phi.
-
-    mine: columns of the common rows, labels there (source), which have one, validation data, the network, and (source)
-    all labelled rows with their labels.
-    """
-    holder, l2, gamma, alignment, per_step, algorithm, evaluate_rows = job
-    X, y, known, validation, network, anchors = mine
-    method = cast("FedSGD | FedBCD", from_value(algorithm))
-    source = net.me == holder
-    block = make_block(net, network, X, l2, method.seed, SourceBlock if source else NetworkBlock)
-    if source:
-        origin = cast("SourceBlock", block)
-        origin.anchors, origin.anchor_y, origin.per_step = block.inputs(anchors[0]), anchors[1], per_step
-    everything = np.ones(block.rows, dtype=bool) if source else None
-    train = Part(None, block.rows, y, everything)
-    held_out = None
-    if validation is not None:
-        other = block.inputs(validation[0])
-        held_out = Part(other, other.shape[0], *validation[1:])
-    agreed = Agreement(losses.loss("logistic"), (holder,), "plain", "tree")
-    secure = await open_sum("plain", net, "tree")  # for losses and penalties: two parties have nothing to mask
-    session = TransferSession(
-        net, agreed, block, method, train, held_out, secure, keeper,
-        evaluate_rows=evaluate_rows, gamma=gamma, alignment=alignment, known=known,
-    )  # fmt: skip
-    await session.agree()
-    return await watch_over(net, session, method)
-
-
-async def score_transfer(net: Net, job: Any, mine: Any) -> Any:
-    """phi of new rows at the target, whose rows they are: it sends representations, the source answers with scores."""
-    holder, target, width, rows = job
-    pieces = []
-    if net.me == target:
-        block = make_block(net, mine[1], mine[0], 0.0, 0)
-        for at in range(0, rows, CHUNK):
-            u = block.scores(np.arange(at, min(at + CHUNK, rows))).reshape(-1, width)
-            await net.send(holder, "representations to predict", np.ascontiguousarray(u))
-            answer = await net.recv(holder, "prediction")
-            pieces.append(expect_array(answer, (len(u),), np.float64, holder, "prediction"))
-        return np.concatenate(pieces)
-    for at in range(0, rows, CHUNK):
-        shape = (min(CHUNK, rows - at), width)
-        u = await net.recv(target, "representations to predict")
-        u = expect_array(u, shape, np.float64, target, "representations to predict")
-        await net.send(target, "prediction", u @ mine)
-    return None

@@ -14,6 +14,10 @@ FloatArray = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 
+class NotFinite(ArithmeticError):
+    """A network gave NaN or infinity; whoever runs it knows the party and the round."""
+
+
 class OpenBatch(Protocol):
     """A party's work on one batch between two exchanges."""
 

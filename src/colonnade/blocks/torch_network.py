@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.torch_modules import alone, need_torch, to_value
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.errors import DataError, OptionError
@@ -23,10 +23,6 @@ _CHUNK = 512  # rows that are scored at a time: bounds the memory of a convoluti
 _SAMPLE, _POWER_STEPS = 256, 12  # rows and steps of the power iteration behind "auto" step sizes
 _TRIED = 2  # rows that a network is tried with before anything is sent
 _RAISED = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)  # by torch, where something does not fit
-
-
-class NotFinite(ArithmeticError):
-    """A network gave NaN or infinity: who runs it knows the party and the round."""
 
 
 class NetworkInputs:

@@ -274,35 +274,21 @@ def _model(options: argparse.Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
+    from colonnade.families import family
     from colonnade.jobs import model_file
 
     _, party = _read(options)
     part = model_file.load(party.folder, party.name)
     print(f"{part.public['model']} of {', '.join(part.public['parties'])}, trained on {part.public['rows']:,} rows")
-    if part.public["combines"] == "features":
-        values, *_, gamma = part.state
-        made = part.public["options"]
-        own = f"{len(values):,} of {made['features']:,} features" if values is not None else "no features"
-        columns = f"over {len(part.columns)} columns of its own and those of the others"
-        print(f"{made['kernel']} kernel, gamma {gamma:.4g}; {party.name} owns {own}, {columns}")
+    kind = family(part.public["family"])
+    told = kind.describe(party.name, part.public, part.state, part.columns, part.classes)
+    if not told.rows:
+        print(told.title)
         return 0
-    if part.public["combines"] == "networks":
-        names, arrays, _ = part.state
-        table = Table(title=Text(f"{party.name}'s network, over {len(part.columns)} columns"), title_justify="left")
-        for name in ("parameter", "shape"):
-            table.add_column(name)
-        for name, array in zip(names, arrays, strict=True):
-            table.add_row(Text(name), " x ".join(map(str, array.shape)) or "1")
-        Console().print(table)
-        return 0
-    theta = part.state[0]
-    table = Table(title=Text(f"{party.name}'s coefficients"), title_justify="left")
-    names = [str(one) for one in part.classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]
-    for name in ("column", *(names if len(names) == theta.shape[1] else map(str, range(theta.shape[1])))):
-        table.add_column(Text(name), justify="left" if name == "column" else "right")
-    for column, row in zip(part.columns, theta, strict=True):
-        table.add_row(Text(column), *(f"{value:+.4f}" for value in row))
-    if part.state[1] is not None:
-        table.add_row("(intercept)", *(f"{value:+.4f}" for value in part.state[1]))
+    table = Table(title=Text(told.title), title_justify="left")
+    for number, name in enumerate(told.header):
+        table.add_column(Text(name), justify="right" if number and told.numbers else "left")
+    for row in told.rows:
+        table.add_row(*map(Text, row))
     Console().print(table)
     return 0

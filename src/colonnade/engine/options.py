@@ -47,6 +47,8 @@ class Training:
     seed: int = 0
 
     name: ClassVar[str] = ""
+    # The family of models that it makes, where it is not told: see `families`.
+    family: ClassVar[str] = "linear"
     # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.
     tells_signals: ClassVar[bool] = True
     # The part of the objective that five evaluations must still bring for an end by `epochs` to be said; None: a per
@@ -128,6 +130,10 @@ class Training:
         return (1 + more + self.epochs * (passes + looks)) * setting.outputs
 
     # -- what it does -------------------------------------------------------------------------------------------
+
+    async def train(self, session: Any) -> None:
+        """All rounds at one party, until its session says that it is over; every algorithm has its own."""
+        raise TypeError(f"{type(self).__name__} must say how it trains")
 
     async def prepare(self, session: Any) -> None:
         """What the parties must agree on before they agree on a step size."""

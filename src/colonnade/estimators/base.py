@@ -14,18 +14,14 @@ import colonnade
 from colonnade import private_files
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
-from colonnade.engine.options import Training
+from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
-from colonnade.estimators.checks import (
-    all_labels,
-    check_columns,
-    check_runtime,
-    in_order,
-    label_holders,
-    warn_diverged,
-    warn_unfinished,
-)
-from colonnade.families import store
+from colonnade.estimators.checks import check_columns, check_runtime, in_order
+from colonnade.families import family, store
+from colonnade.families.checks import all_labels
+from colonnade.families.door import score, train
+from colonnade.families.training_job import ScoringJob, ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.warnings import warn_after
 from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic
@@ -54,7 +50,7 @@ class Estimator:
     sum_: str
     _states: dict[str, Any]
     _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that a file does not keep
-    _combines: str  # what a prediction adds up: "scores", "predictions" (FDML) or parts over "features" (kernels)
+    _family: str  # of what was trained; see `families`
 
     def _minimised(self) -> losses.Loss:
         """The loss that is minimised."""
@@ -81,8 +77,24 @@ class Estimator:
 
     # -- training -----------------------------------------------------------------------------------------------
 
+    def _train(
+        self,
+        job: TrainingJob,
+        parties: tuple[Party, ...],
+        classes: Array,
+        parts: Mapping[str, TrainingPart],
+        on: Runtime | None,
+    ) -> None:
+        """Train through the one door, and keep what was learnt and what the run says of itself."""
+        told = job.as_value()
+        programs = {name: (train, (told, part.as_value())) for name, part in parts.items()}
+        outcomes = self._run(programs, on, job.algorithm.epochs)
+        self._describe(job, parties, classes)
+        self._states = {name: outcomes[name].value for name in programs}
+        warn_after(self.history_, job.algorithm)
+
     def _run(self, programs: Programs, on: Runtime | None, epochs: int) -> dict[str, Outcome]:
-        """Train, and keep what the run says of itself."""
+        """Run programs, and keep their history and their traffic."""
         history = History(metrics.METRICS[self._minimised().kind], epochs, self.verbose)
         try:
             outcomes = (on or Simulation()).run(programs, history.observe)
@@ -93,22 +105,15 @@ class Estimator:
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         return dict(outcomes)
 
-    def _fitted(self, parties: tuple[Party, ...], classes: Array, outcomes: Mapping[str, Outcome]) -> None:
-        """Keep what was learnt."""
-        self.parties_, self.holders_ = tuple(outcomes), label_holders(parties)
-        self.classes_, self.sum_ = classes, choose_sum(self.sum, len(parties))
+    def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:
+        """Keep what the model is about."""
+        self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
+        self.classes_, self.sum_, self._family = classes, job.sum, job.family
         self.columns_ = {party.name: party.columns for party in parties}
-        self._states = {name: outcome.value for name, outcome in outcomes.items()}
-
-    def _warn_of_the_end(self, algorithm: Training) -> None:
-        """Say what was not learnt."""
-        warn_diverged(self.history_, algorithm.schedule == "adaptive")
-        if algorithm.tol is not None:
-            warn_unfinished(self.history_, algorithm.epochs, algorithm.worthwhile)
 
     def _check_sums(self, *, linear: bool = False) -> None:
         choose_sum(self.sum, 2)
-        if self.sum == "paillier" and not linear:
+        if self.sum == ENCRYPTED and not linear:
             raise OptionError(
                 f"sum='paillier' encrypts the signals of linear models, {type(self).__name__} takes 'auto', "
                 f"'pairwise', 'two-trees' or 'plain'"
@@ -150,14 +155,21 @@ class Estimator:
             check_columns(self.columns_[party.name], party)
         return ordered
 
-    def _score_with(self, programs: Programs, on: Runtime | None) -> Array:
-        """What the first label holder gets when these run."""
+    def _score(
+        self, job: ScoringJob, parts: Mapping[str, ScoringPart], on: Runtime | None, at: str | None = None
+    ) -> Array:
+        """Score through the one door: what a party gets, by default the first label holder."""
+        told = job.as_value()
+        programs = {name: (score, (told, part.as_value())) for name, part in parts.items()}
         line = Line("predicting", None, self.verbose)
         try:
-            scores: Array = (on or Simulation()).run(programs)[self.holders_[0]].value
+            scores: Array = (on or Simulation()).run(programs)[at or self.holders_[0]].value
         finally:
             line.close()
         return scores
+
+    def _scoring_job(self, **facts: Any) -> ScoringJob:
+        return ScoringJob(self._family, self.holders_, self.sum_, self.topology, facts)
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Scores of these rows, at the first label holder."""
@@ -201,11 +213,11 @@ class Estimator:
             "parties": self.parties_,
             "holders": self.holders_,
             "sum": self.sum_,
-            "combines": self._combines,
+            "family": self._family,
             **self._public(),
         }
         for name in self.parties_:
-            arrays = store.state_to_arrays(self._combines, self._states[name])
+            arrays = family(self._family).to_arrays(self._states[name])
             arrays["columns"] = np.array(self.columns_[name])
             if name in self.holders_:
                 arrays["classes"] = self.classes_
@@ -218,7 +230,8 @@ class Estimator:
         kind = getattr(colonnade, public["model"], None) if public["model"] in colonnade.__all__ else None
         if not isinstance(kind, type) or not issubclass(kind, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")
-        if public["combines"] == "networks":
+        made = family(public["family"])
+        if made.takes_own:
             raise DataError(
                 "the folder holds the networks of a job, and only the parties' own files say how they are made; use "
                 "`colonnade predict`"
@@ -226,8 +239,8 @@ class Estimator:
         model = kind(**public["options"])
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
         model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
-        model._combines = public["combines"]
-        model._states = {name: store.arrays_to_state(model._combines, part) for name, part in arrays.items()}
+        model._family = made.name
+        model._states = {name: made.from_arrays(part) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]
         model._take_public(public)

@@ -28,7 +28,9 @@ from colonnade.errors import (
     whole_number,
 )
 from colonnade.estimators.base import Estimator
-from colonnade.estimators.checks import check_runtime, warn_scales
+from colonnade.estimators.checks import check_runtime
+from colonnade.families.rows import RowsFamily
+from colonnade.families.warnings import warn_scales
 from colonnade.horizontal.conduct import Plan, Result
 from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
 from colonnade.horizontal.descriptions import METHODS, check_description, describe_model, model_from_value
@@ -148,7 +150,7 @@ class SSCAClassifier(Estimator):
         self, plan: Plan, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
     ) -> None:
         """Be the model that a run ended with."""
-        self.parties_, self.holders_, self.sum_, self._combines = (SHARED,), (SHARED,), self.sum, "rows"
+        self.parties_, self.holders_, self.sum_, self._family = (SHARED,), (SHARED,), self.sum, RowsFamily.name
         self.sites_, self.classes_, self.columns_ = plan.sites, classes, {SHARED: columns}
         self._states, self._model = {SHARED: (ended.parameters,)}, plan.model
         self.costs_, self.slack_ = limits.by_key(ended.costs), limits.by_key(ended.slack)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import repeat
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -16,16 +17,12 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.estimators.base import Estimator, ProbabilityMixin
-from colonnade.estimators.checks import (
-    all_labels,
-    check_runtime,
-    label_holders,
-    party_part,
-    warn_shown,
-    warn_single_features,
-)
-from colonnade.families.kernel import score_kernel, train_kernel
-from colonnade.leaks import Setting
+from colonnade.estimators.checks import check_runtime
+from colonnade.families import family
+from colonnade.families.checks import all_labels, label_holders
+from colonnade.families.kernel import KernelFamily, KernelOptions
+from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.warnings import warn_before
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
@@ -79,27 +76,21 @@ class KernelModel(Estimator):
         check_together(parties)
         algorithm = self._check_options(parties[0].rows)
         holders, loss = label_holders(parties), self._minimised()
-        if self.features < len(holders):
-            raise OptionError(f"features must be at least one per label holder, got {self.features} for {len(holders)}")
+        gamma = self.gamma if isinstance(self.gamma, str) else float(self.gamma)
+        options = KernelOptions(self.kernel, gamma, int(self.features), float(self.alpha))
+        kind = family(KernelFamily.name)
+        kind.check_holders(type(self).__name__, loss.name, holders, options)
         classes = self._classes(parties, loss)
         held_out = self._check_validation(parties, validation)
-        warn_single_features(parties)
         sum_name = choose_sum(self.sum, len(parties))
-        if len(parties) > 1:
-            names = tuple(party.name for party in parties)
-            warn_shown(algorithm.leaks(Setting(names, holders, loss.name, sum_name, model="kernel")))
-        kernel = (self.kernel, self.gamma if self.gamma == "scale" else float(self.gamma))
-        job = (
-            loss.name, kernel, self.features, float(self.alpha), holders, sum_name, self.topology, algorithm.as_value()
-        )  # fmt: skip
-        programs = {}
-        for party, other in zip(parties, held_out or parties, strict=True):
-            apart = held_out and party_part(other, classes, loss)
-            programs[party.name] = (train_kernel, (job, (*party_part(party, classes, loss), apart)))
-        outcomes = self._run(programs, on, algorithm.epochs)
-        self._combines, self._block = "features", min(algorithm.block, self.features)
-        self._fitted(parties, classes, outcomes)
-        self._warn_of_the_end(algorithm)
+        job = TrainingJob(kind.name, options, loss.name, 1, holders, sum_name, self.topology, algorithm)
+        warn_before(job, parties, tuple(party.name for party in parties))
+        parts = {
+            party.name: TrainingPart.of(party, classes, loss, other)
+            for party, other in zip(parties, held_out or repeat(None), strict=False)
+        }
+        self._train(job, parties, classes, parts, on)
+        self._block = kind.facts(job)["block"]
         return self
 
     @property
@@ -141,12 +132,9 @@ class KernelModel(Estimator):
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
         """f of these rows, at the first label holder; every owner of features adds its part."""
         ordered = self._check_rows(parties, on)
-        job = (self.kernel, self.features, self.holders_, self.sum_, self.topology, self._block)
-        programs = {
-            party.name: (score_kernel, (job, (columns_to_value(party.X), self._states[party.name])))
-            for party in ordered
-        }
-        return self._score_with(programs, on)
+        job = self._scoring_job(kernel=self.kernel, features=int(self.features), block=self._block)
+        parts = {party.name: ScoringPart(columns_to_value(party.X), self._states[party.name]) for party in ordered}
+        return self._score(job, parts, on)
 
     def _public(self) -> dict[str, Any]:
         return {"block": self._block}

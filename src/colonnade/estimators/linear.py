@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import sys
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy.typing as npt
 
-from colonnade.algorithms import AFSGD, ALGORITHMS, FDML, Algorithm
+from colonnade.algorithms import ALGORITHMS, Algorithm
 from colonnade.blocks.columns import columns_to_value
-from colonnade.blocks.prediction import MIXTURES
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
-from colonnade.errors import (
-    OptionError,
-)
+from colonnade.engine.exposure import ENCRYPTED
+from colonnade.errors import OptionError
 from colonnade.estimators.base import Estimator, ProbabilityMixin
-from colonnade.estimators.checks import (
-    all_labels,
-    check_encrypted,
-    check_exposure,
-    check_fdml,
-    check_runtime,
-    label_holders,
-    owned_rows,
-    party_part,
-    warn_frozen,
-    warn_scales,
-    warn_shown,
-    warn_single_features,
-)
-from colonnade.families.auto import choose
-from colonnade.families.linear import score_linear, train_linear
-from colonnade.families.torch_store import holds_networks
-from colonnade.leaks import Setting
+from colonnade.estimators.checks import check_runtime
+from colonnade.estimators.torch_files import holds_networks
+from colonnade.families import family
+from colonnade.families.checks import all_labels, check_encrypted, check_exposure, label_holders, owned_rows
+from colonnade.families.linear import AveragedFamily, LinearOptions, choose
+from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.warnings import warn_before
 from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime
 from colonnade.sums import choose_sum
@@ -107,44 +95,23 @@ class LinearModel(Estimator):
         classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
         algorithm = self._chosen(parties, outputs)
-        if isinstance(algorithm, FDML):
-            check_fdml(type(self).__name__, loss, holders)
+        kind = family(algorithm.family)
+        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
+        kind.check_holders(type(self).__name__, self.loss, holders, options)
         held_out = self._check_validation(parties, validation)
-        warn_single_features(parties)
-        warn_scales(parties)
-        if isinstance(algorithm, AFSGD):
-            warn_frozen([party.name for party in parties if not party.active])
         sum_name = choose_sum(self.sum, len(parties))
-        shown = algorithm.leaks(Setting(tuple(party.name for party in parties), holders, self.loss, sum_name))
-        warn_shown(shown)
-        if sum_name == "paillier":
-            shares = owned_rows(parties, holders)
-            check_exposure(parties, shares, algorithm, outputs, intercept=self.fit_intercept)
-        owner = holders[0] if self.fit_intercept else ""
-        penalty = (self.penalty, float(self.l2))
-        job = (
-            self.loss,
-            outputs,
-            penalty,
-            holders,
-            sum_name,
-            self.topology,
-            algorithm.as_value(),
-            owner,
-            self.key_bits,
+        job = TrainingJob(
+            kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm, self.key_bits
         )
-        programs = {
-            party.name: (
-                train_linear,
-                (job, (*party_part(party, classes, loss), held_out and party_part(other, classes, loss))),
-            )
-            for party, other in zip(parties, held_out or parties, strict=True)
+        warn_before(job, parties, tuple(party.name for party in parties))
+        if sum_name == ENCRYPTED:
+            check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
+        parts = {
+            party.name: TrainingPart.of(party, classes, loss, other)
+            for party, other in zip(parties, held_out or repeat(None), strict=False)
         }
-        outcomes = self._run(programs, on, algorithm.epochs)
-        self._combines = "predictions" if isinstance(algorithm, FDML) else "scores"
-        self._fitted(parties, classes, outcomes)
+        self._train(job, parties, classes, parts, on)
         self.rows_ = parties[0].rows
-        self._warn_of_the_end(algorithm)
         return self
 
     def _check_options(self, rows: int) -> None:
@@ -161,7 +128,7 @@ class LinearModel(Estimator):
         """What `algorithm` stands for."""
         found, columns = self.algorithm, [party.features for party in parties]
         if isinstance(found, str):
-            found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == "paillier")
+            found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == ENCRYPTED)
             if self.verbose:
                 print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
         check_encrypted(self.sum, found, self.key_bits)
@@ -183,7 +150,7 @@ class LinearModel(Estimator):
             name: 0.0 if intercept is None else float(intercept[0]) if len(intercept) == 1 else intercept
             for name, (_, intercept, *_) in self._states.items()
         }
-        return found if self._combines == "predictions" else found[self.holders_[0]]
+        return found if self._family == AveragedFamily.name else found[self.holders_[0]]
 
     # -- use ----------------------------------------------------------------------------------------------------
 
@@ -193,14 +160,9 @@ class LinearModel(Estimator):
         With FDML: the log odds of the combined probability, or for softmax the logarithms of all of them.
         """
         ordered = self._check_rows(parties, on)
-        leader = self.holders_[0]
-        job = (leader, self.sum_, self.topology, self._combines)
-        programs = {
-            party.name: (score_linear, (job, (columns_to_value(party.X), self._states[party.name])))
-            for party in ordered
-        }
-        scores = self._score_with(programs, on)
-        return MIXTURES[self.loss].log_odds(scores) if self._combines == "predictions" else scores
+        parts = {party.name: ScoringPart(columns_to_value(party.X), self._states[party.name]) for party in ordered}
+        scores: Array = family(self._family).decode(self.loss, self._score(self._scoring_job(), parts, on))
+        return scores
 
     # -- statistics ---------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -12,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.split import parted, score_split, split_leaks, train_split
+from colonnade.algorithms.split import parted
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, module_of, need_torch, reference
 from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
+from colonnade.engine.torch_session import KEPT, check_width
 from colonnade.errors import (
     ColonnadeError,
     DataError,
@@ -27,20 +29,14 @@ from colonnade.errors import (
     at_least,
     whole_number,
 )
-from colonnade.estimators.base import Estimator
-from colonnade.estimators.checks import (
-    all_labels,
-    check_runtime,
-    label_holders,
-    party_part,
-    warn_shown,
-    warn_single_features,
-)
+from colonnade.estimators.base import Estimator, Programs
+from colonnade.estimators.checks import check_runtime
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
-from colonnade.families import torch_store as network_store
-from colonnade.families.torch_files import restore_networks, save_networks
-from colonnade.families.torch_networks import KEPT, check_width, score_network, train_network
-from colonnade.leaks import Setting
+from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
+from colonnade.families.checks import all_labels, label_holders
+from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
+from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.warnings import warn_before
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime
@@ -120,34 +116,56 @@ class NetworkModel(Estimator):
             widths = {party.name: self._width(party, networks[party.name], algorithm.seed) for party in parties}
             loss, classes = self._loss(parties, widths, top, holders[0], algorithm.seed)
             held_out = self._check_validation(parties, validation)
-            self._warn(parties, algorithm)
             sum_name = choose_sum(self.sum, len(parties))
-            outputs = loss.outputs(len(classes)) if top is None else tuple(widths.items())
-            job = (
-                loss.name, outputs, float(self.l2), holders, sum_name, self.topology, algorithm.as_value(),
-                self.evaluate_rows,
-            )  # fmt: skip
-            programs: dict[str, Any] = {}
-            for party, other in zip(parties, held_out or parties, strict=True):
-                apart = held_out and party_part(other, classes, loss)
-                mine = (*party_part(party, classes, loss), apart, networks[party.name])
-                if top is None:
-                    programs[party.name] = (train_network, (job, mine))
-                else:
-                    programs[party.name] = (train_split, (job, (*mine, top if party.name == holders[0] else None)))
-            self.loss_, self.parties_, self.holders_, self.classes_ = loss.name, names, holders, classes
-            self.columns_ = {party.name: party.columns for party in parties}
-            self.sum_, self._widths = sum_name, widths
-            self._how = {name: self._kept_reference(networks[name]) for name in names}
-            self._top_how = None if top is None else self._kept_reference(top)
-            if hasattr(self, "_states"):
-                del self._states
-            outcomes = self._train(programs, on, algorithm.epochs)
-            self._states = {name: outcomes[name].value for name in names}
-        self._warn_of_the_end(algorithm)
+            job = self._job(loss, classes, widths, holders, sum_name, algorithm)
+            warn_before(job, parties, names)
+            parts = {}
+            for party, other in zip(parties, held_out or repeat(None), strict=False):
+                own: Any = networks[party.name]
+                if top is not None:
+                    own = (own, top if party.name == holders[0] else None)
+                parts[party.name] = TrainingPart.of(party, classes, loss, other, own)
+            self._begin(job, parties, classes, widths, networks, top)
+            self._train(job, parties, classes, parts, on)
         return self
 
-    def _train(self, programs: dict[str, Any], on: Runtime | None, epochs: int) -> dict[str, Outcome]:
+    def _job(
+        self,
+        loss: losses.Loss,
+        classes: Array,
+        widths: dict[str, int],
+        holders: tuple[str, ...],
+        sum_name: str,
+        algorithm: FedSGD | FedBCD,
+    ) -> TrainingJob:
+        """What all parties agree on: with a top network how wide everybody's part of its input is."""
+        options: Any = TorchOptions(float(self.l2), self.evaluate_rows)
+        if self.top is not None:
+            options = SplitOptions(float(self.l2), self.evaluate_rows, tuple(widths.items()))
+        name, outputs = self._family_of(with_top=self.top is not None), loss.outputs(len(classes))
+        return TrainingJob(name, options, loss.name, outputs, holders, sum_name, self.topology, algorithm)
+
+    def _family_of(self, *, with_top: bool) -> str:
+        return SplitFamily.name if with_top else TorchFamily.name
+
+    def _begin(
+        self,
+        job: TrainingJob,
+        parties: tuple[Party, ...],
+        classes: Array,
+        widths: dict[str, int],
+        networks: dict[str, Any],
+        top: Any,
+    ) -> None:
+        """Be the model of this run from here on: if it breaks off, the last good parameters are of these networks."""
+        self._describe(job, parties, classes)
+        self.loss_, self._widths = job.loss, widths
+        self._how = {name: self._kept_reference(network) for name, network in networks.items()}
+        self._top_how = None if top is None else self._kept_reference(top)
+        if hasattr(self, "_states"):
+            del self._states
+
+    def _run(self, programs: Programs, on: Runtime | None, epochs: int) -> dict[str, Outcome]:
         """Run; where the run breaks off, what the parties kept becomes the model, and the error is raised."""
         history = History(metrics.METRICS[self._minimised().kind], epochs, self.verbose)
         kept: dict[str, dict[int, Any]] = {}
@@ -253,14 +271,6 @@ class NetworkModel(Estimator):
         algorithm.batch_for(parties[0].rows)
         return algorithm
 
-    def _warn(self, parties: tuple[Party, ...], algorithm: FedSGD | FedBCD) -> None:
-        warn_single_features(parties)
-        setting = Setting(tuple(party.name for party in parties), label_holders(parties), model="network")
-        if self.top is not None and len(parties) > 1:
-            warn_shown(split_leaks(setting, algorithm))
-        else:
-            warn_shown(algorithm.leaks(setting))
-
     # -- what was learnt ----------------------------------------------------------------------------------------
 
     @property
@@ -307,18 +317,15 @@ class NetworkModel(Estimator):
             for party in ordered:
                 given[party.name] = self._for_use(party.name)
             if self._has_top:
-                how, state = self._again(None, self._split(leader)[1])
-                tops.append((how, state, "sgd"))
-            programs: dict[str, Any] = {}
+                tops.append((*self._again(None, self._split(leader)[1]), "sgd"))
+            facts = {"widths": tuple(self._widths.items())} if self._has_top else {"outputs": self._widths[leader]}
+            parts = {}
             for party in ordered:
-                X = columns_to_value(party.X)
+                own, state = given[party.name], given[party.name][1]
                 if self._has_top:
-                    job: tuple[Any, ...] = (tuple(self._widths.items()), leader)
-                    mine = (X, given[party.name], tops[0] if party.name == leader else None)
-                    programs[party.name] = (score_split, (job, mine))
-                else:
-                    programs[party.name] = (score_network, ((leader, self.sum_, self.topology), (X, given[party.name])))
-            return self._score_with(programs, on)
+                    own = (own, tops[0] if party.name == leader else None)
+                parts[party.name] = ScoringPart(columns_to_value(party.X), state, own)
+            return self._score(self._scoring_job(**facts), parts, on)
         finally:
             for how, *_ in (*given.values(), *tops):
                 forget(how)
@@ -348,7 +355,7 @@ class NetworkModel(Estimator):
         """
         need_torch()
         import_module("colonnade.estimators.transfer")  # so that its kind is known here too
-        public, files = network_store.read_parties(folder)
+        public, files = read_parties(folder)
         kind = NETWORK_MODELS.get(public["model"])
         if kind is None or not issubclass(kind, cls):
             raise DataError(f"the folder holds a {public['model']}, load it as that")

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.transfer import ALIGNMENTS, PHI, score_transfer, train_transfer
+from colonnade.algorithms.transfer import ALIGNMENTS, PHI
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.data import labels
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
-from colonnade.estimators.checks import check_columns, check_runtime, label_holders, party_part
+from colonnade.estimators.checks import check_columns, check_runtime
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
+from colonnade.families.checks import label_holders
+from colonnade.families.torch_networks import TransferFamily, TransferOptions
+from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart, rows_of
 from colonnade.objective import losses
-from colonnade.progress import Line
 from colonnade.runtimes.net import Runtime
-from colonnade.runtimes.simulation import Simulation
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="TransferClassifier")
@@ -96,29 +98,24 @@ class TransferClassifier(NetworkModel):
                     f"the network of party {source.name!r} gives representations of {widths[source.name]} numbers and "
                     f"that of {target.name!r} of {widths[target.name]}; they are compared, so give both the same width"
                 )
-            job = (
-                source.name, float(self.l2), float(self.gamma), self.alignment, self.anchors, algorithm.as_value(),
-                self.evaluate_rows,
-            )  # fmt: skip
-            all_rows = party_part(source.take(labelled), classes, loss)
-            programs: dict[str, Any] = {}
-            for party, other in zip(ordered, held_out or ordered, strict=True):
-                X, y, known = party_part(party, classes, loss)
-                apart = held_out and party_part(other, classes, loss)
-                anchors = (all_rows[0], all_rows[1]) if party.name == source.name else None
-                programs[party.name] = (train_transfer, (job, (X, y, known, apart, networks[party.name], anchors)))
-            self.loss_, self.classes_ = loss.name, classes
-            self.parties_, self.holders_ = tuple(programs), (source.name,)
-            self.columns_ = {party.name: party.columns for party in parties}
-            self.sum_, self._widths = "plain", widths
-            self._how = {name: self._kept_reference(networks[name]) for name in common}
-            self._top_how = None
-            if hasattr(self, "_states"):
-                del self._states
-            outcomes = self._train(programs, on, algorithm.epochs)
-            self._states = {name: outcomes[name].value for name in programs}
-        self._warn_of_the_end(algorithm)
+            options = TransferOptions(
+                float(self.l2), self.evaluate_rows, float(self.gamma), self.alignment, self.anchors
+            )
+            # The sum is for losses and penalties: two parties have nothing to mask.
+            holders = (source.name,)
+            job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, "plain", "tree", algorithm)
+            all_rows = rows_of(source.take(labelled), classes, loss)
+            parts = {}
+            for party, other in zip(ordered, held_out or repeat(None), strict=False):
+                anchors = all_rows[:2] if party.name == source.name else None
+                own = (networks[party.name], anchors)
+                parts[party.name] = TrainingPart.of(party, classes, loss, other, own)
+            self._begin(job, parties, classes, widths, networks, None)
+            self._train(job, parties, classes, parts, on)
         return self
+
+    def _family_of(self, *, with_top: bool) -> str:
+        return TransferFamily.name
 
     def _sides(self, parties: tuple[Party, ...]) -> tuple[Party, Party]:
         """(source, target)."""
@@ -164,18 +161,15 @@ class TransferClassifier(NetworkModel):
         (party,), source = parties, self.holders_[0]
         check_columns(self.columns_[target], party)
         network = self._for_use(target)
-        job = (source, target, self._widths[target], party.rows)
-        programs = {
-            source: (score_transfer, (job, self._split(source)[1])),
-            target: (score_transfer, (job, (columns_to_value(party.X), network))),
+        job = self._scoring_job(target=target, width=self._widths[target], rows=party.rows)
+        parts = {
+            source: ScoringPart(None, self._split(source)[1]),
+            target: ScoringPart(columns_to_value(party.X), None, network),
         }
-        line = Line("predicting", None, self.verbose)
         try:
-            scores: Array = (on or Simulation()).run(programs)[target].value
+            return self._score(job, parts, on, target)
         finally:
-            line.close()
             forget(network[0])
-        return scores
 
     def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Probability of each class, one column per class in the order of `classes_`."""

@@ -1,1 +1,51 @@
-"""Kinds of models: how each is trained, scored, saved and described, and the one door into training."""
+"""Kinds of models: how each is trained, scored, kept and described, and the one door into training.
+
+A new family is one class in a file of its own, named once in `_HOME`. Families are imported when they are asked for, so
+that a linear model needs nothing of torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from colonnade.errors import one_of
+
+if TYPE_CHECKING:
+    from colonnade.families.base import Family
+
+_HOME = {
+    "linear": "linear:LinearFamily",
+    "averaged": "linear:AveragedFamily",
+    "kernel": "kernel:KernelFamily",
+    "torch": "torch_networks:TorchFamily",
+    "split": "torch_networks:SplitFamily",
+    "transfer": "torch_networks:TransferFamily",
+    "rows": "rows:RowsFamily",
+}
+NAMES = tuple(_HOME)
+
+_made: dict[str, Family] = {}
+
+
+def family(name: str) -> Family:
+    """The family of that name."""
+    if name not in _made:
+        one_of("the family of a model", name, NAMES)
+        module, kind = _HOME[name].split(":")
+        _made[name] = getattr(import_module(f"colonnade.families.{module}"), kind)()
+    return _made[name]
+
+
+def families() -> tuple[Family, ...]:
+    """All of them."""
+    return tuple(family(name) for name in NAMES)
+
+
+def family_of_kind(kind: str) -> Family:
+    """The family that a job's model is of, by its `kind`."""
+    found = next((one for one in families() if kind in one.kinds), None)
+    if found is None:
+        one_of("kind", kind, tuple(name for one in families() for name in one.kinds))
+        raise TypeError("a kind of no family")  # can't be: the line before has refused it
+    return found

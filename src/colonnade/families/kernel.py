@@ -1,59 +1,228 @@
-"""A party's program of kernel learning, as a runtime starts it: from wire values to a session, and back."""
+"""Kernel models: f(x) is a sum over random features, which label holders own and all parties' columns make together."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.algorithms.fdskl import FDSKL, Exchange, KernelSession
-from colonnade.blocks import Block, FloatArray
+from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.blocks.coefficients import KernelBlock
-from colonnade.blocks.columns import Columns, columns_from_value
-from colonnade.blocks.phases import Directions, Kernel, Layout, shared_secret
+from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
+from colonnade.blocks.phases import Directions, Kernel, Layout, shared_secret, to_features
+from colonnade.crypto.ring import noise
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
+from colonnade.engine.options import Training
 from colonnade.engine.parts import Agreement, Part
-from colonnade.errors import ProtocolError
-from colonnade.families.scorers import KernelScorer, score_rows
+from colonnade.errors import OptionError, ProtocolError
+from colonnade.families.base import Arrays, Description, Family
+from colonnade.families.scoring import Known
+from colonnade.families.training_job import ScoringJob, TrainingJob, TrainingPart
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
+from colonnade.settings.settings import Key, Settings
 from colonnade.sums import SecureSum, open_sum
 
 _MOMENTS = 1 << 14  # rows whose moments are added up at a time
+_SECRETS = ("secret", "phase_secret")  # of a party's directions and phases, in its file
 
 
-async def train_kernel(net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None) -> Any:
-    """Train; returns (coefficients or None, secret of the directions, secret of the phases, gamma).
+@dataclass(frozen=True)
+class KernelOptions:
+    """What a kernel model is.
 
-    mine: columns, labels, which rows have one, and validation data. keeper, budget: as in `program.train_linear`.
+    Attributes
+    ----------
+    kernel
+        "rbf" or "laplace".
+    gamma
+        A number, or "scale": 1 / (columns * variance), of all parties together.
+    features
+        Random features, shared out among the label holders.
+    alpha
+        The weight of |f|^2 / 2 in the objective.
     """
-    loss, (kernel, gamma), features, alpha, holders, sum_name, topology, options = job
-    X, y, labelled, validation = mine
-    method = FDSKL(**dict(options[1]))
-    columns = columns_from_value(X)
-    parts = [columns] if validation is None else [columns, columns_from_value(validation[0])]
-    secure = await open_sum(sum_name, net, topology)
-    width = await agree_on_gamma(net, secure, holders[0], columns) if gamma == "scale" else float(gamma)
-    layout = Layout(holders, features, min(method.block, features))
-    own = net.secret(f"directions {method.seed}")
-    secret = own if method.directions == "private" else shared_secret(method.seed, net.me)
-    directions = Directions(secret, own, Kernel(kernel, width), columns.shape[1])
-    exchange = Exchange(net, secure, layout, directions, parts, method.cache_mb * 1_000_000)
-    block = KernelBlock(columns.shape[0], layout, net.me, alpha)
-    train = Part(None, columns.shape[0], y, labelled)
-    held_out = None if validation is None else Part(None, parts[1].shape[0], *validation[1:])
-    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
-    # A kernel session never asks its block for contributions: those need an exchange.
-    asked = cast("Block", block)
-    session = KernelSession(
-        net, agreed, asked, method, train, held_out, secure, keeper, budget=budget, exchange=exchange
+
+    kernel: str = "rbf"
+    gamma: float | str = "scale"
+    features: int = 4096
+    alpha: float = 1e-5
+
+
+def _gamma(value: float | str) -> str | None:
+    fits = value == "scale" or (not isinstance(value, str) and value > 0)
+    return None if fits else f'must be > 0, or "scale", got {value!r}'
+
+
+class KernelFamily(Family):
+    """A state is (coefficients where the party owns features, secrets of its directions and phases, gamma)."""
+
+    name: ClassVar[str] = "kernel"
+    called: ClassVar[str] = "kernel"
+    kinds: ClassVar[Mapping[str, str]] = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-ridge": "square"}
+    keys: ClassVar[tuple[Key, ...]] = (
+        Key("kernel", str, default=KernelOptions.kernel, allowed=Kernel.NAMES),
+        Key("gamma", (float, str), default=KernelOptions.gamma, check=_gamma),
+        Key("features", int, default=KernelOptions.features, least=1, most=1_000_000),
+        Key("alpha", float, default=KernelOptions.alpha, least=0),
     )
-    await session.agree()
-    await method.train(session)
-    (values,) = session.finish()
-    # not those from above, where the run goes on from what was kept
-    return (values if block.width else None, directions.secret, directions.phase_secret, width)
+    options: ClassVar[type[Any]] = KernelOptions
+    algorithms: ClassVar[tuple[type[Training], ...]] = (FDSKL,)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def read_options(self, model: Settings) -> KernelOptions:
+        """Those of the kernel, and how many features there are."""
+        return KernelOptions(model["kernel"], model["gamma"], model["features"], model["alpha"])
+
+    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
+        """Every label holder owns at least one feature."""
+        if options.features < len(holders):
+            raise OptionError(
+                f"features must be at least one per label holder, got {options.features} for {len(holders)}"
+            )
+
+    def setting(self, options: Any) -> dict[str, Any]:
+        """How many features there are, and whether gamma comes from everybody's columns."""
+        return {"model": self.name, "features": options.features, "scaled": options.gamma == "scale"}
+
+    def least_numbers(self, algorithm: Training, options: Any, sizes: tuple[int, int, int, int]) -> float:
+        """One for every feature."""
+        return float(options.features)
+
+    # -- training and use ---------------------------------------------------------------------------------------
+
+    async def train(
+        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+    ) -> Any:
+        """Agree on gamma, then doubly stochastic gradients (FDSKL)."""
+        method, options = cast("FDSKL", job.algorithm), job.options
+        columns = columns_from_value(part.X)
+        parts = [columns] if part.validation is None else [columns, columns_from_value(part.validation[0])]
+        secure = await open_sum(job.sum, net, job.topology)
+        leader, gamma = job.holders[0], options.gamma
+        width = await agree_on_gamma(net, secure, leader, columns) if gamma == "scale" else float(gamma)
+        layout = Layout(job.holders, options.features, min(method.block, options.features))
+        own = net.secret(f"directions {method.seed}")
+        secret = own if method.directions == "private" else shared_secret(method.seed, net.me)
+        directions = Directions(secret, own, Kernel(options.kernel, width), columns.shape[1])
+        exchange = Exchange(net, secure, layout, directions, parts, method.cache_mb * 1_000_000)
+        block = KernelBlock(columns.shape[0], layout, net.me, options.alpha)
+        train = Part(None, columns.shape[0], part.y, part.labelled)
+        held_out = None if part.validation is None else Part(None, parts[1].shape[0], *part.validation[1:])
+        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        # A kernel session never asks its block for contributions: those need an exchange.
+        asked = cast("Block", block)
+        session = KernelSession(
+            net, agreed, asked, method, train, held_out, secure, keeper, budget=budget, exchange=exchange
+        )
+        await session.agree()
+        await method.train(session)
+        (values,) = session.finish()
+        # The directions' own secrets: a run that goes on from what was kept has other ones than those from above.
+        return (values if block.width else None, directions.secret, directions.phase_secret, width)
+
+    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> KernelScorer:
+        """Phases to every owner of features, and a part of f where the party is one."""
+        facts = job.facts
+        layout = Layout(job.holders, facts["features"], min(facts["block"], facts["features"]))
+        return KernelScorer(me, facts["kernel"], layout, state)
+
+    # -- what is kept -------------------------------------------------------------------------------------------
+
+    def to_arrays(self, state: Any) -> Arrays:
+        """Secrets as bytes, and coefficients where there are any."""
+        values, *secrets, gamma = state
+        arrays = {key: np.frombuffer(secret, np.uint8) for key, secret in zip(_SECRETS, secrets, strict=True)}
+        return {**arrays, "gamma": np.array(gamma), **({} if values is None else {"coefficients": values})}
+
+    def from_arrays(self, arrays: Arrays) -> Any:
+        """The state of these arrays."""
+        return (arrays.get("coefficients"), *(arrays[key].tobytes() for key in _SECRETS), float(arrays["gamma"]))
+
+    def facts(self, job: TrainingJob) -> dict[str, Any]:
+        """How many features a block had: directions are drawn block by block."""
+        return {"block": min(cast("FDSKL", job.algorithm).block, job.options.features)}
+
+    def scoring_facts(self, public: Mapping[str, Any]) -> dict[str, Any]:
+        """All that the directions are drawn by."""
+        options = public["options"]
+        return {"kernel": options["kernel"], "features": options["features"], "block": public["block"]}
+
+    def estimator(self, loss: str) -> str:
+        """A regressor for real numbers, else a classifier."""
+        return "KernelRegressor" if loss == "square" else "KernelClassifier"
+
+    def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
+        """Those of `KernelModel`."""
+        kernel = {"kernel": options.kernel, "gamma": options.gamma}
+        return {**kernel, "loss": loss, "features": options.features, "alpha": options.alpha}
+
+    def numbers(self, public: Mapping[str, Any], state: Any) -> int:
+        """One for each feature."""
+        return int(public["options"]["features"])
+
+    # -- words --------------------------------------------------------------------------------------------------
+
+    def describe(
+        self,
+        party: str,
+        public: Mapping[str, Any],
+        state: Any,
+        columns: tuple[str, ...],
+        classes: npt.NDArray[Any],
+    ) -> Description:
+        """The kernel, and which features the party owns."""
+        values, *_, gamma = state
+        made = public["options"]
+        own = f"{len(values):,} of {made['features']:,} features" if values is not None else "no features"
+        of = f"over {len(columns)} columns of its own and those of the others"
+        return Description(f"{made['kernel']} kernel, gamma {gamma:.4g}; {party} owns {own}, {of}")
+
+
+class KernelScorer:
+    """Phases to every owner of features, and a part of f where this party is one."""
+
+    most = 1 << 11  # each of them is as many numbers as there are features
+    outputs = 1
+
+    def __init__(self, me: str, kernel: str, layout: Layout, state: tuple[Any, ...]) -> None:
+        self._me, self._layout = me, layout
+        self._values, secret, phase_secret, gamma = state
+        self._secrets, self._kernel = (secret, phase_secret), Kernel(kernel, gamma)
+        self._directions: Directions | None = None  # when it is known how many columns there are
+
+    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> tuple[Any, ...]:
+        """Phases for each owner; a projection that has none is refused."""
+        found = []
+        for index, owner in enumerate(self._layout.owners):
+            mine = np.zeros((len(known), self._layout.of(owner)), dtype=np.uint32)
+            mine[~known] = noise((int((~known).sum()), mine.shape[1]), np.uint32)
+            if columns is not None:
+                if self._directions is None:
+                    self._directions = Directions(*self._secrets, self._kernel, columns.shape[1])
+                for number in range(self._layout.blocks(owner)):
+                    span = self._layout.span(owner, number)
+                    width = span.stop - span.start
+                    mine[known, span] = self._directions.project(columns, rows, (index, number), width)
+            found.append(mine)
+        return tuple(found)
+
+    async def scores(self, secure: SecureSum, ready: tuple[Any, ...], to: str) -> FloatArray | None:
+        """Algorithms 3 and 2 of FDSKL, and the sum of all owners' parts."""
+        own = np.zeros(len(ready[0]))
+        for owner, mine in zip(self._layout.owners, ready, strict=True):
+            total = await secure.total_phases("phases", mine, owner)
+            if total is not None:
+                own = DenseColumns(to_features(total)).forward(np.arange(len(own)), self._values)[:, 0]
+        if len(self._layout.owners) == 1:  # nobody else has a part of f
+            return own if self._me == to else None
+        return await secure.total("prediction", own, to)
 
 
 async def agree_on_gamma(net: Net, secure: SecureSum, leader: str, columns: Columns) -> float:
@@ -80,13 +249,3 @@ def moments(columns: Columns) -> FloatArray:
     for at in range(0, n, _MOMENTS):
         sums += float(columns.forward(np.arange(at, min(at + _MOMENTS, n)), ones).sum())
     return np.array([float(d), sums / n, columns.mean_square()])
-
-
-async def score_kernel(net: Net, job: Any, mine: Any) -> Any:
-    """f of new rows at the first label holder; the others return None."""
-    kernel, features, holders, sum_name, topology, block = job
-    X, state = mine
-    columns = columns_from_value(X)
-    secure = await open_sum(sum_name, net, topology)
-    scorer = KernelScorer(net.me, kernel, Layout(holders, features, min(block, features)), state)
-    return await score_rows(secure, scorer, columns, holders[0])

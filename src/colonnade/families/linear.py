@@ -1,61 +1,244 @@
-"""A party's program, as a runtime starts it: from wire values to a session, and back."""
+"""Linear models: one score per row, the sum of all parties' x theta; and FDML's mean of one model per party."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from colonnade.algorithms import FDML, check_sum, from_value
-from colonnade.blocks.columns import Needed, columns_from_value
+import numpy.typing as npt
+
+from colonnade.algorithms import FDML, VFB2, Algorithm, BlockNewton, FedSGD, check_sum
+from colonnade.algorithms.afsgd import AFSGD
+from colonnade.algorithms.fedbcd import FedBCD
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.columns import Columns, Needed, columns_from_value
 from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
+from colonnade.engine.options import Training
 from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import Session
-from colonnade.families.scorers import LinearScorer, score_rows
+from colonnade.errors import LabelError, OptionError
+from colonnade.families.base import Arrays, Description, Family
+from colonnade.families.scoring import SummedScorer
+from colonnade.families.training_job import ScoringJob, TrainingJob, TrainingPart
 from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Net
-from colonnade.sums import open_sum
+from colonnade.settings.settings import Key, Settings
+
+# Multiplications to make one party's matrices once, at most: about a minute of one core.
+_MOST_WORK = 2e11
+_NAMES = ("theta", "intercept", "share")  # of a state's parts in a party's file
+# Every linear model: its kind in a job, its loss, and its class.
+_MODELS = (
+    ("logistic", "logistic", "LogisticRegression"),
+    ("softmax", "softmax", "SoftmaxRegression"),
+    ("svm", "smooth_hinge", "LinearSVC"),
+    ("ridge", "square", "RidgeRegression"),
+    ("poisson", "poisson", "PoissonRegression"),
+)
 
 
-async def train_linear(net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None) -> Any:
-    """Train a linear model, or with FDML one per party; returns this party's parameters and nothing else.
+@dataclass(frozen=True)
+class LinearOptions:
+    """What a linear model is: the penalty of its coefficients, its weight, and whether there is an intercept."""
 
-    keeper: where this party keeps its state, if the run shall be able to go on after a break; then all have one.
-    budget: how many numbers about each row may leave this party, between organisations; then all have one.
+    penalty: str = "l2"
+    l2: float = 1e-4
+    intercept: bool = True
+
+
+class LinearFamily(Family):
+    """A state is (coefficients by column and score, intercept where the party owns it)."""
+
+    name: ClassVar[str] = "linear"
+    called: ClassVar[str] = "linear"
+    kinds: ClassVar[Mapping[str, str]] = {kind: loss for kind, loss, _ in _MODELS}
+    keys: ClassVar[tuple[Key, ...]] = (
+        Key("l2", float, default=LinearOptions.l2, least=0),
+        Key("penalty", str, default=LinearOptions.penalty, allowed=tuple(penalties.PENALTIES)),
+        Key("intercept", bool, default=LinearOptions.intercept),
+    )
+    options: ClassVar[type[Any]] = LinearOptions
+    algorithms: ClassVar[tuple[type[Training], ...]] = (FedSGD, FedBCD, VFB2, AFSGD, FDML, BlockNewton)
+    encryptable: ClassVar[bool] = True
+    plannable: ClassVar[bool] = True
+    minds_scales: ClassVar[bool] = True
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def default_algorithm(self, *, encrypted: bool) -> type[Training]:
+        """Block Newton takes any number of columns; FedSGD's signals can be encrypted."""
+        return FedSGD if encrypted else BlockNewton
+
+    def trained_by(self, algorithm: Training) -> str:
+        """FDML makes a mean of models of these options."""
+        return algorithm.family
+
+    def read_options(self, model: Settings) -> LinearOptions:
+        """Penalty, its weight, and the intercept."""
+        return LinearOptions(model["penalty"], model["l2"], model["intercept"])
+
+    def setting(self, options: Any) -> dict[str, Any]:
+        """What contributions show follows from their being linear."""
+        return {"model": LinearFamily.name}
+
+    def leaders_columns(self, options: Any) -> int:
+        """The intercept is the first label holder's."""
+        return int(options.intercept)
+
+    # -- training and use ---------------------------------------------------------------------------------------
+
+    async def train(
+        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+    ) -> Any:
+        """Train on the columns that have a number in some row; the others' coefficients are zero."""
+        check_sum(job.sum, job.algorithm)  # again: here is where a signal would leave in the clear
+        whole = columns_from_value(part.X)
+        needed = self._needed(whole)
+        block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
+        if block.intercept is not None and part.y is not None:
+            block.intercept[:] = loss.start(part.y[part.labelled])
+        train = Part(None, whole.shape[0], part.y, part.labelled)
+        held_out = None
+        if part.validation is not None:
+            other = needed.of(columns_from_value(part.validation[0]))
+            held_out = Part(other, other.shape[0], *part.validation[1:])
+        agreed = Agreement(loss, job.holders, job.sum, job.topology, job.key_bits)
+        session = await Session.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
+        await job.algorithm.train(session)
+        theta, *rest = session.finish()
+        return (needed.spread(theta), *rest)
+
+    def _needed(self, whole: Columns) -> Needed:
+        return Needed(whole, every=False)
+
+    def _loss(self, job: TrainingJob) -> losses.Loss:
+        return losses.loss(job.loss)
+
+    def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
+        """The intercept is the first label holder's."""
+        penalty = penalties.penalty(job.options.penalty, job.options.l2)
+        return LinearBlock(columns, job.outputs, penalty, job.options.intercept and me == job.holders[0])
+
+    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
+        """What a party adds is x theta."""
+        return LinearScorer(state, LinearBlock)
+
+    # -- what is kept -------------------------------------------------------------------------------------------
+
+    def to_arrays(self, state: Any) -> Arrays:
+        """Coefficients, and the intercept where this party owns it."""
+        return {key: part for key, part in zip(_NAMES, state, strict=False) if part is not None}
+
+    def from_arrays(self, arrays: Arrays) -> Any:
+        """The share is FDML's."""
+        share = (float(arrays["share"]),) if "share" in arrays else ()
+        return (arrays["theta"], arrays.get("intercept"), *share)
+
+    def estimator(self, loss: str) -> str:
+        """One class for each loss."""
+        return next(name for _, of, name in _MODELS if of == loss)
+
+    def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
+        """Those of `LinearModel`."""
+        return {"l2": options.l2, "penalty": options.penalty, "fit_intercept": options.intercept}
+
+    def numbers(self, public: Mapping[str, Any], state: Any) -> int:
+        """One for each score."""
+        return int(state[0].shape[1])
+
+    # -- words --------------------------------------------------------------------------------------------------
+
+    def describe(
+        self,
+        party: str,
+        public: Mapping[str, Any],
+        state: Any,
+        columns: tuple[str, ...],
+        classes: npt.NDArray[Any],
+    ) -> Description:
+        """Every coefficient by its column's name."""
+        theta, intercept = state[:2]
+        names = [str(one) for one in classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]
+        names = names if len(names) == theta.shape[1] else [str(number) for number in range(theta.shape[1])]
+        rows = [(column, *(f"{value:+.4f}" for value in row)) for column, row in zip(columns, theta, strict=True)]
+        if intercept is not None:
+            rows.append(("(intercept)", *(f"{value:+.4f}" for value in intercept)))
+        return Description(f"{party}'s coefficients", ("column", *names), rows, numbers=True)
+
+
+class AveragedFamily(LinearFamily):
+    """FDML: every party has a whole model of its own, and the weighted mean of their predictions is the model's."""
+
+    name: ClassVar[str] = "averaged"
+    kinds: ClassVar[Mapping[str, str]] = {}
+    algorithms: ClassVar[tuple[type[Training], ...]] = (FDML,)
+
+    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
+        """FDML averages probabilities, at a server that is the one label holder."""
+        if loss not in MIXTURES:
+            raise OptionError(
+                f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
+                f"SoftmaxRegression, or train it with VFB2"
+            )
+        if len(holders) > 1:
+            raise LabelError(
+                f"FDML needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one Party only, "
+                f"or use VFB2, which takes any number"
+            )
+
+    def _needed(self, whole: Columns) -> Needed:
+        """All: a party's weight goes by the number of its columns."""
+        return Needed(whole, every=True)
+
+    def _loss(self, job: TrainingJob) -> losses.Loss:
+        return MIXTURES[job.loss]
+
+    def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
+        """Every party's model is whole: with an intercept of its own, if there is any."""
+        penalty = penalties.penalty(job.options.penalty, job.options.l2)
+        return PredictionBlock(columns, job.outputs, penalty, job.options.intercept)
+
+    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
+        """What a party adds is its share of the prediction."""
+        return LinearScorer(state, PredictionBlock)
+
+    def decode(self, loss: str, totals: Any) -> Any:
+        """The log odds of the combined probability, or for softmax the logarithms of all of them."""
+        return MIXTURES[loss].log_odds(totals)
+
+
+class LinearScorer(SummedScorer):
+    """x theta, or with a `PredictionBlock` the prediction of the party's own model."""
+
+    def __init__(self, state: tuple[Any, ...], kind: type[LinearBlock] = LinearBlock) -> None:
+        self._state, self._kind = state, kind
+        self.outputs = int(state[0].shape[1])
+
+    def of(self, columns: Columns, rows: Rows) -> FloatArray:
+        """What this party adds, one row per person."""
+        block = self._kind(columns, self.outputs, penalties.L2(0.0), intercept=False)
+        block.restore(self._state)
+        return block.scores(rows, columns).reshape(-1, self.outputs)
+
+
+def choose(rows: int, columns: Sequence[int], outputs: int, *, encrypted: bool = False) -> tuple[Algorithm, str]:
+    """`algorithm="auto"`: one with its default options that suits the data, and the reason in a few words.
+
+    Few rounds where matrices are cheap, cheap rounds where they are not. rows: of the training data. columns: of each
+    party. outputs: scores of a row. encrypted: whether signals are.
     """
-    loss, outputs, penalty, holders, sum_name, topology, algorithm, intercept_owner, *key_bits = job
-    X, y, labelled, validation = mine
-    whole = columns_from_value(X)
-    needed = Needed(whole, every=algorithm[0] == FDML.name)  # whose weights go by the number of columns
-    columns = needed.of(whole)
-    method, minimised = from_value(algorithm), losses.loss(loss)
-    check_sum(sum_name, method)  # again: here is where a signal would leave in the clear
-    linear = (columns, outputs, penalties.penalty(*penalty))
-    if isinstance(method, FDML):
-        # Every party's model is whole: with an intercept of its own, if there is any.
-        block: LinearBlock = PredictionBlock(*linear, intercept_owner != "")
-        minimised = MIXTURES[loss]
-    else:
-        block = LinearBlock(*linear, intercept_owner == net.me)
-    if block.intercept is not None and y is not None:
-        block.intercept[:] = minimised.start(y[labelled])
-    train = Part(None, columns.shape[0], y, labelled)
-    held_out = None
-    if validation is not None:
-        other = needed.of(columns_from_value(validation[0]))
-        held_out = Part(other, other.shape[0], *validation[1:])
-    agreed = Agreement(minimised, holders, sum_name, topology, *key_bits)
-    session = await Session.open(net, agreed, block, method, train, held_out, keeper, budget)
-    await method.train(session)
-    theta, *rest = session.finish()
-    return (needed.spread(theta), *rest)
-
-
-async def score_linear(net: Net, job: Any, mine: Any) -> Any:
-    """What the parties' contributions for new rows add up to, at the first label holder; the others return None."""
-    leader, sum_name, topology, combines = job
-    X, state = mine
-    columns = columns_from_value(X)
-    secure = await open_sum(sum_name, net, topology)
-    return await score_rows(secure, LinearScorer(state, combines), columns, leader)
+    if encrypted:
+        return FedSGD(), "its signals can be encrypted"
+    widest = max(columns)
+    work = 0.5 * rows * outputs * float(widest) ** 2
+    cheap = VFB2("saga", asynchronous=False)
+    if widest > LIMIT:
+        return cheap, f"a party has {widest:,} columns, more than {LIMIT:,}"
+    if work > _MOST_WORK:
+        return cheap, f"matrices of {widest:,} columns over {rows:,} rows would take too long"
+    return BlockNewton(), f"no party has more than {LIMIT:,} columns, so tens of rounds will do"

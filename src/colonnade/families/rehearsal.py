@@ -7,8 +7,7 @@ once and not by each of them: imports, compiled kernels, the interpreter's own c
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,53 +15,63 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from colonnade.algorithms import ALGORITHMS, from_value
 from colonnade.crypto.masks import MaskStream
+from colonnade.engine.exposure import ENCRYPTED
+from colonnade.families import door
+from colonnade.families.training_job import ScoringJob, TrainingJob
 from colonnade.runtimes.simulation import Simulation
-from colonnade.sums import SUMS
 
-_ENCRYPTED = "paillier"
 _SIZE = 16  # of every length that is longer; equal lengths stay equal, and that is all that the programs ask
+# What the first argument of each program is.
+_JOBS: dict[Callable[..., Any], type[TrainingJob] | type[ScoringJob]] = {
+    door.train: TrainingJob,
+    door.score: ScoringJob,
+}
 
 
 def outline(programs: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> Any:
-    """The same programs with arguments of the same kind; no number of any party's arrays is in them."""
-    return tuple(
-        (name, program.__module__, program.__qualname__, _small(args)) for name, (program, args) in programs.items()
-    )
+    """(whether signals are encrypted, the same programs in small); no number of any party's arrays is in them."""
+    encrypted, small = False, []
+    for name, (program, args) in programs.items():
+        kind = _JOBS.get(program)
+        if kind is None:
+            continue  # a program of another room, whose module is loaded all the same
+        job = kind.from_value(args[0])
+        encrypted = encrypted or job.sum == ENCRYPTED
+        small.append((name, program.__module__, program.__qualname__, (job.rehearsed().as_value(), _small(args[1]))))
+    return (encrypted, tuple(small))
 
 
 def rehearse(outlined: Any) -> None:
-    """Play it."""
+    """Run the programs of an outline in this process, under a virtual clock, and forget what they learn."""
     # What masks are made with, with a key that everybody knows: no secret, and no random number, before the fork.
     known = X25519PrivateKey.from_private_bytes(bytes(range(32)))
     key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=b"").derive(known.exchange(known.public_key()))
     MaskStream(key).mask(0, 0, (1,))
-    parties = {}
-    for name, module, qualname, args in outlined:
-        parties[name] = (getattr(importlib.import_module(module), qualname), _unencrypted(args))
-    if parties and any(_encrypted(args) for *_, args in outlined):
+    encrypted, small = outlined
+    if encrypted:
         # Kernels only, and on numbers that everybody knows: a key is for who will use it to make.
         from colonnade.crypto.modular import Modulus
 
         modulus = Modulus(2**127 - 1)
         three = modulus.encode([3])
         modulus.decode(modulus.plus(modulus.power(three, 5), modulus.shift(three, 2)))
-    Simulation().run(parties)
+    Simulation().run(
+        {name: (getattr(importlib.import_module(module), called), args) for name, module, called, args in small}
+    )
 
 
 def _small(value: Any) -> Any:
+    """A party's part with its lengths cut, and made-up numbers of the same types."""
     if isinstance(value, np.ndarray):
         shape = tuple(min(_SIZE, size) for size in value.shape)
         # Zeros and ones: labels of two classes, rows of which each party has the label, columns that vary.
         numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2
         return np.ones(shape, bool) if value.dtype == bool else numbers.astype(value.dtype)
     if isinstance(value, bytes):
-        return bytes(len(value))  # a site's secret is for the site
+        return bytes(len(value))  # the secret of a party's directions is for the party
     if not isinstance(value, tuple):
-        return "plain" if isinstance(value, str) and value in SUMS and value != _ENCRYPTED else value
-    if _is_algorithm(value):
-        return replace(from_value(value), epochs=1, batch=None).as_value()
+        return value
     if _is_csr(value):
         data, columns, starts, (rows, width) = value
         rows, width = min(_SIZE, rows), min(_SIZE, width)
@@ -76,21 +85,7 @@ def _small(value: Any) -> Any:
     return tuple(map(_small, value))
 
 
-def _encrypted(value: Any) -> bool:
-    return any(map(_encrypted, value)) if isinstance(value, tuple) else isinstance(value, str) and value == _ENCRYPTED
-
-
-def _unencrypted(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_unencrypted, value))
-    return "plain" if isinstance(value, str) and value == _ENCRYPTED else value
-
-
-def _is_algorithm(value: tuple[Any, ...]) -> bool:
-    return len(value) == 2 and isinstance(value[0], str) and value[0] in ALGORITHMS
-
-
 def _is_csr(value: tuple[Any, ...]) -> bool:
-    """See `blocks.columns.columns_to_value`: data, columns, starts, (rows, columns)."""
+    """Whether it is a sparse matrix as `columns_to_value` makes it: data, columns, starts, (rows, columns)."""
     kinds = [type(part) for part in value]
     return kinds == [np.ndarray] * 3 + [tuple] and [type(size) for size in value[3]] == [int, int]

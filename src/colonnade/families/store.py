@@ -16,9 +16,18 @@ from zipfile import BadZipFile
 import numpy as np
 
 from colonnade import private_files
-from colonnade.errors import DataError
+from colonnade.errors import DataError, one_of
+from colonnade.families import NAMES
 
 FORMAT = 1
+# What version 0.2 called the families, under another key.
+_COMBINED = {
+    "scores": "linear",
+    "predictions": "averaged",
+    "features": "kernel",
+    "networks": "torch",
+    "rows": "rows",
+}
 SUFFIX = ".colonnade.npz"
 # What numpy raises about a file that is no archive, or is cut short or damaged somewhere.
 DAMAGED = (
@@ -58,6 +67,9 @@ def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         ) from None
     if public.get("format") != FORMAT:
         raise DataError(f"{path.name} has format {public.get('format')!r}, this version reads format {FORMAT}")
+    if "combines" in public:
+        public["family"] = _COMBINED.get(public.pop("combines"), "")
+    one_of("the family of a model", public.get("family"), NAMES)
     return public, arrays
 
 
@@ -81,37 +93,3 @@ def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, dict[str
     if missing:
         raise DataError(f"the files of {missing} are missing; a model needs the file of every party")
     return public, arrays
-
-
-# A party's parameters. Linear models: coefficients, intercept where it owns one, share with FDML. Kernel models
-# (combines = "features"): coefficients where it owns features, the secrets of its directions and phases, gamma.
-# Networks: names, arrays, and which of them do not learn.
-_LINEAR, _SECRETS, _NETWORK = ("theta", "intercept", "share"), ("secret", "phase_secret"), "network/"
-
-
-def state_to_arrays(combines: str, state: Any) -> dict[str, Any]:
-    """A party's parameters as its file has them. A model over rows (combines = "rows") is one array, for all."""
-    if combines == "rows":
-        return {"parameters": state[0]}
-    if combines == "networks":
-        names, values, still = state
-        arrays = {_NETWORK + key: part for key, part in zip(names, values, strict=True)}
-        return {**arrays, "order": np.array(names), "still": np.array(still, dtype=str)}
-    if combines != "features":
-        return {key: part for key, part in zip(_LINEAR, state, strict=False) if part is not None}
-    values, *secrets, gamma = state
-    arrays = {key: np.frombuffer(secret, np.uint8) for key, secret in zip(_SECRETS, secrets, strict=True)}
-    return {**arrays, "gamma": np.array(gamma), **({} if values is None else {"coefficients": values})}
-
-
-def arrays_to_state(combines: str, arrays: dict[str, Any]) -> tuple[Any, ...]:
-    """The inverse."""
-    if combines == "rows":
-        return (arrays["parameters"],)
-    if combines == "networks":
-        names = tuple(arrays["order"].tolist())
-        return (names, tuple(arrays[_NETWORK + name] for name in names), tuple(arrays["still"].tolist()))
-    if combines != "features":
-        share = (float(arrays["share"]),) if "share" in arrays else ()
-        return (arrays["theta"], arrays.get("intercept"), *share)
-    return (arrays.get("coefficients"), *(arrays[key].tobytes() for key in _SECRETS), float(arrays["gamma"]))

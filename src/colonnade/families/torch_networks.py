@@ -1,162 +1,316 @@
-"""A party's program of a network model, as a runtime starts it: from wire values to a session, and back."""
+"""Networks: a torch module at every party, whose outputs are summed, meet in a top network, or align two parties.
+
+`own` of a `TrainingPart` is how the party's module is made: (how, parameters, shape of a row, optimiser), see
+`blocks.torch_modules`; with a top network and in transfer learning a pair of that and of what comes with it.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from colonnade.algorithms import from_value
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.blocks import FloatArray
+from colonnade.algorithms.split import HolderBlock, SplitSession, Top, side_by_side, split_leaks
+from colonnade.algorithms.transfer import SourceBlock, TransferSession, transfer_leaks
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.columns import Columns, value_of
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
-from colonnade.blocks.torch_network import NetworkBlock, NotFinite
-from colonnade.blocks.torch_optimisers import AUTO_ADAM
+from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
-from colonnade.engine.parts import Agreement, Part
-from colonnade.engine.session import CHUNK, Session
-from colonnade.errors import OptionError, RingOverflow, TrainingDiverged
+from colonnade.engine.options import Training
+from colonnade.engine.parts import Agreement
+from colonnade.engine.session import CHUNK
+from colonnade.engine.torch_session import NetworkSession, check_width, make_block, parts_of, watch_over
+from colonnade.errors import OptionError
+from colonnade.families.base import Arrays, Description, Family
+from colonnade.families.scoring import Scorer, SummedScorer
+from colonnade.families.training_job import ScoringJob, ScoringPart, TrainingJob, TrainingPart
+from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
 
-KEPT = "kept parameters"  # what a party reports, to its own starter alone, when a run breaks off
+_PARAMETER = "network/"  # before the names of a module's parameters in a party's file
+_CHUNK = 2048  # rows whose embeddings are collected at a time
 
 
-@dataclass
-class NetworkSession(Session):
-    """A session in which evaluations may look at a part of the rows, and remember the parameters they found good."""
+@dataclass(frozen=True)
+class TorchOptions:
+    """What all parties know of a network model: weight decay, and how many rows evaluations look at (None: all)."""
 
+    l2: float = 0.0
     evaluate_rows: int | None = None
-    _good: deque[tuple[int, Any]] = field(default_factory=lambda: deque(maxlen=2))
-    _sampled: Part | None = None
-
-    @property
-    def network(self) -> NetworkBlock:
-        """This party's block."""
-        return cast("NetworkBlock", self.block)
-
-    @property
-    def watched(self) -> Part:
-        """All training rows, or `evaluate_rows` of them, the same ones each time and at every party."""
-        count, train = self.evaluate_rows, self.train
-        if count is None or count >= train.rows:
-            return train
-        if self._sampled is None:
-            chosen = np.random.default_rng([self.options.seed, 0xE7A1]).permutation(train.rows)[:count]
-            part = Part(None, count, train.y, train.labelled)
-            part.owned = {holder: rows[np.isin(rows, chosen)] for holder, rows in train.owned.items()}
-            self._sampled = part
-        return self._sampled
-
-    async def agree(self) -> None:
-        """As ever; "auto" has a meaning of its own for Adam."""
-        await super().agree()
-        if self.options.step == "auto" and self.network.optimiser.name == "adam":
-            self.network.pace = AUTO_ADAM / self.eta0
-
-    async def _agree_on_step(self) -> float:
-        """As ever; first a network is tried on as few rows as a batch will have."""
-        held = [len(rows) for rows in self.train.owned.values() if len(rows)]
-        self.network.check_trainable(min(count // -(-count // self.batch) for count in held))
-        return await super()._agree_on_step()
-
-    async def evaluate(self, epoch: int) -> bool:
-        """As ever; two states are remembered, as another party may be one evaluation behind when a run breaks off."""
-        go_on = await super().evaluate(epoch)
-        self._good.append((self.net.traffic.rounds, self.block.state()))
-        return go_on
-
-    def good(self) -> Any:
-        """((round, parameters), ...) of the last evaluations: a loss that was not finite would have ended the run."""
-        return tuple(self._good)
 
 
-async def watch_over(net: Net, session: NetworkSession, method: FedSGD | FedBCD) -> Any:
-    """Train; a run that breaks off leaves the last good parameters with this party's own starter."""
-    try:
-        await method.train(session)
-    except (NotFinite, RingOverflow):
-        net.report((KEPT, session.good()))
-        raise diverged(net, session.good()) from None
-    except Exception:
-        net.report((KEPT, session.good()))
-        raise
-    return session.finish()
+class TorchFamily(Family):
+    """A state is (names of parameters, their values, which of them do not learn)."""
 
+    name: ClassVar[str] = "torch"
+    called: ClassVar[str] = "network"
+    kinds: ClassVar[Mapping[str, str]] = {
+        "network": "logistic",
+        "network-softmax": "softmax",
+        "network-ridge": "square",
+    }
+    keys: ClassVar[tuple[Key, ...]] = (Key("l2", float, default=1e-4, least=0),)
+    options: ClassVar[type[Any]] = TorchOptions
+    algorithms: ClassVar[tuple[type[Training], ...]] = (FedSGD, FedBCD)
+    takes_own: ClassVar[bool] = True
 
-def diverged(net: Net, good: Sequence[Any]) -> TrainingDiverged:
-    """The error of the party whose network gave NaN or infinity."""
-    kept = f"; the parameters of round {good[-1][0]} are kept" if good else ""
-    return TrainingDiverged(
-        f"training diverged: the network of party {net.me!r} gave NaN, infinite or huge numbers in round "
-        f"{net.traffic.rounds}{kept}; use a shorter step, fewer local steps, or a proximal term"
-    )
+    # -- jobs ---------------------------------------------------------------------------------------------------
 
+    def read_options(self, model: Settings) -> TorchOptions:
+        """Weight decay."""
+        return TorchOptions(model["l2"])
 
-def make_block(
-    net: Net, network: Any, X: Any, l2: float, seed: int, kind: type[NetworkBlock] = NetworkBlock
-) -> NetworkBlock:
-    """This party's block, from what its own part of the program says of it."""
-    how, state, shape, optimiser = network
-    module = module_of(how, state, net.me, seed)
-    stream = fresh_stream(drawn(seed, net.me, "training"))
-    return kind(module, X, party=net.me, shape=shape, optimiser=optimiser, l2=l2, stream=stream)
+    def setting(self, options: Any) -> dict[str, Any]:
+        """Nothing follows from contributions that are not linear."""
+        return {"model": self.called}
 
+    def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
+        """The party's network, made and tried on two rows of zeros."""
+        how, state, shape, optimiser = own
+        module = module_of(how, state, party, seed)
+        block = NetworkBlock(module, np.zeros((2, columns)), party=party, shape=shape)
+        size = sum(int(parameter.numel()) for parameter in block.module.parameters())
+        return f"{size:,} parameters, {block.outputs} numbers per row, {optimiser}"
 
-def check_width(party: str, width: int, outputs: int, loss: str) -> None:
-    """Contributions must have the width of the scores."""
-    if width != outputs:
-        need = "1 score" if outputs == 1 else f"{outputs} scores, one per class"
-        raise OptionError(
-            f"the network of party {party!r} gives {width} numbers per row, {loss} needs {need}; change its last layer"
+    # -- training and use ---------------------------------------------------------------------------------------
+
+    async def train(
+        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+    ) -> Any:
+        """FedSGD or FedBCD over networks whose outputs add up to the scores."""
+        block = make_block(net, part.own, part.X, job.options.l2, job.algorithm.seed)
+        check_width(net.me, block.outputs, job.outputs, job.loss)
+        train, held_out = parts_of(block, part.y, part.labelled, part.validation)
+        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        secure = await open_sum(job.sum, net, job.topology)
+        looked_at = job.options.evaluate_rows
+        session = NetworkSession(
+            net, agreed, block, job.algorithm, train, held_out, secure, keeper, budget=budget, evaluate_rows=looked_at
         )
+        await session.agree()
+        return await watch_over(net, session, job.algorithm)
+
+    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
+        """What a party adds is h(x) of its network."""
+        return NetworkScorer(me, own, state, job.facts["outputs"])
+
+    # -- what is kept -------------------------------------------------------------------------------------------
+
+    def to_arrays(self, state: Any) -> Arrays:
+        """Parameters under their names, the order of these, and which do not learn."""
+        names, values, still = state
+        arrays = {_PARAMETER + key: part for key, part in zip(names, values, strict=True)}
+        return {**arrays, "order": np.array(names), "still": np.array(still, dtype=str)}
+
+    def from_arrays(self, arrays: Arrays) -> Any:
+        """The state of these arrays."""
+        names = tuple(arrays["order"].tolist())
+        return (names, tuple(arrays[_PARAMETER + name] for name in names), tuple(arrays["still"].tolist()))
+
+    def facts(self, job: TrainingJob) -> dict[str, Any]:
+        """How many scores a row has: no array says so."""
+        return {"outputs": job.outputs}
+
+    def scoring_facts(self, public: Mapping[str, Any]) -> dict[str, Any]:
+        """How many scores a row has."""
+        return {"outputs": public["outputs"]}
+
+    def estimator(self, loss: str) -> str:
+        """A regressor for real numbers, else a classifier."""
+        return "NetworkRegressor" if loss == "square" else "NetworkClassifier"
+
+    def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
+        """Weight decay; the networks themselves stay with their owners."""
+        return {"l2": options.l2}
+
+    def numbers(self, public: Mapping[str, Any], state: Any) -> int:
+        """One for each score."""
+        return int(public["outputs"])
+
+    # -- words --------------------------------------------------------------------------------------------------
+
+    def describe(
+        self,
+        party: str,
+        public: Mapping[str, Any],
+        state: Any,
+        columns: tuple[str, ...],
+        classes: npt.NDArray[Any],
+    ) -> Description:
+        """Every parameter with its shape."""
+        names, arrays, _ = state
+        shapes = [" x ".join(map(str, array.shape)) or "1" for array in arrays]
+        title = f"{party}'s network, over {len(columns)} columns"
+        return Description(title, ("parameter", "shape"), list(zip(names, shapes, strict=True)))
 
 
-def parts_of(block: NetworkBlock, y: Any, labelled: Any, validation: Any) -> tuple[Part, Part | None]:
-    """Training rows, and rows to look at."""
-    train = Part(None, block.rows, y, labelled)
-    if validation is None:
-        return train, None
-    other = block.inputs(validation[0])
-    return train, Part(other, other.shape[0], *validation[1:])
+class NetworkScorer(SummedScorer):
+    """h(x) of a party's network."""
+
+    def __init__(self, party: str, own: Any, state: tuple[Any, ...], outputs: int) -> None:
+        how, _, self._shape, _ = own
+        self._party, self._module, self.outputs = party, module_of(how, state, party, 0), outputs
+
+    def of(self, columns: Columns, rows: Rows) -> FloatArray:
+        """What this party adds, one row per person."""
+        block = NetworkBlock(self._module, value_of(columns), party=self._party, shape=self._shape)
+        return block.scores(rows).reshape(-1, block.outputs)
 
 
-async def train_network(
-    net: Net, job: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None
-) -> Any:
-    """Train; returns this party's parameters and nothing else.
-
-    keeper, budget: as in `program.train_linear`.
-    """
-    loss, outputs, l2, holders, sum_name, topology, algorithm, evaluate_rows = job
-    X, y, labelled, validation, network = mine
-    method = cast("FedSGD | FedBCD", from_value(algorithm))
-    block = make_block(net, network, X, l2, method.seed)
-    check_width(net.me, block.outputs, outputs, loss)
-    train, held_out = parts_of(block, y, labelled, validation)
-    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
-    secure = await open_sum(sum_name, net, topology)
-    session = NetworkSession(
-        net, agreed, block, method, train, held_out, secure, keeper, budget=budget, evaluate_rows=evaluate_rows
-    )
-    await session.agree()
-    return await watch_over(net, session, method)
+# -- with a top network ----------------------------------------------------------------------------------------------
 
 
-async def score_network(net: Net, job: Any, mine: Any) -> Any:
-    """What the parties' contributions for new rows add up to, at the first label holder; the others return None."""
-    leader, sum_name, topology = job
-    X, network = mine
-    block = make_block(net, network, X, 0.0, 0)
-    secure = await open_sum(sum_name, net, topology)
-    pieces: list[FloatArray | None] = []
-    for at in range(0, block.rows, CHUNK):
-        rows = np.arange(at, min(at + CHUNK, block.rows))
-        pieces.append(await secure.total("prediction", block.scores(rows), leader))
-    known = [piece for piece in pieces if piece is not None]
-    return np.concatenate(known) if known else None
+@dataclass(frozen=True)
+class SplitOptions:
+    """The same, and how many numbers each party's network gives, by its name."""
+
+    l2: float = 0.0
+    evaluate_rows: int | None = None
+    widths: tuple[tuple[str, int], ...] = ()
+
+
+class SplitFamily(TorchFamily):
+    """Split learning: outputs side by side in a top network at the one label holder; own: (network, top)."""
+
+    name: ClassVar[str] = "split"
+    kinds: ClassVar[Mapping[str, str]] = {}
+    keys: ClassVar[tuple[Key, ...]] = ()
+    options: ClassVar[type[Any]] = SplitOptions
+
+    def leaks(self, setting: Setting, algorithm: Training, options: Any) -> tuple[Leak, ...]:
+        """Embeddings, in the clear."""
+        return split_leaks(setting, cast("FedSGD | FedBCD", algorithm))
+
+    async def train(
+        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+    ) -> Any:
+        """FedSGD or FedBCD, with embeddings side by side in place of a sum."""
+        method, options = job.algorithm, job.options
+        network, top = part.own
+        places, holding = dict(options.widths), net.me == job.holders[0]
+        block = make_block(net, network, part.X, options.l2, method.seed, HolderBlock if holding else NetworkBlock)
+        check_width(net.me, block.outputs, places[net.me], "the top network")
+        if holding:
+            cast("HolderBlock", block).top = _top_of(net, top, places, options.l2, method.seed)
+        train, held_out = parts_of(block, part.y, part.labelled, part.validation)
+        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        secure = await open_sum(job.sum, net, job.topology)
+        looked_at = options.evaluate_rows
+        session = SplitSession(
+            net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=looked_at, widths=places
+        )
+        await session.agree()
+        return await watch_over(net, session, method)
+
+    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
+        """Refused: a party's part is no part of a sum."""
+        raise OptionError("a model with a top network has no parts that add up to scores")
+
+    async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
+        """The top network's scores of new rows at the label holder; the others return None."""
+        network, top = part.own
+        holder, places = job.holders[0], dict(job.facts["widths"])
+        block = make_block(net, network, part.X, 0.0, 0)
+        made = _top_of(net, top, places, 0.0, 0) if net.me == holder else None
+        pieces = []
+        for at in range(0, block.rows, _CHUNK):
+            embedded = block.scores(np.arange(at, min(at + _CHUNK, block.rows))).reshape(-1, block.outputs)
+            found = await side_by_side(net, "embeddings to predict", embedded, holder, places)
+            if found is not None and made is not None:
+                pieces.append(made.forward(found))
+        return np.concatenate(pieces) if pieces else None
+
+
+def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) -> Top:
+    how, state, optimiser = top
+    module = module_of(how, state, net.me, drawn(seed, net.me, "top"))
+    return Top(module, widths, optimiser, l2, fresh_stream(drawn(seed, net.me, "top's training")))
+
+
+# -- transfer learning -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TransferOptions:
+    """The same, the weight and kind of the alignment, and how many labelled rows stand behind a step (None: all)."""
+
+    l2: float = 0.0
+    evaluate_rows: int | None = None
+    gamma: float = 0.05
+    alignment: str = "distance"
+    anchors: int | None = None
+
+
+class TransferFamily(TorchFamily):
+    """Two parties that share some rows, labels at one; own: (network, at the source all labelled rows)."""
+
+    name: ClassVar[str] = "transfer"
+    called: ClassVar[str] = "transfer"
+    kinds: ClassVar[Mapping[str, str]] = {}
+    keys: ClassVar[tuple[Key, ...]] = ()
+    options: ClassVar[type[Any]] = TransferOptions
+
+    def leaks(self, setting: Setting, algorithm: Training, options: Any) -> tuple[Leak, ...]:
+        """Representations, in the clear."""
+        return transfer_leaks(setting, cast("FedSGD | FedBCD", algorithm))
+
+    async def train(
+        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+    ) -> Any:
+        """FedSGD or FedBCD on the rows in common; the source's state has Phi too.
+
+        part: columns of the rows in common, labels there (source), which of them have one, and rows apart.
+        """
+        method, options, source = job.algorithm, job.options, net.me == job.holders[0]
+        network, anchors = part.own
+        block = make_block(net, network, part.X, options.l2, method.seed, SourceBlock if source else NetworkBlock)
+        if source:
+            origin = cast("SourceBlock", block)
+            origin.anchors, origin.anchor_y, origin.per_step = block.inputs(anchors[0]), anchors[1], options.anchors
+        # Every row has a place in the alignment, whether its label is known or not.
+        everything = np.ones(block.rows, dtype=bool) if source else None
+        train, held_out = parts_of(block, part.y, everything, part.validation)
+        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        secure = await open_sum(job.sum, net, job.topology)
+        session = TransferSession(
+            net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=options.evaluate_rows,
+            gamma=options.gamma, alignment=options.alignment, known=part.labelled,
+        )  # fmt: skip
+        await session.agree()
+        return await watch_over(net, session, method)
+
+    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
+        """Refused: a party's part is no part of a sum."""
+        raise OptionError("a transferred model has no parts that add up to scores")
+
+    async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
+        """phi of new rows at the target, whose rows they are: it sends representations, the source answers with scores.
+
+        part: at the target its rows and its network; at the source Phi as its state.
+        """
+        source, target, width, rows = job.holders[0], *(job.facts[key] for key in ("target", "width", "rows"))
+        pieces = []
+        if net.me == target:
+            block = make_block(net, part.own, part.X, 0.0, 0)
+            for at in range(0, rows, CHUNK):
+                u = block.scores(np.arange(at, min(at + CHUNK, rows))).reshape(-1, width)
+                await net.send(source, "representations to predict", np.ascontiguousarray(u))
+                answer = await net.recv(source, "prediction")
+                pieces.append(expect_array(answer, (len(u),), np.float64, source, "prediction"))
+            return np.concatenate(pieces)
+        for at in range(0, rows, CHUNK):
+            shape = (min(CHUNK, rows - at), width)
+            u = await net.recv(target, "representations to predict")
+            u = expect_array(u, shape, np.float64, target, "representations to predict")
+            await net.send(target, "prediction", u @ part.state)
+        return None

@@ -8,7 +8,9 @@ from colonnade.algorithms import FedSGD
 from colonnade.crypto.paillier import check_key_bits
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
-from colonnade.estimators.checks import all_labels, party_part, warn_shown
+from colonnade.families.checks import all_labels
+from colonnade.families.training_job import rows_of
+from colonnade.families.warnings import warn_shown
 from colonnade.inference.standard_errors import SEALED, check_sizes, infer_linear, statistics_leaks
 from colonnade.inference.statistics import Statistics, check_level, put_together, warn_far
 from colonnade.leaks import CURVATURES, Setting, listed
@@ -53,7 +55,7 @@ def infer(
     job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, key_bits, most)
     programs = {}
     for party in ordered:
-        X, y, labelled = party_part(party, model.classes_, loss)
+        X, y, labelled = rows_of(party, model.classes_, loss)
         known = (y, labelled) if party in holders else (None, None)
         programs[party.name] = (infer_linear, (job, (X, model._states[party.name], *known)))
     line = Line("statistics", None, model.verbose)
@@ -87,7 +89,7 @@ def _check_model(model: LinearModel) -> None:
             f"PoissonRegression have them"
         )
     model._check_fitted()
-    if model._combines != "scores":
+    if model._family != "linear":
         raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
     if model.penalty != "l2":
         raise OptionError(f"statistics need penalty='l2', the model has {model.penalty!r}, which is no convex one")

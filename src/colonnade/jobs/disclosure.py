@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from colonnade.engine.allowance import budget_leaks
+from colonnade.families import family
 from colonnade.inference.standard_errors import statistics_leaks
 from colonnade.jobs.job import Job
 from colonnade.leaks import Leak, Setting
@@ -18,7 +19,7 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
     return (
         *start_leaks(setting),
         *budget_leaks(setting),
-        *job.algorithm.leaks(setting),
+        *family(job.family).leaks(setting, job.algorithm, job.model),
         *SUMS[job.sum].leaks(setting),
         *(statistics_leaks(setting) if job.statistics else ()),
         *scoring_leaks(setting),

@@ -6,21 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.algorithms import FDSKL, Algorithm
+from colonnade.engine.options import Training
+from colonnade.families import family
+from colonnade.families.training_job import KEY_BITS, TrainingJob
 from colonnade.leaks import Setting, listed
-
-# The kind of model in a job, and its loss.
-LOSSES = {
-    "logistic": "logistic",
-    "softmax": "softmax",
-    "svm": "smooth_hinge",
-    "ridge": "square",
-    "poisson": "poisson",
-}
-# Kinds of kernel models, which have other keys.
-KERNEL_LOSSES = {"kernel": "logistic", "kernel-svm": "smooth_hinge", "kernel-ridge": "square"}
-# Kinds of network models: each party names the function that makes its own network in its own file.
-NETWORK_LOSSES = {"network": "logistic", "network-softmax": "softmax", "network-ridge": "square"}
 
 
 @dataclass(frozen=True)
@@ -30,11 +19,10 @@ class Job:
     name: str
     addresses: Mapping[str, str | None]
     holders: tuple[str, ...]
+    family: str  # of the model, see `families`
+    model: Any  # what the model is: the family's options
     loss: str
-    penalty: tuple[str, float]
-    intercept: bool
-    kernel: tuple[str, float | str, int, float] | None  # name, gamma, features, alpha
-    algorithm: Algorithm | FDSKL
+    algorithm: Training
     sum: str
     topology: str
     aligned: bool  # rows are those of the same people already
@@ -45,8 +33,7 @@ class Job:
     patience: float
     checkpoint_every: int
     agreed: Mapping[str, Any]  # the file's content, which the handshake compares
-    key_bits: int = 2048  # of the label holders' Paillier keys
-    network: bool = False  # each party has a network of its own
+    key_bits: int = KEY_BITS  # of the label holders' Paillier keys
     statistics: bool = False  # after training, of the coefficients
 
     @property
@@ -62,13 +49,20 @@ class Job:
             self.loss,
             self.sum,
             self.topology,
-            "kernel" if self.kernel is not None else "network" if self.network else "linear",
-            None if self.loss == "softmax" else 1,  # classes are counted when the run has begun
-            rows,
-            self.aligned,
-            0 if self.kernel is None else self.kernel[2],
-            self.kernel is not None and self.kernel[1] == "scale",
+            outputs=None if self.loss == "softmax" else 1,  # classes are counted when the run has begun
+            rows=rows,
+            aligned=self.aligned,
+            **family(self.family).setting(self.model),
         )
+
+    def width(self, party: str, columns: int) -> int:
+        """The coefficients of a score that a party with so many columns has."""
+        return columns + (family(self.family).leaders_columns(self.model) if party == self.holders[0] else 0)
+
+    def training(self, outputs: int) -> TrainingJob:
+        """What is trained once the classes are counted; outputs: scores of a row."""
+        how = (self.holders, self.sum, self.topology, self.algorithm, self.key_bits)
+        return TrainingJob(self.family, self.model, self.loss, outputs, *how)
 
     def disclosed(self) -> tuple[str, ...]:
         """What this job discloses, as its list has to name it."""

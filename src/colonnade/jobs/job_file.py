@@ -14,15 +14,18 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
-from colonnade.algorithms import ALGORITHMS, FDML, FDSKL, Algorithm, BlockNewton, FedBCD, FedSGD
-from colonnade.blocks.phases import Kernel
-from colonnade.errors import OptionError
-from colonnade.estimators.checks import check_encrypted
-from colonnade.jobs.job import KERNEL_LOSSES, LOSSES, NETWORK_LOSSES, Job
+from colonnade.engine.exposure import ENCRYPTED
+from colonnade.engine.options import Training
+from colonnade.errors import LabelError, OptionError
+from colonnade.families import families, family, family_of_kind
+from colonnade.families.base import Family
+from colonnade.families.checks import check_encrypted
+from colonnade.families.linear import LinearFamily
+from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES
-from colonnade.objective.deviance import FAMILIES
-from colonnade.objective.penalties import PENALTIES
+from colonnade.objective.deviance import FAMILIES as LIKELIHOODS
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
 from colonnade.settings import toml
@@ -32,7 +35,6 @@ from colonnade.sums.trees import TOPOLOGIES
 
 VERSION = 1
 _LARGEST = 1 << 63  # as TOML has it; larger ones can't be compared with a float everywhere
-_OF_KERNELS, _OF_LINES = ("kernel", "gamma", "features", "alpha"), ("l2", "penalty", "intercept")
 
 
 def party_name(name: str) -> str | None:
@@ -49,12 +51,9 @@ def address(text: str) -> str | None:
     return None
 
 
-def _gamma(value: float | str) -> str | None:
-    fits = value == "scale" or (not isinstance(value, str) and value > 0)
-    return None if fits else f'must be > 0, or "scale", got {value!r}'
-
-
-_KINDS: dict[str, type[Algorithm | FDSKL]] = {**ALGORITHMS, FDSKL.name: FDSKL}
+_FAMILIES = families()
+_KINDS: dict[str, type[Training]] = {kind.name: kind for one in _FAMILIES for kind in one.algorithms}
+_MODEL_KEYS = {key.name: key for one in _FAMILIES for key in one.keys}  # one key may be of several families
 _PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
@@ -63,14 +62,8 @@ JOB = Section(
     Key(
         "model",
         Section(
-            Key("kind", str, required=True, allowed=(*LOSSES, *KERNEL_LOSSES, *NETWORK_LOSSES)),
-            Key("l2", float, default=1e-4, least=0),
-            Key("penalty", str, default="l2", allowed=tuple(PENALTIES)),
-            Key("intercept", bool, default=True),
-            Key("kernel", str, default="rbf", allowed=Kernel.NAMES),
-            Key("gamma", (float, str), default="scale", check=_gamma),
-            Key("features", int, default=4096, least=1, most=1_000_000),
-            Key("alpha", float, default=1e-5, least=0),
+            Key("kind", str, required=True, allowed=tuple(kind for one in _FAMILIES for kind in one.kinds)),
+            *_MODEL_KEYS.values(),
         ),
         required=True,
     ),
@@ -147,27 +140,23 @@ def described(settings: Settings) -> Job:
         if at is not None and known.index(at) < names.index(name):
             raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
     model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
-    kernel, network = _kernel(model), model["kind"] in NETWORK_LOSSES
-    algorithm = _algorithm(settings, kernel is not None, network)
-    _check_sum(added, algorithm, settings, network)
+    kind = family_of_kind(model["kind"])
+    _check_keys(model, kind)
+    loss, options, algorithm = kind.kinds[model["kind"]], kind.read_options(model), _algorithm(settings, kind)
+    _check_sum(added, algorithm, settings, kind)
+    made = family(kind.trained_by(algorithm))
     if run["statistics"]:
-        _check_statistics(settings, algorithm)
-    if kernel is not None and kernel[2] < len(holders):
-        raise model.error("features", f"must be at least one per label holder, got {kernel[2]} for {len(holders)}")
-    if isinstance(algorithm, FDML) and len(holders) > 1:
-        raise settings.error(
-            "algorithm", f"FDML has one label holder, the job has {len(holders)}; use another algorithm"
-        )
+        _check_statistics(settings, loss, made, algorithm)
+    _check_holders(settings, made, loss, holders, options)
     # Also between two parties, where masks hide nothing from the other one: no sum of organisations is a plain one.
     sum_name = "pairwise" if added["kind"] == "auto" else added["kind"]
     return Job(
         settings["name"],
         {name: parties[name]["address"] for name in names},
         holders,
-        {**LOSSES, **KERNEL_LOSSES, **NETWORK_LOSSES}[model["kind"]],
-        (model["penalty"], model["l2"]),
-        model["intercept"] and kernel is None and not network,
-        kernel,
+        made.name,
+        options,
+        loss,
         algorithm,
         sum_name,
         added["topology"],
@@ -180,31 +169,42 @@ def described(settings: Settings) -> Job:
         run["checkpoint_every"],
         settings.plain(),
         added["key_bits"],
-        network,
         run["statistics"],
     )
 
 
-def _kernel(model: Settings) -> tuple[str, float | str, int, float] | None:
-    of_kernels = model["kind"] in KERNEL_LOSSES
-    senseless: tuple[str, ...] = _OF_LINES if of_kernels else _OF_KERNELS
-    if model["kind"] in NETWORK_LOSSES:
-        senseless = (*_OF_KERNELS, "penalty", "intercept")
-    for key in senseless:
-        if key in model.given:
+def _check_keys(model: Settings, kind: Family) -> None:
+    """Refuse keys of other families."""
+    known = {key.name for key in kind.keys}
+    for key in _MODEL_KEYS:
+        if key in model.given and key not in known:
             raise model.error(key, f"has no meaning for kind {model['kind']!r}; remove it")
-    return (model["kernel"], model["gamma"], model["features"], model["alpha"]) if of_kernels else None
 
 
-def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings, network: bool) -> None:
+def _check_holders(settings: Settings, made: Family, loss: str, holders: tuple[str, ...], options: Any) -> None:
+    """Refuse a number of label holders that the model can't be trained with, where its reason stands."""
+    model = settings["model"]
+    try:
+        made.check_holders(model["kind"], loss, holders, options)
+    except LabelError:
+        name = made.algorithms[0].name
+        raise settings.error(
+            "algorithm", f"{name} has one label holder, the job has {len(holders)}; use another algorithm"
+        ) from None
+    except OptionError as error:
+        key = next((key.name for key in made.keys if str(error).startswith(key.name)), "kind")
+        raise model.error(key, str(error).removeprefix(f"{key} ")) from None
+
+
+def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: Family) -> None:
     """What encrypted signals need."""
-    if added["kind"] != "paillier":
+    if added["kind"] != ENCRYPTED:
         if "key_bits" in added.given and not settings["run"]["statistics"]:
             raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
         return
-    if isinstance(algorithm, FDSKL) or network:
-        kind = "network" if network else "kernel"
-        raise added.error("kind", f"'paillier' encrypts the signals of linear models; a {kind} model takes another sum")
+    if not kind.encryptable:
+        words = f"{ENCRYPTED!r} encrypts the signals of linear models; a {kind.called} model takes another sum"
+        raise added.error("kind", words)
     try:
         check_encrypted(added["kind"], algorithm, added["key_bits"])
     except OptionError as error:
@@ -212,13 +212,14 @@ def _check_sum(added: Settings, algorithm: Algorithm | FDSKL, settings: Settings
         raise where.error(key, str(error)) from None
 
 
-def _check_statistics(settings: Settings, algorithm: Algorithm | FDSKL) -> None:
-    """What statistics need."""
+def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Training) -> None:
+    """What statistics need: a likelihood, one linear score, and a convex penalty."""
     from colonnade.crypto.paillier import check_key_bits
 
     model, run, added = settings["model"], settings["run"], settings["sum"]
-    if LOSSES.get(model["kind"]) not in FAMILIES or isinstance(algorithm, FDML):
-        kind = algorithm.name if isinstance(algorithm, FDML) else model["kind"]
+    linear = made.name == LinearFamily.name
+    if loss not in LIKELIHOODS or not linear:
+        kind = model["kind"] if linear or made.kinds else algorithm.name
         raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
     if model["penalty"] != "l2":
         raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
@@ -228,15 +229,14 @@ def _check_statistics(settings: Settings, algorithm: Algorithm | FDSKL) -> None:
         raise added.error("key_bits", str(error)) from None
 
 
-def _algorithm(settings: Settings, kernel: bool, network: bool) -> Algorithm | FDSKL:
+def _algorithm(settings: Settings, of: Family) -> Training:
     table = settings["algorithm"]
     kind = _KINDS.get(table["kind"])
     if kind is None:  # "auto"
-        # Nobody is told beforehand how many columns another party has: block Newton takes any number.
-        linear = FedSGD if settings["sum"]["kind"] == "paillier" else BlockNewton
-        kind = FDSKL if kernel else FedSGD if network else linear
-    if kernel != (kind is FDSKL) or (network and kind not in (FedSGD, FedBCD)):
-        fits = FDSKL.name if kernel else f"{FedSGD.name} or {FedBCD.name}" if network else ", ".join(ALGORITHMS)
+        kind = of.default_algorithm(encrypted=settings["sum"]["kind"] == ENCRYPTED)
+    if kind not in of.algorithms:
+        names = [one.name for one in of.algorithms]
+        fits = " or ".join(names) if len(names) < 3 else ", ".join(names)
         raise table.error("kind", f"a model of kind {settings['model']['kind']!r} is trained by {fits}")
     known = {field.name for field in fields(kind)}
     options = {name: value for name, value in table.items() if name != "kind"}

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
-from colonnade.algorithms import FDML, FDSKL
 from colonnade.errors import DataError
-from colonnade.estimators.linear import MODELS
-from colonnade.families import store
+from colonnade.families import family, store
 from colonnade.jobs.job import Job
 from colonnade.service.training import Trained, digest_of
 from colonnade.tables.prepared import Prepared
@@ -33,63 +31,27 @@ class ModelPart:
     prepared: Prepared
 
 
-def digest(combines: str, state: Any) -> str:
-    """What tells one party's part of a model from another."""
-    arrays = store.state_to_arrays(combines, state)
+def digest(made: str, state: Any) -> str:
+    """What tells one party's part of a model from another; made: the name of its family."""
+    arrays = family(made).to_arrays(state)
     return digest_of(tuple((key, np.asarray(arrays[key])) for key in sorted(arrays))).hex()
-
-
-def combines(job: Job) -> str:
-    """What a prediction with the model of this job adds up, see `Estimator`."""
-    of_its_kind = _network(job) if job.network else _line(job) if job.kernel is None else _kernel(job)
-    return str(of_its_kind["combines"])
 
 
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared) -> Path:
     """Write a party's part, whole or not at all."""
-    of_its_kind = _network(job) if job.network else _line(job) if job.kernel is None else _kernel(job)
+    kind = family(job.family)
+    options = kind.estimator_options(job.model, job.loss)
     public = {
-        **of_its_kind, "parties": job.parties, "holders": job.holders,
-        "sum": job.sum, "job": job.name, "rows": trained.rows,
+        "model": kind.estimator(job.loss), "options": {**options, "sum": job.sum, "topology": job.topology},
+        "family": kind.name, **kind.facts(job.training(trained.outputs)),
+        "parties": job.parties, "holders": job.holders, "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip
-    arrays = {"columns": np.array(trained.prepared.columns)}
-    arrays |= store.state_to_arrays(str(public["combines"]), trained.state)
-    if job.network:
-        public["outputs"] = trained.outputs
+    arrays = {"columns": np.array(trained.prepared.columns), **kind.to_arrays(trained.state)}
     if party in job.holders:
         arrays["classes"] = trained.classes
     arrays |= learned.to_arrays()
     store.write_party(folder, party, public, arrays)
     return folder / f"{party}{store.SUFFIX}"
-
-
-def _line(job: Job) -> dict[str, Any]:
-    options = {"l2": job.penalty[1], "penalty": job.penalty[0], "fit_intercept": job.intercept}
-    return {
-        "model": next(name for name, model in MODELS.items() if model.loss == job.loss),
-        "options": {**options, "sum": job.sum, "topology": job.topology},
-        "combines": "predictions" if isinstance(job.algorithm, FDML) else "scores",
-    }
-
-
-def _network(job: Job) -> dict[str, Any]:
-    kind = "NetworkRegressor" if job.loss == "square" else "NetworkClassifier"
-    options = {"l2": job.penalty[1], "sum": job.sum, "topology": job.topology}
-    return {"model": kind, "options": options, "combines": "networks"}
-
-
-def _kernel(job: Job) -> dict[str, Any]:
-    if job.kernel is None or not isinstance(job.algorithm, FDSKL):
-        raise TypeError("a job of another kind")
-    name, gamma, features, alpha = job.kernel
-    kind = "KernelRegressor" if job.loss == "square" else "KernelClassifier"
-    options = {"kernel": name, "gamma": gamma, "loss": job.loss, "features": features, "alpha": alpha}
-    return {
-        "model": kind,
-        "options": {**options, "sum": job.sum, "topology": job.topology},
-        "combines": "features",
-        "block": min(job.algorithm.block, features),
-    }
 
 
 def save_history(folder: Path, records: list[dict[str, Any]]) -> Path:
@@ -112,6 +74,6 @@ def load(folder: Path, party: str) -> ModelPart:
         raise DataError(f"{party!r} has no part of a model in {folder.name!r} yet; train one with `colonnade run`")
     public, arrays = store.read_party(path)
     learned = Prepared.from_arrays(arrays)
-    state = store.arrays_to_state(public["combines"], arrays)
+    state = family(public["family"]).from_arrays(arrays)
     classes = arrays.get("classes", np.empty(0))
     return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.families import family
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
 from colonnade.jobs.policy import KINDS, SERVED, Policy
@@ -120,9 +121,10 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if (settings["data"]["label"] is None) == (name in job.holders):
         holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
-    if (settings["network"] is not None) != job.network:
+    takes = family(job.family).takes_own
+    if (settings["network"] is not None) != takes:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
-        raise settings.error("network", f"the job {trains if job.network else 'trains no networks; remove this table'}")
+        raise settings.error("network", f"the job {trains if takes else 'trains no networks; remove this table'}")
     files, rules = settings["certificates"], settings["policy"]
     if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
         missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'

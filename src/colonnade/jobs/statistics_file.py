@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from colonnade import private_files
-from colonnade.estimators.linear import MODELS
+from colonnade.families import family
 from colonnade.inference.statistics import Coefficient, own_table, warn_far
 from colonnade.jobs.job import Job
 from colonnade.objective.deviance import Fit
@@ -26,7 +26,7 @@ def save(folder: Path, job: Job, trained: Trained) -> None:
         (folder / name).unlink(missing_ok=True)
     if trained.statistics is None:
         return
-    model = next(name for name, kind in MODELS.items() if kind.loss == job.loss)
+    model = family(job.family).estimator(job.loss)
     table, intercept = own_table(trained.prepared.columns, trained.state, trained.statistics, model, LEVEL)
     text = io.StringIO(newline="")
     writer = csv.writer(text)

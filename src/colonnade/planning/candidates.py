@@ -8,6 +8,7 @@ from typing import Any
 
 from colonnade.algorithms import FDML, VFB2, Algorithm, BlockNewton, FedBCD, FedSGD, check_sum
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError
+from colonnade.families import family
 from colonnade.jobs.job import Job
 from colonnade.runtimes.net import Net
 
@@ -42,10 +43,10 @@ class Candidate:
 
 def check_plannable(job: Job) -> None:
     """Refuse what there is no choice for."""
-    if job.kernel is not None or job.network:
-        kind = "network" if job.network else "kernel"
+    kind = family(job.family)
+    if not kind.plannable:
         raise OptionError(
-            f"a plan compares algorithms of linear models, and this job trains a {kind} model with "
+            f"a plan compares algorithms of linear models, and this job trains a {kind.called} model with "
             f"{job.algorithm.name}; try it with few epochs instead"
         )
 

@@ -28,7 +28,7 @@ from colonnade.planning.forecast import Span
 from colonnade.planning.lines import Line, measure_lines
 from colonnade.planning.trials import Aside, Taken, attempt, sample
 from colonnade.runtimes.net import Net
-from colonnade.service.training import Align, Ready, Source, get_ready, linear_job
+from colonnade.service.training import Align, Ready, Source, get_ready
 from colonnade.sums.trees import topology
 
 # Of the seconds that a plan may take: for each second-order algorithm, for the timed rounds of each other one, and for
@@ -93,7 +93,7 @@ async def make_plan(
 
 async def _usual_batch(net: Net, job: Job, ready: Ready) -> int:
     """What a run of this job, which names no batch, would agree on."""
-    columns = len(ready.prepared.columns) + (job.intercept and job.holders[0] == net.me)
+    columns = job.width(net.me, len(ready.prepared.columns))
     shares = dict.fromkeys(job.holders, ready.train // len(job.holders))
     return (await agree_on_batch(net, columns, shares, ready.outputs, None))[0]
 
@@ -131,8 +131,8 @@ class Planner:
         if trial.rows < self.ready.train:
             mine = sample(mine, trial.rows, self.ready.train, (self.job.algorithm.seed, trial.draw))
         keeper = self._keeper_of(self._numbers) if keeps and self._keeper_of is not None else None
-        told = linear_job(replace(self.job, algorithm=trial.algorithm), self.ready.outputs)
-        return attempt(aside, told, mine, keeper, None if self._budget is None else self._budget.part(share))
+        job = replace(self.job, algorithm=trial.algorithm).training(self.ready.outputs)
+        return attempt(aside, job, mine, keeper, None if self._budget is None else self._budget.part(share))
 
     def _do(self, what: str, turn: int) -> None:
         self._doing = (what, turn)

@@ -15,7 +15,8 @@ import numpy as np
 from colonnade.blocks.columns import rows_of_value
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
-from colonnade.families.linear import train_linear
+from colonnade.families.door import train
+from colonnade.families.training_job import TrainingJob, TrainingPart
 from colonnade.runtimes.endpoint import FRAME_OVERHEAD
 from colonnade.runtimes.net import Net, Promise, Traffic
 from colonnade.runtimes.wire import Value, encoded_size
@@ -170,23 +171,23 @@ class Timed:
 
 
 async def attempt(
-    aside: Aside, told: Any, mine: Any, keeper: Keeper | None = None, budget: Limit | None = None
+    aside: Aside, job: TrainingJob, mine: TrainingPart, keeper: Keeper | None = None, budget: Limit | None = None
 ) -> Taken:
     """Train as a run would, and forget what was learnt."""
     taken = aside.taken
-    await train_linear(aside, told, mine, None if keeper is None else Timed(keeper, aside, taken), budget)
+    timed = None if keeper is None else Timed(keeper, aside, taken)
+    await train(aside, job.as_value(), mine.as_value(), timed, budget)
     taken.end = aside.counted.mark()
     return taken
 
 
-def sample(mine: Any, rows: int, of: int, seed: tuple[int, int]) -> Any:
+def sample(mine: TrainingPart, rows: int, of: int, seed: tuple[int, int]) -> TrainingPart:
     """The same rows at every party, out of `of`, and as large a part of the held-out ones."""
-    X, y, labelled, validation = mine
-    held_out = None
-    if validation is not None:
-        count = validation[0][3][0] if isinstance(validation[0], tuple) else len(validation[0])
-        held_out = _some(validation, max(1, round(count * rows / of)), count, seed)
-    return (*_some((X, y, labelled), rows, of, seed), held_out)
+    held_out, apart = None, mine.validation
+    if apart is not None:
+        count = apart[0][3][0] if isinstance(apart[0], tuple) else len(apart[0])
+        held_out = _some(apart, max(1, round(count * rows / of)), count, seed)
+    return TrainingPart(*_some((mine.X, mine.y, mine.labelled), rows, of, seed), held_out)
 
 
 def _some(part: Any, rows: int, of: int, seed: tuple[int, int]) -> tuple[Any, Any, Any]:

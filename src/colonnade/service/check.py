@@ -14,6 +14,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, usual_batch
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
+from colonnade.families import family
 from colonnade.jobs.budget import allowance
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
@@ -59,6 +60,7 @@ def _certificates(party: PartyFile) -> str:
 
 
 def _data(job: Job, party: PartyFile) -> list[Finding]:
+    kind = family(job.family)
     try:
         table = data.load(party.data)
         prepared = preparation.fit(table, party.prepare)
@@ -77,12 +79,12 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
-        silent = not job.algorithm.tells_signals or job.sum == "paillier"
+        silent = not job.algorithm.tells_signals or job.sum == ENCRYPTED
         if silent and job.holders == (party.name,):
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
         batches = -(-table.rows // job.algorithm.batch_for(table.rows))
         sizes = (1, len(job.parties), len(job.holders), batches)
-        least = job.kernel[2] if job.kernel is not None else job.algorithm.least_numbers(*sizes)
+        least = kind.least_numbers(job.algorithm, job.model, sizes)
         if least > most:
             raise PolicyRefused(
                 f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
@@ -98,7 +100,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         # The scores of a row, and how many rows all parties have in common, are not known yet: they may ask for more.
         others = [name for name in job.holders if name != party.name]
         share = table.rows // len(job.holders)
-        sizes = {party.name: len(columns) + (job.intercept and job.holders[0] == party.name)}
+        sizes = {party.name: job.width(party.name, len(columns))}
         usual = usual_batch(sizes, job.holders, 1, table.rows)
         given = usual if job.algorithm.batch is None else job.algorithm.batch_for(table.rows)
         check_batches(sizes, dict.fromkeys(others, share), given, 1)
@@ -111,24 +113,15 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         return f"{len(known):,} rows with a label" + (f", {len(classes)} classes" if len(classes) else "")
 
     found += [_try("labels", own_labels)] if table.label is not None else []
-    found += [_try("network", lambda: _network(party, len(columns), job.algorithm.seed))] if job.network else []
+    if kind.takes_own:
+        own, seed = party.network, job.algorithm.seed
+        found.append(_try(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed)))
     found += [_try("batches", batches)] if job.sum == ENCRYPTED else []
     width = sources(prepared)
     most = allowance(party.policy.max_directions, width)
     shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
     others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
     return [*found, _try("policy", policy), _try("budget", budget), *others]
-
-
-def _network(party: PartyFile, columns: int, seed: int) -> str:
-    """The party's network, made and tried on two rows of zeros."""
-    from colonnade.blocks.torch_modules import module_of
-    from colonnade.blocks.torch_network import NetworkBlock
-
-    how, state, shape, optimiser = party.network
-    block = NetworkBlock(module_of(how, state, party.name, seed), np.zeros((2, columns)), party=party.name, shape=shape)
-    size = sum(int(parameter.numel()) for parameter in block.module.parameters())
-    return f"{size:,} parameters, {block.outputs} numbers per row, {optimiser}"
 
 
 def _folder(party: PartyFile) -> str:

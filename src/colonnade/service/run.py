@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import ColonnadeError
-from colonnade.estimators.checks import warn_budget, warn_diverged, warn_unfinished
+from colonnade.families.warnings import warn_after, warn_budget
 from colonnade.jobs import model_file, people, statistics_file
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
@@ -135,7 +135,7 @@ def run_job(
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
         trained = await take_part(net, job, source, find, check, kept, party.network, budget)
-        budget.paid(model_file.digest(model_file.combines(job), trained.state))
+        budget.paid(model_file.digest(job.family, trained.state))
         return source, trained
 
     def observe(name: str, seconds: float, value: Any) -> None:
@@ -162,9 +162,7 @@ def run_job(
     model_file.save_history(party.folder, history.records)
     statistics_file.save(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:
-        warn_diverged(known, job.algorithm.schedule == "adaptive")
-        if job.algorithm.tol is not None:
-            warn_unfinished(known, job.algorithm.epochs, job.algorithm.worthwhile)
+        warn_after(known, job.algorithm)
     for name in ("rows", "state"):
         Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
     return Done(path, trained, outcome, history.records)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from colonnade.blocks.columns import Columns, columns_from_value, columns_to_value
 from colonnade.data.ids import pack, unpack
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
-from colonnade.families.scorers import Scorer
+from colonnade.families.scoring import Scorer
 from colonnade.jobs.people import DAY, FEW, Refusal
 from colonnade.leaks import ASKED, OF_PEOPLE, Leak, Setting
 from colonnade.runtimes.net import Net

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.phases import Layout
-from colonnade.blocks.prediction import MIXTURES
 from colonnade.data import labels
 from colonnade.data.ids import canonical
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
-from colonnade.families.scorers import KernelScorer, LinearScorer, NetworkScorer, Scorer
+from colonnade.families import family
+from colonnade.families.scoring import Scorer
+from colonnade.families.training_job import ScoringJob
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, Used
 from colonnade.jobs.job import Job
@@ -202,7 +202,7 @@ def answers(scores: Scores) -> list[dict[str, Any]]:
 def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
     """Scores as people read them."""
     loss = losses.loss(job.loss)
-    scores = MIXTURES[job.loss].log_odds(totals) if part.public["combines"] == "predictions" else totals
+    scores = family(part.public["family"]).decode(job.loss, totals)
     found = {"prediction": labels.decode(loss.predict(scores), part.classes, loss)}
     if loss.kind in ("binary", "classes") and job.loss != "smooth_hinge":
         chances = loss.probability(scores)
@@ -220,21 +220,17 @@ def _terms(job: Job, asker: str) -> Terms:
 
 def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
     """A party's part of the model, as scoring takes it."""
-    public = part.public
-    if public["combines"] == "networks":
-        return NetworkScorer(part.party, party.network, part.state, public["outputs"])
-    if public["combines"] != "features":
-        return LinearScorer(part.state, public["combines"])
-    layout = Layout(tuple(public["holders"]), public["options"]["features"], public["block"])
-    return KernelScorer(part.party, public["options"]["kernel"], layout, part.state)
+    public, kind = part.public, family(part.public["family"])
+    how = (public["options"]["sum"], public["options"]["topology"])
+    job = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
+    return kind.scorer(part.party, job, part.state, party.network)
 
 
 def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
     """The party's budget, and what the model takes of it where its training was not counted here."""
-    public = part.public
-    numbers = public["options"]["features"] if public["combines"] == "features" else public.get("outputs")
-    numbers = int(part.state[0].shape[1]) if numbers is None else int(numbers)
-    used = Used(model_file.digest(public["combines"], part.state), numbers, sources(part.prepared))
+    made = part.public["family"]
+    numbers = family(made).numbers(part.public, part.state)
+    used = Used(model_file.digest(made, part.state), numbers, sources(part.prepared))
     return {"budget": Budget(party.name, party.policy.max_directions), "model": used}
 
 

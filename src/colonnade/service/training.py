@@ -12,21 +12,19 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms import AFSGD
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
-from colonnade.estimators.checks import party_part, warn_frozen, warn_scales, warn_shown, warn_single_features
-from colonnade.families.kernel import train_kernel
-from colonnade.families.linear import train_linear
-from colonnade.families.torch_networks import train_network
+from colonnade.families.door import train
+from colonnade.families.training_job import TrainingPart
+from colonnade.families.warnings import warn_before
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
@@ -93,7 +91,7 @@ class Ready:
     outputs: int
     train: int  # rows
     held_out: int
-    mine: Any  # columns, labels, which rows have one, and the same of the held-out rows: see `families.linear`
+    mine: TrainingPart
     people: Rows  # all of them
 
 
@@ -147,15 +145,13 @@ async def get_ready(
         budget.open(prepared.sources, len(rows))
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
-    async def part(of: Rows) -> Any:
+    async def part(of: Rows) -> Party:
         y = None if source.labels is None else np.asarray(source.labels)[of]
-        X = await net.in_thread(prepared.matrix, of)
-        party = Party(net.me, X, y, columns=prepared.columns)
-        if of is train:
-            _warn(party, job)
-        return party_part(party, classes, loss)
+        return Party(net.me, await net.in_thread(prepared.matrix, of), y, columns=prepared.columns)
 
-    mine = (*await part(train), await part(held_out) if len(held_out) else None)
+    own = await part(train)
+    warn_before(job.training(outputs), (own,), job.parties, own.rows)
+    mine = TrainingPart.of(own, classes, loss, await part(held_out) if len(held_out) else None)
     return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows)
 
 
@@ -166,63 +162,38 @@ async def take_part(
     align: Align,
     check: Callable[[int, int], None],
     keepers: Keepers | None = None,
-    network: Any = None,
+    own: Any = None,
     budget: Budget | None = None,
 ) -> Trained:
     """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
 
-    network: how this party's own network is made, in a job of networks; nobody else is told. budget: of numbers about
-    people that may leave this party.
+    own: how this party's network is made, in a job of networks; nobody else is told. budget: of numbers about people
+    that may leave this party.
     """
     ready = await get_ready(net, job, source, align, check, keepers, budget)
     # Statistics need one number about each person, after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
-    mine, outputs = ready.mine, ready.outputs
-    keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, mine))
-    how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
-    if job.network:
-        told = (job.loss, outputs, job.penalty[1], *how, None)
-        state = await train_network(net, told, (*mine, network), keeper, spendable)
-    elif job.kernel is None:
-        state = await train_linear(net, linear_job(job, outputs), mine, keeper, spendable)
-    else:
-        name, gamma, features, alpha = job.kernel
-        value = (job.loss, (name, gamma), features, alpha, *how)
-        state = await train_kernel(net, value, mine, keeper, spendable)
+    mine, outputs = replace(ready.mine, own=own), ready.outputs
+    known = (mine.X, mine.y, mine.labelled, mine.validation)
+    keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
+    state = await train(net, job.training(outputs).as_value(), mine.as_value(), keeper, spendable)
     best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
     return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)
 
 
-async def _statistics(net: Net, job: Job, mine: Any, state: Any, budget: Budget | None) -> Any:
+async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:
     """Of the training rows; None, and a warning at every party, where they have too many columns for it."""
     from colonnade.inference.standard_errors import MOST_ROWS, SEALED, infer_linear
 
-    X, y, labelled, _ = mine
-    told = (job.loss, job.penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)
+    penalty = (job.model.penalty, job.model.l2)
+    told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)
     try:
-        return await infer_linear(net, told, (X, state, y, labelled), budget)
+        return await infer_linear(net, told, (mine.X, state, mine.y, mine.labelled), budget)
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None
-
-
-def linear_job(job: Job, outputs: int) -> Any:
-    """A job as `train_linear` takes it."""
-    owner = job.holders[0] if job.intercept else ""
-    how = (job.holders, job.sum, job.topology, job.algorithm.as_value())
-    return (job.loss, outputs, job.penalty, *how, owner, job.key_bits)
-
-
-def _warn(party: Party, job: Job) -> None:
-    """What an estimator would warn of, as far as this party knows it."""
-    warn_single_features((party,), of=len(job.parties))
-    warn_scales((party,))
-    if isinstance(job.algorithm, AFSGD):
-        warn_frozen([name for name in job.parties if name not in job.holders])
-    shown = job.algorithm.leaks(job.setting(party.rows))
-    warn_shown(shown)
 
 
 def digest_of(value: Any) -> bytes:

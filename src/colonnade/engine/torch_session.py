@@ -1,0 +1,120 @@
+"""What a run of torch modules needs beside a session: rows to look at, good parameters, and words for divergence."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from colonnade.blocks import NotFinite
+from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
+from colonnade.blocks.torch_network import NetworkBlock
+from colonnade.blocks.torch_optimisers import AUTO_ADAM
+from colonnade.engine.parts import Part
+from colonnade.engine.session import Session
+from colonnade.errors import OptionError, RingOverflow, TrainingDiverged
+from colonnade.runtimes.net import Net
+
+KEPT = "kept parameters"  # what a party reports, to its own starter alone, when a run breaks off
+
+
+@dataclass
+class NetworkSession(Session):
+    """A session in which evaluations may look at a part of the rows, and remember the parameters they found good."""
+
+    evaluate_rows: int | None = None
+    _good: deque[tuple[int, Any]] = field(default_factory=lambda: deque(maxlen=2))
+    _sampled: Part | None = None
+
+    @property
+    def network(self) -> NetworkBlock:
+        """This party's block."""
+        return cast("NetworkBlock", self.block)
+
+    @property
+    def watched(self) -> Part:
+        """All training rows, or `evaluate_rows` of them, the same ones each time and at every party."""
+        count, train = self.evaluate_rows, self.train
+        if count is None or count >= train.rows:
+            return train
+        if self._sampled is None:
+            chosen = np.random.default_rng([self.options.seed, 0xE7A1]).permutation(train.rows)[:count]
+            part = Part(None, count, train.y, train.labelled)
+            part.owned = {holder: rows[np.isin(rows, chosen)] for holder, rows in train.owned.items()}
+            self._sampled = part
+        return self._sampled
+
+    async def agree(self) -> None:
+        """As ever; "auto" has a meaning of its own for Adam."""
+        await super().agree()
+        if self.options.step == "auto" and self.network.optimiser.name == "adam":
+            self.network.pace = AUTO_ADAM / self.eta0
+
+    async def _agree_on_step(self) -> float:
+        """As ever; first a network is tried on as few rows as a batch will have."""
+        held = [len(rows) for rows in self.train.owned.values() if len(rows)]
+        self.network.check_trainable(min(count // -(-count // self.batch) for count in held))
+        return await super()._agree_on_step()
+
+    async def evaluate(self, epoch: int) -> bool:
+        """As ever; two states are remembered, as another party may be one evaluation behind when a run breaks off."""
+        go_on = await super().evaluate(epoch)
+        self._good.append((self.net.traffic.rounds, self.block.state()))
+        return go_on
+
+    def good(self) -> Any:
+        """((round, parameters), ...) of the last evaluations: a loss that was not finite would have ended the run."""
+        return tuple(self._good)
+
+
+async def watch_over(net: Net, session: NetworkSession, method: Any) -> Any:
+    """Train; a run that breaks off leaves the last good parameters with this party's own starter."""
+    try:
+        await method.train(session)
+    except (NotFinite, RingOverflow):
+        net.report((KEPT, session.good()))
+        raise diverged(net, session.good()) from None
+    except Exception:
+        net.report((KEPT, session.good()))
+        raise
+    return session.finish()
+
+
+def diverged(net: Net, good: Sequence[Any]) -> TrainingDiverged:
+    """The error of the party whose network gave NaN or infinity."""
+    kept = f"; the parameters of round {good[-1][0]} are kept" if good else ""
+    return TrainingDiverged(
+        f"training diverged: the network of party {net.me!r} gave NaN, infinite or huge numbers in round "
+        f"{net.traffic.rounds}{kept}; use a shorter step, fewer local steps, or a proximal term"
+    )
+
+
+def make_block(
+    net: Net, network: Any, X: Any, l2: float, seed: int, kind: type[NetworkBlock] = NetworkBlock
+) -> NetworkBlock:
+    """This party's block, from what its own part of the program says of it."""
+    how, state, shape, optimiser = network
+    module = module_of(how, state, net.me, seed)
+    stream = fresh_stream(drawn(seed, net.me, "training"))
+    return kind(module, X, party=net.me, shape=shape, optimiser=optimiser, l2=l2, stream=stream)
+
+
+def check_width(party: str, width: int, outputs: int, loss: str) -> None:
+    """Contributions must have the width of the scores."""
+    if width != outputs:
+        need = "1 score" if outputs == 1 else f"{outputs} scores, one per class"
+        raise OptionError(
+            f"the network of party {party!r} gives {width} numbers per row, {loss} needs {need}; change its last layer"
+        )
+
+
+def parts_of(block: NetworkBlock, y: Any, labelled: Any, validation: Any) -> tuple[Part, Part | None]:
+    """Training rows, and rows to look at."""
+    train = Part(None, block.rows, y, labelled)
+    if validation is None:
+        return train, None
+    other = block.inputs(validation[0])
+    return train, Part(other, other.shape[0], *validation[1:])

@@ -1,0 +1,78 @@
+"""A party's part of a trained model in use: what it adds to the scores of new rows, and how they come together.
+
+First `ready`, which works out what this party will send and refuses what can't be sent; then `scores`, the exchange.
+A party adds noise to the scores of people whom it does not know: their totals show nothing of what others added.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.blocks import FloatArray, NotFinite, Rows
+from colonnade.blocks.columns import Columns
+from colonnade.errors import DataError, RingOverflow
+from colonnade.sums import SecureSum
+
+Known = npt.NDArray[np.bool_]
+
+
+class Scorer(Protocol):
+    """One party's side."""
+
+    most: int  # rows at a time
+    outputs: int  # scores of a row
+
+    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> Any:
+        """What this party adds for some people; rows: where those that it knows are among its columns."""
+        ...
+
+    async def scores(self, secure: SecureSum, ready: Any, to: str) -> FloatArray | None:
+        """The scores at one label holder, None elsewhere."""
+        ...
+
+
+class SummedScorer(ABC):
+    """Contributions, one row per person and one column per score, that are simply added up."""
+
+    most = 1 << 14
+    outputs: int
+
+    @abstractmethod
+    def of(self, columns: Columns, rows: Rows) -> FloatArray:
+        """What this party adds, one row per person."""
+
+    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> tuple[FloatArray, Known]:
+        """Contributions, and which of them are none; what is beyond the ring, or no number, is refused."""
+        own = np.zeros((len(known), self.outputs))
+        try:
+            if columns is not None:
+                own[known] = self.of(columns, rows)
+            secure.ring.encode(own, secure.net.me)
+        except (RingOverflow, NotFinite) as error:
+            why = str(error) or "the network has no score for them"
+            raise DataError(
+                f"scores that can't be summed: {why}; the values are far outside of what the model was trained on, or "
+                f"its targets were too large: then train it on smaller ones, in thousands for example"
+            ) from None
+        return own[:, 0] if self.outputs == 1 else own, ~known
+
+    async def scores(self, secure: SecureSum, ready: tuple[FloatArray, Known], to: str) -> FloatArray | None:
+        """Summed as in training."""
+        own, unknown = ready
+        return await secure.total("prediction", own, to, hidden=unknown)
+
+
+async def score_rows(secure: SecureSum, scorer: Scorer, columns: Columns, to: str) -> FloatArray | None:
+    """Scores of all rows, which every party knows, some at a time."""
+    pieces = []
+    for at in range(0, columns.shape[0], scorer.most):
+        rows = np.arange(at, min(at + scorer.most, columns.shape[0]))
+        ready = scorer.ready(secure, columns, rows, np.ones(len(rows), dtype=bool))
+        found = await scorer.scores(secure, ready, to)
+        if found is not None:
+            pieces.append(found)
+    return np.concatenate(pieces) if pieces else None

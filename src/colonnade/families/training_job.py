@@ -1,0 +1,169 @@
+"""What all parties agree on before they train or score, and what each of them brings: typed, and as wire values.
+
+`fit` and `colonnade run` make the same `TrainingJob` and hand it to the same `door.train`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.blocks.columns import columns_to_value
+from colonnade.data import labels
+from colonnade.data.party import Party
+from colonnade.engine.options import Training
+from colonnade.families import family
+from colonnade.leaks import Setting
+from colonnade.objective.losses import Loss
+
+KEY_BITS = 2048  # of a label holder's Paillier key, unless told otherwise
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A training run, as all parties know it.
+
+    Attributes
+    ----------
+    family
+        The name of the model's family, see `families.family`.
+    options
+        What the model is: an instance of the family's own dataclass.
+    loss
+        The name of the loss.
+    outputs
+        Scores of a row.
+    holders
+        Parties with labels; the first of them decides when to stop.
+    sum, topology
+        How contributions are added up.
+    algorithm
+        How it is trained.
+    key_bits
+        Of each label holder's key, where signals are encrypted.
+    """
+
+    family: str
+    options: Any
+    loss: str
+    outputs: int
+    holders: tuple[str, ...]
+    sum: str
+    topology: str
+    algorithm: Training
+    key_bits: int = KEY_BITS
+
+    def as_value(self) -> Any:
+        """A form that the wire can carry; `from_value` is its inverse."""
+        how = (self.holders, self.sum, self.topology, self.algorithm.as_value(), self.key_bits)
+        return (self.family, astuple(self.options), self.loss, self.outputs, *how)
+
+    @classmethod
+    def from_value(cls, value: Any) -> TrainingJob:
+        """The job that `as_value` described."""
+        name, options, loss, outputs, holders, sum_name, topology, (algorithm, given), key_bits = value
+        kind = family(name)
+        method = next(one for one in kind.algorithms if one.name == algorithm)(**dict(given))
+        return cls(name, kind.options(*options), loss, outputs, holders, sum_name, topology, method, key_bits)
+
+    def setting(self, parties: tuple[str, ...], rows: int | None = None) -> Setting:
+        """The run as far as it decides what is shown to whom."""
+        more = family(self.family).setting(self.options)
+        return Setting(
+            parties, self.holders, self.loss, self.sum, self.topology, outputs=self.outputs, rows=rows, **more
+        )
+
+    def rehearsed(self) -> TrainingJob:
+        """The same in small: one epoch, and no secret."""
+        return replace(self, sum="plain", algorithm=replace(self.algorithm, epochs=1, batch=None))
+
+
+@dataclass(frozen=True)
+class TrainingPart:
+    """What one party brings to a training run.
+
+    Attributes
+    ----------
+    X
+        Its columns, as a wire value.
+    y, labelled
+        Its labels as numbers, and which rows have one; None where it has none.
+    validation
+        The same three of other rows, or None.
+    own
+        What its family takes beside columns, as a wire value: its network.
+    """
+
+    X: Any
+    y: npt.NDArray[Any] | None
+    labelled: npt.NDArray[np.bool_] | None
+    validation: tuple[Any, Any, Any] | None = None
+    own: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        party: Party,
+        classes: npt.NDArray[Any],
+        loss: Loss,
+        validation: Party | None = None,
+        own: Any = None,
+    ) -> TrainingPart:
+        """A party's rows, with labels as the loss takes them; validation: the same party's other rows."""
+        apart = None if validation is None else rows_of(validation, classes, loss)
+        return cls(*rows_of(party, classes, loss), apart, own)
+
+    def as_value(self) -> Any:
+        """A form that the wire can carry; `TrainingPart(*value)` is its inverse."""
+        return (self.X, self.y, self.labelled, self.validation, self.own)
+
+
+def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, Any, Any]:
+    """(a party's columns, its labels as the loss takes them, which rows have one)."""
+    y = None
+    if party.y is not None:
+        y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
+        y[party.labelled] = labels.encode(party.y[party.labelled], classes, loss)
+    return columns_to_value(party.X), y, party.labelled
+
+
+@dataclass(frozen=True)
+class ScoringJob:
+    """A prediction, as all parties know it; facts: what the family has to know of the model (`scoring_facts`)."""
+
+    family: str
+    holders: tuple[str, ...]  # scores are summed at the first of them
+    sum: str
+    topology: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_value(self) -> Any:
+        """A form that the wire can carry; `from_value` is its inverse."""
+        return (self.family, self.holders, self.sum, self.topology, tuple(self.facts.items()))
+
+    @classmethod
+    def from_value(cls, value: Any) -> ScoringJob:
+        """The job that `as_value` described."""
+        name, holders, sum_name, topology, facts = value
+        return cls(name, holders, sum_name, topology, dict(facts))
+
+    def rehearsed(self) -> ScoringJob:
+        """The same without a secret."""
+        return replace(self, sum="plain")
+
+
+@dataclass(frozen=True)
+class ScoringPart:
+    """What one party brings to a prediction: columns of new rows, its state, and what its family takes besides."""
+
+    X: Any
+    state: Any
+    own: Any = None
+
+    def as_value(self) -> Any:
+        """A form that the wire can carry; `ScoringPart(*value)` is its inverse."""
+        return (self.X, self.state, self.own)
