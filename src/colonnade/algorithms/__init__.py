@@ -10,7 +10,6 @@ from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
-from colonnade.errors import OptionError
 
 Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML | BlockNewton  # of linear models
 
@@ -23,16 +22,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, F
 
 
 def check_sum(name: str, algorithm: Algorithm | FDSKL) -> None:
-    """Encrypted signals go with algorithms that need no signal of a single row, and keep none."""
-    if name == "paillier" and not isinstance(algorithm, (FedSGD, FedBCD)):
-        raise OptionError(
-            f"sum='paillier' encrypts the signals, and {algorithm.name} needs them row by row at every party; use "
-            f"FedSGD or FedBCD, or another sum"
-        )
-    if name == "paillier" and isinstance(algorithm, FedBCD) and algorithm.curvature:
-        raise OptionError(
-            "sum='paillier' encrypts the signals, and curvature=True reads them; leave out one of the two"
-        )
+    """Refuse a secure sum that the algorithm can't work with; see `Training.check_sum`."""
+    algorithm.check_sum(name)
 
 
 def from_value(value: Any) -> Algorithm:

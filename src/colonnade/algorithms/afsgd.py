@@ -33,11 +33,25 @@ from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, no
 class AFSGD(VFB2):
     """Each label holder updates its own block from its own labels; blocks without labels stay frozen.
 
-    The options are those of `VFB2`. An epoch is one pass over the rows.
+    Parameters
+    ----------
+    estimator, asynchronous, max_staleness, threads, **training
+        As in `VFB2`. An epoch is one pass over the rows.
     """
 
     name: ClassVar[str] = "AFSGD"
     tells_signals: ClassVar[bool] = False
+
+    def warnings(self, setting: Setting) -> tuple[str, ...]:
+        """A party whose columns do not enter the model should know."""
+        frozen = setting.unlabelled
+        if not frozen:
+            return super().warnings(setting)
+        words = (
+            f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
+            f"columns do not enter the model; use VFB2, or give them labels"
+        )
+        return (words, *super().warnings(setting))
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """No signals. Contributions of a party without labels are 0 for ever: there is nothing to see in them."""

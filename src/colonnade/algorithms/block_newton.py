@@ -38,12 +38,19 @@ _FIXED: dict[str, Any] = {"step": 1.0, "schedule": "constant", "batch": None, "e
 class BlockNewton(Training):
     """Second-order steps: a round is one exchange, and an epoch is one round.
 
-    order: "parallel", or "sequential": one party's direction per round, which shows the label holder whose it was.
-    pieces: into how many pieces a direction is cut at most where progress is slow; 1 is the fewest bytes per round.
-    memory: directions that the search goes back to, at most.
-    grow_from: rows to start with, from each label holder in proportion; fourfold as soon as they bring little more, up
-    to all rows. None is all rows from the start.
-    tol, patience, epochs, goal, seconds, seed: as everywhere. There is no step, no schedule and no batch.
+    Parameters
+    ----------
+    order : {"parallel", "sequential"}
+        "sequential" takes one party's direction per round, which shows the label holder whose it was.
+    pieces : int
+        Into how many pieces a direction is cut, at most, where progress is slow; 1 is the fewest bytes per round.
+    memory : int
+        Directions that the search goes back to, at most.
+    grow_from : int, optional
+        Rows to start with, from each label holder in proportion. They become four times as many whenever they bring
+        little more, up to all rows. None is all rows from the start.
+    tol, patience, epochs, goal, metric_goal, seconds, seed
+        As in `engine.options.Training`. There is no step, no schedule and no batch.
     """
 
     order: str = "parallel"
@@ -57,6 +64,7 @@ class BlockNewton(Training):
     schedule: str = field(default="constant", kw_only=True)
 
     name: ClassVar[str] = "BlockNewton"
+    second_order: ClassVar[bool] = True
     worthwhile: ClassVar[float | None] = 1e-4
 
     def __post_init__(self) -> None:

@@ -19,13 +19,15 @@ import numpy as np
 
 from colonnade.algorithms.vfb2 import SUMMED, VFB2
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.prediction import PredictionBlock
+from colonnade.blocks.columns import Columns
+from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.blocks.rules import Rule
 from colonnade.engine.session import Session, session_leaks
 from colonnade.engine.side_by_side import Backward, Given
 from colonnade.errors import OptionError
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
+from colonnade.objective.penalties import Penalty
 
 # How much longer an "auto" step starts under a falling schedule. Measured on two data sets with one to eight parties:
 # a fourth of it leaves the objective far from the optimum after 30 epochs, four times as much throws it about.
@@ -36,13 +38,20 @@ _FALLING = 4.0
 class FDML(VFB2):
     """SGD on every party's own classifier, through the weighted mean of all predictions; exactly one label holder.
 
-    The options are those of `VFB2`, but "sgd" is the only estimator, and the schedule is FDML's own: eta0 / sqrt(t).
+    Parameters
+    ----------
+    estimator : {"sgd"}
+        FDML has no other update rule.
+    asynchronous, max_staleness, threads, **training
+        As in `VFB2`, but the schedule is FDML's own by default, "sqrt": eta0 / sqrt(t).
     """
 
     estimator: str = "sgd"
     schedule: str = field(default="sqrt", kw_only=True)
 
     name: ClassVar[str] = "FDML"
+    combines: ClassVar[str] = "predictions"
+    one_holder: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.estimator != "sgd":
@@ -63,6 +72,26 @@ class FDML(VFB2):
             *signals(of, back),
             columns(setting, everybody, ("columns", "all columns")),
         )
+
+    @property
+    def label(self) -> str:
+        """There is but one."""
+        return self.name
+
+    def minimised(self, loss: Loss, model: str = "this model") -> Loss:
+        """The cross-entropy of the combined prediction, equation (24)."""
+        if loss.name not in MIXTURES:
+            raise OptionError(
+                f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
+                f"SoftmaxRegression, or train it with VFB2"
+            )
+        return MIXTURES[loss.name]
+
+    def linear_block(
+        self, columns: Columns, outputs: int, penalty: Penalty, *, intercept: bool, owner: bool
+    ) -> PredictionBlock:
+        """Every party's model is whole: with an intercept of its own, if there is any."""
+        return PredictionBlock(columns, outputs, penalty, intercept)
 
     def boldness(self, loss: Loss) -> float:
         """A step that falls by itself starts longer: after a hundred rounds only a tenth of it is left."""

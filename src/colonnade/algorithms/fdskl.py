@@ -40,9 +40,18 @@ _BOLDEST = 2.0
 class FDSKL(Training):
     """Doubly stochastic gradients: rows and features are both drawn.
 
-    block: features that are drawn in a step. momentum: of the steps after all features are drawn. directions:
-    "private", or "shared" as in the paper, which lets the receiver of contributions solve for their columns. cache_mb:
-    megabytes that an owner may use for features of rows it has seen.
+    Parameters
+    ----------
+    block : int
+        Features that are drawn in a step.
+    momentum : float
+        The momentum of the steps that follow when all features are drawn.
+    directions : {"private", "shared"}
+        "shared" is the paper's form, which lets whoever receives a party's contributions solve for its columns.
+    cache_mb : int
+        Megabytes that an owner may use for features of rows that it has seen.
+    **training
+        The keyword parameters of `engine.options.Training`.
     """
 
     block: int = 256
@@ -52,6 +61,7 @@ class FDSKL(Training):
     epochs: int = field(default=30, kw_only=True)
 
     name: ClassVar[str] = "FDSKL"
+    models: ClassVar[tuple[str, ...]] = ("kernel",)
     tells_signals: ClassVar[bool] = False  # to other label holders only
 
     def __post_init__(self) -> None:

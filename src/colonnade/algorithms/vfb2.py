@@ -41,10 +41,19 @@ _GROWTH = 1.05
 class VFB2(Training):
     """Backward updating: parties without labels learn too, from the signals that label holders send.
 
-    estimator: "sgd", "svrg" or "saga". asynchronous=False is the synchronous twin (the paper's VFB).
-    max_staleness: batches that may be under way at once; also how many signals may wait at a party before it drops the
-    oldest. `history_` reports the staleness that was seen.
-    threads: updates that a party runs at once, without locks, where it has a process of its own.
+    Parameters
+    ----------
+    estimator : {"sgd", "svrg", "saga"}
+        The update rule.
+    asynchronous : bool
+        False is the synchronous twin, the paper's VFB.
+    max_staleness : int
+        Batches that may be under way at once; also how many signals may wait at a party before it drops the oldest.
+        `history_` reports the staleness that was seen.
+    threads : int
+        Updates that a party runs at once, without locks, where it has a process of its own.
+    **training
+        The keyword parameters of `engine.options.Training`.
     """
 
     estimator: str = "saga"
@@ -53,6 +62,24 @@ class VFB2(Training):
     threads: int = 1
 
     name: ClassVar[str] = "VFB2"
+
+    @property
+    def label(self) -> str:
+        """With the update rule, and whether parties wait for each other."""
+        return f"{self.name} {self.estimator}" + ("" if self.asynchronous else " in step")
+
+    @property
+    def remembers(self) -> bool:
+        """SVRG and SAGA do."""
+        return self.estimator != "sgd"
+
+    def alike(self, other: Training) -> bool:
+        """Another update rule, or waiting for each other, makes another algorithm of it."""
+        return (
+            isinstance(other, VFB2)
+            and type(self) is type(other)
+            and (self.estimator, self.asynchronous) == (other.estimator, other.asynchronous)
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
