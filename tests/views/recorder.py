@@ -22,7 +22,7 @@ from colonnade.algorithms.fdskl import Exchange
 from colonnade.algorithms.vfb2 import SNAPSHOT_EVERY
 from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.session import Session
-from colonnade.engine.snapshot import larger
+from colonnade.engine.updates import larger
 from colonnade.inference.correlations import Correlations
 from colonnade.sums.base import SecureSum
 

@@ -21,11 +21,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.vfb2 import SUMMED, VFB2
+from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import Rule
+from colonnade.engine.asynchrony import Given
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.side_by_side import Backward, Given
 from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, nothing
 
 
@@ -71,25 +71,25 @@ class AFSGD(VFB2):
         mine = session.train.held.get(session.net.me)
         # A party without labels never steps: it needs no memory of signals.
         kind, rows = ("sgd", None) if mine is None else (self.estimator, len(mine))
-        await self.run(session, OwnLabels(session), Rule(kind, session.block, rows))
+        await self.run(OwnLabels(session, Rule(kind, session.block, rows)))
 
 
-class OwnLabels(Backward):
+class OwnLabels(BackwardUpdating):
     """What goes backward is the score, to those who have the label of its row, and to nobody else."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, session: Session, rule: Rule) -> None:
+        super().__init__(session, rule)
         rows, held = session.train.rows, session.train.held
         self._held = {name: np.isin(np.arange(rows), held[name], assume_unique=True) for name in held}
 
-    async def send(self, rows: Rows, scores: FloatArray) -> Given:
+    async def dominate(self, rows: Rows, scores: FloatArray) -> Given:
         """Pass the scores on; those without any of these labels only hear that the batch is done."""
         for name in self.session.others:
             held = self._held.get(name)
             await self.session.net.send(name, "total", None if held is None else scores[held[rows]])
         return self._own(rows, rows, scores)
 
-    async def hear(self, holder: str, rows: Rows) -> Given | None:
+    async def collaborate(self, holder: str, rows: Rows) -> Given | None:
         """The scores of the rows that this party has labels for, if there are any in the batch."""
         held = self._held.get(self.session.net.me)
         if held is None:

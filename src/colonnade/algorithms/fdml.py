@@ -17,13 +17,13 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from colonnade.algorithms.vfb2 import SUMMED, VFB2
+from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.blocks.rules import Rule
+from colonnade.engine.asynchrony import Given
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.side_by_side import Backward, Given
 from colonnade.errors import OptionError
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
@@ -112,19 +112,19 @@ class FDML(VFB2):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await self.run(session, OwnModel(session), Rule("sgd", session.block))
+        await self.run(OwnModel(session, Rule("sgd", session.block)))
 
 
-class OwnModel(Backward):
+class OwnModel(BackwardUpdating):
     """What goes backward is dL/dp; each party makes of it the signal of its own model."""
 
-    async def send(self, rows: Rows, scores: FloatArray) -> Given:
+    async def dominate(self, rows: Rows, scores: FloatArray) -> Given:
         """dL/dp to everybody."""
-        return self._through(await super().send(rows, scores))
+        return self._through(await super().dominate(rows, scores))
 
-    async def hear(self, holder: str, rows: Rows) -> Given | None:
+    async def collaborate(self, holder: str, rows: Rows) -> Given | None:
         """dL/dp from the server."""
-        given = await super().hear(holder, rows)
+        given = await super().collaborate(holder, rows)
         return None if given is None else self._through(given)
 
     def _through(self, given: Given) -> Given:
