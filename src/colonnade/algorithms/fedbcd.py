@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colonnade.blocks import FloatArray, OpenBatch, Rows
+from colonnade.engine.exchange import Signals, open_signals, signal_leaks
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.signals import Signals, open_signals, signal_leaks
 from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, sequential
 

@@ -309,9 +309,9 @@ class NewtonParty:
             self.pieces = self._affordable(self.leader.pieces(value, self.pieces))
             judged = whole and not self.misled
             left = self.leader.left
-            verdict = session.judge(epoch, totals, left, self._numbers) if judged else (False, False, False)
+            verdict = session.stopping.judge(epoch, totals, self._numbers, left) if judged else (False, False, False)
             # One number about each row more is let out when all rows are looked at for the first time.
-            hurry = session.late() or not session.allowance.affords(self._numbers + 2 * self.own.outputs)
+            hurry = session.stopping.late() or not session.allowance.affords(self._numbers + 2 * self.own.outputs)
             self.part = 1.0 if hurry else self.leader.larger(self.part)
             self.fine = self.leader.fine
             told = (*verdict, self.fine, self.misled, self.pieces, self.stretch, self.part)
@@ -320,8 +320,8 @@ class NewtonParty:
             heard = self._believable(await self.net.recv(session.leader, "verdict"))
             verdict, self.fine, self.misled, self.pieces, self.stretch, self.part = heard
         if whole and not self.misled:
-            session.heed(*verdict[:2])
-        return not session.ends(verdict[2], self._numbers)
+            session.stopping.heed(*verdict[:2])
+        return not session.stopping.ends(verdict[2], self._numbers)
 
     def _affordable(self, pieces: int) -> int:
         """As many pieces as may still leave, and one at least."""
