@@ -291,7 +291,7 @@ def test_factors_and_products_solve_the_same_equations(kind, intercept, outputs)
     rows = [np.arange(0, N, 2), np.arange(1, N, 2)]
     for limit in (10, 0):
         own = NewtonBlock(LinearBlock(kind(table), outputs, L2(0.1), intercept), limit)
-        own.block.V[:] = 0.3
+        own.block.weights.V[:] = 0.3
         gradient = own.gradient([(r, signal[r]) for r in rows], N)
         own.refresh([(r, curvature[r]) for r in rows], N)
         step = own.step(gradient.copy())

@@ -105,9 +105,7 @@ class NewtonParty:
         """The scores of all rows that are used now; says whether to go on."""
         go_on = await self._look_around(epoch)
         if self.misled:  # a sample that few columns could fit to the letter is no place to start from
-            self.block.V[...] = 0.0
-            if self.block.intercept is not None and self._intercept is not None:
-                self.block.intercept[...] = self._intercept
+            self.block.weights.restore(0.0, self._intercept)
             go_on = await self._look_around(epoch, again=True)
         if go_on and self.leads and self.joins:
             await self.search.run()

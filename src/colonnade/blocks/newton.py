@@ -38,9 +38,7 @@ class NewtonBlock:
 
     def __init__(self, block: LinearBlock, limit: int = LIMIT) -> None:
         self.block, self.columns, self.outputs = block, block.columns, block.outputs
-        block.V, block.scale = block.theta, 1.0
-        self.columns_width = block.V.shape[0]
-        self.width = self.columns_width + (block.intercept is not None)
+        self.columns_width, self.width = block.columns.shape[1], block.width
         self.wide = self.width > limit
         self.curved: list[OfRows] = []  # what the matrix was made of, and the penalty's curvature then
         self.bent = np.zeros((0, self.outputs))
@@ -52,15 +50,12 @@ class NewtonBlock:
 
     def add(self, change: FloatArray) -> None:
         """Move by this much."""
-        change = change.reshape(self.width, self.outputs)
-        self.block.V += change[: self.columns_width]
-        if self.block.intercept is not None:
-            self.block.intercept += change[-1]
+        self.block.weights.add(change.reshape(self.width, self.outputs))
 
     def pull(self) -> FloatArray:
         """The penalty's gradient; the intercept carries none."""
         out = np.zeros((self.width, self.outputs))
-        out[: self.columns_width] = self.block.penalty.gradient(self.block.V)
+        out[: self.columns_width] = self.block.penalty.gradient(self.block.weights.plain())
         return out
 
     def bend(self) -> FloatArray:
@@ -68,7 +63,7 @@ class NewtonBlock:
         # Where there are very many columns a vector of them is not small beside their numbers, and this one only shapes
         # directions.
         out = np.zeros((self.width, self.outputs), dtype=np.float32 if self.wide else np.float64)
-        out[: self.columns_width] = np.maximum(self.block.penalty.curvature(self.block.V), 0.0)
+        out[: self.columns_width] = np.maximum(self.block.penalty.curvature(self.block.weights.plain()), 0.0)
         return out
 
     # -- products with the columns ------------------------------------------------------------------------------
