@@ -96,7 +96,7 @@ def test_the_gradient_is_that_of_finite_differences(outputs):
     y = np.array([1.0, -1, 1, -1, -1, 1]) if outputs == 1 else np.array([0, 3, 2, 1, 2, 0])
     others = 0.7 * (RNG.random(6) if outputs == 1 else RNG.dirichlet(np.ones(4), size=6))
     block = PredictionBlock(DenseColumns(X[:6, :3]), outputs, L2(0.0), intercept=True)
-    block.share, block.V = 0.3, RNG.standard_normal((3, outputs))
+    block.share, block.weights.V = 0.3, RNG.standard_normal((3, outputs))
     signal = mixture.signal(others + block.scores(rows), y)
     local = block.local_signal(rows, signal)
 
@@ -108,7 +108,7 @@ def test_the_gradient_is_that_of_finite_differences(outputs):
             parameters[at] -= sign * h
         return (values[0] - values[1]) / (2 * h)
 
-    found = [[change(block.V, (j, k)) for k in range(outputs)] for j in range(3)]
+    found = [[change(block.weights.V, (j, k)) for k in range(outputs)] for j in range(3)]
     np.testing.assert_allclose(X[:6, :3].T @ local, found, atol=1e-8)
     np.testing.assert_allclose(local.sum(axis=0), [change(block.intercept, k) for k in range(outputs)], atol=1e-8)
 
@@ -133,11 +133,11 @@ def test_a_late_signal_meets_the_prediction_it_was_made_of():
     """Whatever later steps did to the block, a row moves it by no more than its own model's gradient."""
     block = PredictionBlock(DenseColumns(X), 3, L2(0.0), intercept=False)
     block.share, rows, y = 0.5, np.arange(20), np.zeros(20, dtype=int)
-    block.V[:, 0] = -4 * np.abs(RNG.standard_normal(D))  # some rows have all but given up on their label
+    block.weights.V[:, 0] = -4 * np.abs(RNG.standard_normal(D))  # some rows have all but given up on their label
     others = np.tile([0.0, 0.25, 0.25], (20, 1))
     signal = MIXTURES["softmax"].signal(others + block.scores(rows), y)
     assert np.abs(signal).max() > 1e5
-    block.V[:] = 0.0
+    block.weights.V[:] = 0.0
     assert np.abs(block.local_signal(rows, signal)).max() <= 1 + 1e-9
 
 
@@ -255,7 +255,7 @@ def test_a_saved_model_remembers_how_it_combines(kind, fit_intercept, tmp_path):
         with np.load(tmp_path / f"{name}.colonnade.npz", allow_pickle=False) as archive:
             assert float(archive["share"]) == len(columns) / D
             assert ("intercept" in archive.files) == fit_intercept
-            assert json.loads(str(archive["public"]))["combines"] == "predictions"
+            assert json.loads(str(archive["public"]))["family"] == "averaged"
     # a party's file of a model that adds up scores does not go with these
     algorithm = cn.FedSGD(epochs=1, tol=None)
     other = getattr(cn, kind)(l2=STRENGTH, fit_intercept=fit_intercept, algorithm=algorithm, verbose=0).fit(*parties)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from colonnade.blocks.terms import DenseTerms
+from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as _kernels
 from colonnade.objective.penalties import L2, NonConvex
 

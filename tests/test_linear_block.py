@@ -143,7 +143,7 @@ def test_thousands_of_small_steps_lose_nothing(strength, eta, mu):
         rows, signal = rng.integers(0, 30, size=4), rng.normal(size=4)
         train_both(block.open(rows), reference, [signal] * (k % 3), eta, mu, look="never")
     reference.assert_equals(block)
-    assert 1e-8 <= abs(block.scale) <= 1.0 + 1e-9
+    assert 1e-8 <= abs(block.weights.scale) <= 1.0 + 1e-9
 
 
 @pytest.mark.parametrize("keep", [0.0, 1e-3, -1e-3, 0.5])
@@ -244,7 +244,7 @@ def touched_by_rounds(d, penalty):
     sparse.resize((50, d))
     columns = CountedColumns(CsrColumns.from_csr(sparse))
     block = LinearBlock(columns, 1, penalty, True)
-    block.V = block.V.view(Counted)
+    block.weights.V = block.weights.V.view(Counted)
     block.scratch()  # made once, kept
     Counted.count = 0
     tracemalloc.start()

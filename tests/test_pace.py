@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.engine.pace import Pace
-from colonnade.engine.side_by_side import Given
+from colonnade.engine.asynchrony import Given
+from colonnade.engine.updates import Pace
 
 ROWS = 96
 

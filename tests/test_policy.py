@@ -99,14 +99,15 @@ SENDS = {
     "total_phases": 0,
     "total_narrow": 0,
     "total_wide": 0,
-    "exchange": 0,
+    "in_step": 1,
     "tell_words": 1,
     "tree_sum": 1,
     "collect": 0,
     "side_by_side": 1,
+    "add_up": 0,
 }
 # What else is called so is no business of the policy.
-OF = {"send": "net.send", "recv": "net.recv", "tell": ".tell", "exchange": "backward.exchange"}
+OF = {"send": "net.send", "recv": "net.recv", "tell": ".tell"}
 HEARS = {"recv": 1, "hear_words": 1, "hear_signal": 2, "remasked": 2}
 
 

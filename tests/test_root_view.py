@@ -12,7 +12,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.algorithms import ALGORITHMS
-from colonnade.algorithms.newton_party import NewtonParty
+from colonnade.algorithms.block_newton import NewtonParty
 from colonnade.sums.pairwise import PairwiseSum
 from views import measures
 from views.cells import BY_KEY, CELLS, PARTIES

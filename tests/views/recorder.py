@@ -22,7 +22,8 @@ from colonnade.algorithms.fdskl import Exchange
 from colonnade.algorithms.vfb2 import SNAPSHOT_EVERY
 from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.session import Session
-from colonnade.engine.snapshot import larger
+from colonnade.engine.stopping import Stopping
+from colonnade.engine.updates import larger
 from colonnade.inference.correlations import Correlations
 from colonnade.sums.base import SecureSum
 
@@ -233,7 +234,7 @@ def _noted(tag: str) -> Callable[[Any], Any]:
     """What a party decides for itself, from public numbers: its step sizes, and what follows from a verdict."""
 
     def wrap(method: Any) -> Any:
-        def noted(self: Session, *args: Any) -> Any:
+        def noted(self: Session | Stopping, *args: Any) -> Any:
             found = method(self, *args)
             self.net.view.saw(DID, tag, self.net.me, found if tag == "eta" else args)
             return found
@@ -288,7 +289,7 @@ _PLACES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     (Session, "share_out", _shared_out),
     (Session, "batches", _batches),
     (Session, "eta", _noted("eta")),
-    (Session, "heed", _noted("heed")),
+    (Stopping, "heed", _noted("heed")),
     (Exchange, "_get", _phases),
     (EncryptedSignals, "take", _gradients),
     (EncryptedSignals, "give", _given),

@@ -21,11 +21,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.algorithms.vfb2 import SUMMED, VFB2
+from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import Rule
+from colonnade.engine.asynchrony import Given
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.side_by_side import Backward, Given
 from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, nothing
 
 
@@ -33,11 +33,25 @@ from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, no
 class AFSGD(VFB2):
     """Each label holder updates its own block from its own labels; blocks without labels stay frozen.
 
-    The options are those of `VFB2`. An epoch is one pass over the rows.
+    Parameters
+    ----------
+    estimator, asynchronous, max_staleness, threads, **training
+        As in `VFB2`. An epoch is one pass over the rows.
     """
 
     name: ClassVar[str] = "AFSGD"
     tells_signals: ClassVar[bool] = False
+
+    def warnings(self, setting: Setting) -> tuple[str, ...]:
+        """A party whose columns do not enter the model should know."""
+        frozen = setting.unlabelled
+        if not frozen:
+            return super().warnings(setting)
+        words = (
+            f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
+            f"columns do not enter the model; use VFB2, or give them labels"
+        )
+        return (words, *super().warnings(setting))
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """No signals. Contributions of a party without labels are 0 for ever: there is nothing to see in them."""
@@ -57,25 +71,25 @@ class AFSGD(VFB2):
         mine = session.train.held.get(session.net.me)
         # A party without labels never steps: it needs no memory of signals.
         kind, rows = ("sgd", None) if mine is None else (self.estimator, len(mine))
-        await self.run(session, OwnLabels(session), Rule(kind, session.block, rows))
+        await self.run(OwnLabels(session, Rule(kind, session.block, rows)))
 
 
-class OwnLabels(Backward):
+class OwnLabels(BackwardUpdating):
     """What goes backward is the score, to those who have the label of its row, and to nobody else."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, session: Session, rule: Rule) -> None:
+        super().__init__(session, rule)
         rows, held = session.train.rows, session.train.held
         self._held = {name: np.isin(np.arange(rows), held[name], assume_unique=True) for name in held}
 
-    async def send(self, rows: Rows, scores: FloatArray) -> Given:
+    async def dominate(self, rows: Rows, scores: FloatArray) -> Given:
         """Pass the scores on; those without any of these labels only hear that the batch is done."""
         for name in self.session.others:
             held = self._held.get(name)
             await self.session.net.send(name, "total", None if held is None else scores[held[rows]])
         return self._own(rows, rows, scores)
 
-    async def hear(self, holder: str, rows: Rows) -> Given | None:
+    async def collaborate(self, holder: str, rows: Rows) -> Given | None:
         """The scores of the rows that this party has labels for, if there are any in the batch."""
         held = self._held.get(self.session.net.me)
         if held is None:

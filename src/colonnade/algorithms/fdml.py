@@ -17,12 +17,12 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from colonnade.algorithms.vfb2 import SUMMED, VFB2
+from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.prediction import PredictionBlock
 from colonnade.blocks.rules import Rule
+from colonnade.engine.asynchrony import Given
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.side_by_side import Backward, Given
 from colonnade.errors import OptionError
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
@@ -36,7 +36,12 @@ _FALLING = 4.0
 class FDML(VFB2):
     """SGD on every party's own classifier, through the weighted mean of all predictions; exactly one label holder.
 
-    The options are those of `VFB2`, but "sgd" is the only estimator, and the schedule is FDML's own: eta0 / sqrt(t).
+    Parameters
+    ----------
+    estimator : {"sgd"}
+        FDML has no other update rule.
+    asynchronous, max_staleness, threads, **training
+        As in `VFB2`, but the schedule is FDML's own by default, "sqrt": eta0 / sqrt(t).
     """
 
     estimator: str = "sgd"
@@ -44,6 +49,7 @@ class FDML(VFB2):
 
     name: ClassVar[str] = "FDML"
     family: ClassVar[str] = "averaged"
+    one_holder: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.estimator != "sgd":
@@ -65,6 +71,11 @@ class FDML(VFB2):
             columns(setting, everybody, ("columns", "all columns")),
         )
 
+    @property
+    def label(self) -> str:
+        """There is but one."""
+        return self.name
+
     def boldness(self, loss: Loss) -> float:
         """A step that falls by itself starts longer: after a hundred rounds only a tenth of it is left."""
         return super().boldness(loss) * (_FALLING if self.schedule in ("sqrt", "sqrt-parties") else 1.0)
@@ -84,19 +95,19 @@ class FDML(VFB2):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await self.run(session, OwnModel(session), Rule("sgd", session.block))
+        await self.run(OwnModel(session, Rule("sgd", session.block)))
 
 
-class OwnModel(Backward):
+class OwnModel(BackwardUpdating):
     """What goes backward is dL/dp; each party makes of it the signal of its own model."""
 
-    async def send(self, rows: Rows, scores: FloatArray) -> Given:
+    async def dominate(self, rows: Rows, scores: FloatArray) -> Given:
         """dL/dp to everybody."""
-        return self._through(await super().send(rows, scores))
+        return self._through(await super().dominate(rows, scores))
 
-    async def hear(self, holder: str, rows: Rows) -> Given | None:
+    async def collaborate(self, holder: str, rows: Rows) -> Given | None:
         """dL/dp from the server."""
-        given = await super().hear(holder, rows)
+        given = await super().collaborate(holder, rows)
         return None if given is None else self._through(given)
 
     def _through(self, given: Given) -> Given:

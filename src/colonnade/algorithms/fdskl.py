@@ -1,10 +1,11 @@
 """FDSKL: kernel learning on split columns by doubly stochastic gradients.
 
 Gu, Dang, Li, Huang: "Federated Doubly Stochastic Kernel Learning for Vertically Partitioned Data", KDD 2020. Algorithm
-1 runs at a worker with labels, Algorithm 2 computes its part of f(x), Algorithm 3 gets omega . x + b to it. The model
-is f(x) = sum of alpha_i phi_i(x); feature i and its coefficient belong to the worker that drew it.
+1 runs at a worker with labels (`FDSKL._step`, line by line), Algorithm 2 computes its part of f(x), Algorithm 3 gets
+omega . x + b to it (`Exchange`). The model is f(x) = sum of alpha_i phi_i(x), equation (7); feature i and its
+coefficient belong to the worker that drew it.
 
-Beside the paper: a step takes a batch of rows and draws a block of features. What an owner once learnt of a row it
+Beyond the paper: a step takes a batch of rows and draws a block of features. What an owner once learnt of a row it
 keeps, within `cache_mb`. When `features` are drawn, steps go on over all of them with momentum, so the solution does
 not stop where the features end. Phases carry a fresh mask in every message, and directions are every party's own (see
 `blocks.phases`).
@@ -18,8 +19,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.coefficients import KernelBlock, KnownFeatures, Table
-from colonnade.blocks.phases import Ahead, Directions, FeaturePiece, Layout, merged, messages, to_features
+from colonnade.blocks.coefficients import KernelBlock, PartRows, Table
+from colonnade.blocks.phases import Directions, FeaturePiece, Layout, merged, messages, to_features
 from colonnade.engine.options import Training
 from colonnade.engine.parts import Part
 from colonnade.engine.session import Session, session_leaks
@@ -40,9 +41,18 @@ _BOLDEST = 2.0
 class FDSKL(Training):
     """Doubly stochastic gradients: rows and features are both drawn.
 
-    block: features that are drawn in a step. momentum: of the steps after all features are drawn. directions:
-    "private", or "shared" as in the paper, which lets the receiver of contributions solve for their columns. cache_mb:
-    megabytes that an owner may use for features of rows it has seen.
+    Parameters
+    ----------
+    block : int
+        Features that are drawn in a step.
+    momentum : float
+        The momentum of the steps that follow when all features are drawn.
+    directions : {"private", "shared"}
+        "shared" is the paper's form, which lets whoever receives a party's contributions solve for its columns.
+    cache_mb : int
+        Megabytes that an owner may use for features of rows that it has seen.
+    **training
+        The keyword parameters of `engine.options.Training`.
     """
 
     block: int = 256
@@ -53,6 +63,7 @@ class FDSKL(Training):
 
     name: ClassVar[str] = "FDSKL"
     family: ClassVar[str] = "kernel"
+    models: ClassVar[tuple[str, ...]] = ("kernel",)
     tells_signals: ClassVar[bool] = False  # to other label holders only
 
     def __post_init__(self) -> None:
@@ -117,7 +128,7 @@ class FDSKL(Training):
             cast("KernelBlock", session.block).sample(found)
 
     async def train(self, session: Session) -> None:
-        """Algorithm 1."""
+        """Algorithm 1: steps and evaluations, until nothing more is gained."""
         kernel = cast("KernelSession", session)
         done, go_on = await session.begin(kernel.exchange)
         for epoch in range(done + 1, self.epochs + 1):
@@ -135,54 +146,49 @@ class FDSKL(Training):
             session.keep(epoch, go_on, kernel.exchange)
 
     async def _step(self, session: KernelSession, holder: str, rows: Rows) -> None:
+        """Lines 2 to 10 of Algorithm 1 for a batch of rows and a block of features; `holder` is the active worker."""
+        # Lines 2 and 3: the rows. Their order comes from the public seed, so no index is sent.
         exchange, block = session.exchange, session.coefficients
-        # Line 4: new features, if there are any left to draw; every party knows that from the order of the batches.
+        # Line 4: new omega_i, if there are any left to draw; every party knows that from the order of the batches.
         new = exchange.draw(holder)
-        # Line 5, Algorithm 3: all features of these rows that their owners do not have yet.
+        # Line 5, Algorithm 3: omega_i . x + b of these rows, of all features whose owners do not have it yet.
         beside = await exchange.learn(exchange.train, rows)
-        # Lines 6 and 7, Algorithm 2: f(x), of which every owner has a part.
+        # Line 6, Algorithm 2: every owner's part of f(x).
         momentum = 0.0 if new is not None else self.momentum
         mine = exchange.train.part_of_f(rows, beside, block.ahead(momentum))
+        # Line 7: f(x), their sum.
         scores = await session.sum_parts("scores", mine, holder)
-        # Lines 8 to 10.
         eta = session.eta()
-        if new is not None:
-            if self.step == "auto":
-                # A few features know the kernel badly: what is drawn from them goes as far as a part of all would.
-                eta *= (new.stop - new.start) / exchange.layout.features
-            if scores is not None:
-                block.draw(new, exchange.train.known, rows, beside, session.signal(scores, rows), eta)
-            else:
-                block.shrink(eta)
+        if new is None:
+            await self._go_on(session, holder, rows, beside, scores, eta)
             return
+        width = new.stop - new.start
+        if self.step == "auto":
+            # A few features know the kernel badly: what is drawn from them goes as far as a part of all would.
+            eta *= width / exchange.layout.features
+        alpha = None
+        if scores is not None:
+            # Lines 8 and 9: alpha_i = -gamma L'(f(x), y) phi_i(x), the mean over the rows, shared by the block's
+            # features. The kept phi_i(x) come from line 5.
+            signal, known = session.signal(scores, rows), exchange.train.known
+            alpha = -eta * block.towards(known, rows, beside, signal, len(rows) * width)[new]
+        # Line 10: alpha_j <- (1 - gamma lambda) alpha_j for all features j that were drawn before, at every worker.
+        block.shrink(1.0 - eta * block.alpha)
+        if alpha is not None:
+            block.place(new, alpha)
+
+    async def _go_on(
+        self, session: KernelSession, holder: str, rows: Rows, beside: Table, scores: FloatArray | None, eta: float
+    ) -> None:
+        """Beyond the paper: when all features are drawn, steps on all of them, at all owners, with momentum."""
         signal = await session.share_signal(holder, rows, scores)
-        if signal is not None:
-            await session.net.work(len(rows) * block.width, "backward")
-            block.step(exchange.train.known, rows, beside, signal, eta, self.momentum)
-
-
-class PartRows:
-    """The rows of the training or of the validation data, here and as owners know them."""
-
-    def __init__(self, columns: Any, layout: Layout, me: str, budget: int) -> None:
-        self.columns, self.rows = columns, columns.shape[0]
-        self.ahead = {owner: Ahead(self.rows, layout.of(owner), budget) for owner in layout.owners}
-        self._known = KnownFeatures(self.ahead[me], layout.of(me)) if me in layout.owners else None
-
-    @property
-    def known(self) -> KnownFeatures:
-        """What this party knows as an owner."""
-        if self._known is None:
-            raise TypeError("a party without labels owns no features")
-        return self._known
-
-    def left(self, owner: str, layout: Layout, budget: int) -> int:
-        """What of a budget is not used."""
-        return budget - 4 * layout.of(owner) * self.ahead[owner].kept
-
-    def part_of_f(self, rows: Rows, beside: Table, coefficients: FloatArray) -> FloatArray:
-        """Phi @ coefficients, 0 at a party that owns none."""
-        return np.zeros(len(rows)) if self._known is None else self._known.forward(rows, beside, coefficients)[:, 0]
+        if signal is None:
+            return
+        block, exchange = session.coefficients, session.exchange
+        await session.net.work(len(rows) * block.width, "backward")
+        pull = block.alpha * block.ahead(self.momentum)
+        count = len(rows) * exchange.layout.features
+        block.move(block.towards(exchange.train.known, rows, beside, signal, count, pull), eta, self.momentum)
 
 
 class Exchange:
@@ -209,7 +215,7 @@ class Exchange:
         return self.layout.span(owner, number)
 
     async def learn(self, part: PartRows, rows: Rows) -> Table:
-        """Get all features of these rows to their owners that are not there; returns those that are not kept."""
+        """Get the missing features of these rows to their owners; returns those of rows that are not kept."""
         beside = part.known.beside(rows) if self.net.me in self.layout.owners else np.zeros((0, 0), dtype=np.float32)
         for owner in self.layout.owners:
             pieces = part.ahead[owner].missing(rows, self.drawn[owner])
@@ -250,7 +256,7 @@ class Exchange:
         return (tuple(self.drawn.values()), self._directions.secret, self._directions.phase_secret)
 
     def thaw(self, state: Any) -> None:
-        """Be as it was."""
+        """Take back what `freeze` gave."""
         drawn, *secrets = state
         self.drawn = dict(zip(self.drawn, drawn, strict=True))
         self._directions.become(*secrets)

@@ -16,21 +16,33 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colonnade.blocks import FloatArray, OpenBatch, Rows
+from colonnade.engine.exchange import Signals, open_signals, signal_leaks
+from colonnade.engine.exposure import ENCRYPTED
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.signals import Signals, open_signals, signal_leaks
 from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, sequential
 
 # Messages about the rows of a batch and of an evaluation.
 _SUMMED = ("scores", "evaluation")
+# A step takes no more than a block's own gradient, so any block will do.
+ANY_BLOCK = ("linear", "network", "split", "transfer")
 
 
 @dataclass(frozen=True)
 class FedSGD(Training):
-    """Vanilla SGD, equation (8): one step per exchange. FedBCD-p with Q = 1."""
+    """Vanilla SGD, equation (8): one step per exchange. FedBCD-p with Q = 1.
+
+    The parameters are those of `engine.options.Training`.
+    """
 
     name: ClassVar[str] = "FedSGD"
+    models: ClassVar[tuple[str, ...]] = ANY_BLOCK
+
+    @property
+    def encryptable(self) -> bool:
+        """A step needs the gradient of a whole batch only."""
+        return True
 
     def numbers_per_row(self, setting: Setting) -> int | None:
         """A contribution to each batch, and to each evaluation."""
@@ -47,12 +59,22 @@ class FedSGD(Training):
 
 @dataclass(frozen=True)
 class FedBCD(Training):
-    """Q = `local_steps` steps per exchange.
+    """Block coordinate descent with several local steps per exchange.
 
-    order: "parallel" is FedBCD-p, all parties at once; "sequential" is FedBCD-s, one after another, each from fresh
-    information. proximal: mu of equation (13), which keeps a large Q from running away (FedPBCD-p).
-    curvature: beyond the paper, the signal of local steps follows the party's own change, s + c (z_k,new - z_k,old)
-    with the curvature c = d²L/dz², instead of staying what it was at the exchange.
+    Parameters
+    ----------
+    local_steps : int
+        Q, the steps that a party takes between two exchanges.
+    order : {"parallel", "sequential"}
+        "parallel" is FedBCD-p, all parties at once; "sequential" is FedBCD-s, one party after another, each from
+        fresh information.
+    proximal : float
+        mu of equation (13), which keeps a large Q from running away (FedPBCD-p).
+    curvature : bool
+        Beyond the paper: the signal of local steps follows the party's own change, s + c (z_k,new - z_k,old) with the
+        curvature c = d²L/dz², instead of staying what it was at the exchange.
+    **training
+        The keyword parameters of `engine.options.Training`.
     """
 
     local_steps: int = 5
@@ -61,6 +83,7 @@ class FedBCD(Training):
     curvature: bool = False
 
     name: ClassVar[str] = "FedBCD"
+    models: ClassVar[tuple[str, ...]] = ANY_BLOCK
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,6 +92,31 @@ class FedBCD(Training):
         at_least("proximal", self.proximal, 0, finite=True)
         if not isinstance(self.curvature, bool):
             raise OptionError(f"curvature must be True or False, got {self.curvature!r}")
+
+    @property
+    def label(self) -> str:
+        """With the number of local steps and their order."""
+        return f"FedBCD, {self.local_steps} local steps" + (" in turn" if self.order == "sequential" else "")
+
+    @property
+    def encryptable(self) -> bool:
+        """Local steps need the gradient of a whole batch only, unless the signal is to follow them."""
+        return not self.curvature
+
+    def check_sum(self, name: str) -> None:
+        """Refuse to read signals that are encrypted."""
+        if name == ENCRYPTED and self.curvature:
+            raise OptionError(
+                "sum='paillier' encrypts the signals, and curvature=True reads them; leave out one of the two"
+            )
+
+    def check(self, setting: Setting) -> None:
+        """Refuse what this algorithm can't train; only a linear model's scores follow its weights by the curvature."""
+        super().check(setting)
+        if self.curvature and setting.model != "linear":
+            raise OptionError(
+                "curvature=True is for linear models, whose scores are linear in their weights; leave it out"
+            )
 
     def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
         """See `Training.numbers_between`; in turn, the same rows are summed again after each party's steps."""

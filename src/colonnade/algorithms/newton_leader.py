@@ -1,14 +1,26 @@
-"""What the deciding label holder of block Newton keeps in mind: products of directions, and how fast it goes."""
+"""What the first label holder of block Newton, the leader, decides: weights, pieces, samples, and when it is enough.
+
+A `Leader` remembers products of directions, and how fast it goes. A `Search` finds the best point among all directions,
+by the one label holder alone or by several together. A `Verdict` is what everybody hears after a round; what a leader
+asks for is never simply done.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from colonnade.blocks import FloatArray
+from colonnade.blocks.subspace import WORTHWHILE, OwnColumns, Sight, minimise
+from colonnade.errors import ProtocolError
 from colonnade.kernels import gram as _newton_kernels
+from colonnade.runtimes.wire import expect_array
+
+if TYPE_CHECKING:
+    from colonnade.algorithms.block_newton import NewtonParty
+    from colonnade.blocks.subspace import Held
 
 # Rounds that may be left at the present pace before directions are cut into more pieces.
 _PATIENT = 12.0
@@ -28,9 +40,65 @@ _LEARNT, GROWTH = 0.003, 4.0
 _LONGEST = 10
 
 
+# Where every look in a search is an exchange of its own, fewer of them are worth it.
+_WORTH_ASKING = 0.1
+# Directions are stretched at most so far, and so little, that their scores use the ring well.
+_SHORTEST_STRETCH, _LONGEST_STRETCH = 1e-300, 1e300
+
+
 def next_part(part: float) -> float:
     """The part of the rows in the sample after one of this part."""
     return min(1.0, GROWTH * part)
+
+
+class Verdict(NamedTuple):
+    """What the leader tells everybody after a round."""
+
+    best: bool
+    improved: bool
+    stop: bool
+    fine: bool  # whether signals go in four bytes from now on
+    misled: bool  # whether the sample has led to where it is worse than at the start
+    pieces: int  # of the next directions
+    stretch: float  # by which they are lengthened
+    part: float  # of the rows, for the next round
+
+    @classmethod
+    def believed(cls, told: Any, leader: str, part: float, most_pieces: int, *, samples: bool) -> Verdict:
+        """A verdict that was received, if the job and this party's own limits allow it.
+
+        Parameters
+        ----------
+        told : Any
+            What the leader sent.
+        leader : str
+            Who that is, for errors.
+        part : float
+            The part of the rows in the last round.
+        most_pieces : int
+            The pieces that the job allows.
+        samples : bool
+            Whether the job begins with a sample of the rows.
+        """
+        kinds = [type(one) for one in told] if type(told) is tuple else []
+        if kinds != [bool] * 5 + [int, float, float]:
+            raise ProtocolError(f"party {leader!r} must tell five bools and three numbers at step 'verdict'")
+        found = cls(*told)
+        if not 1 <= found.pieces <= most_pieces:
+            raise ProtocolError(
+                f"party {leader!r} asks for directions in {found.pieces} pieces at step 'verdict', the job allows "
+                f"{most_pieces} at most"
+            )
+        if not _SHORTEST_STRETCH <= found.stretch <= _LONGEST_STRETCH:
+            raise ProtocolError(
+                f"party {leader!r} asks for directions {found.stretch:g} times as long at step 'verdict'"
+            )
+        if found.part not in (part, next_part(part), 1.0) or (found.misled and not samples):
+            raise ProtocolError(
+                f"party {leader!r} asks for {found.part:.3g} of the rows at step 'verdict', after {part:.3g} of them; "
+                f"the job lets samples only grow"
+            )
+        return found
 
 
 class Leader:
@@ -63,7 +131,7 @@ class Leader:
         return bent
 
     def take(self, totals: FloatArray, count: int, new: int) -> float:
-        """Everybody's penalty and products, of which the last `new` directions are new; the largest scores' sum."""
+        """Take everybody's penalty and products; the last `new` directions are new. Returns the largest scores' sum."""
         self.penalty, largest = float(totals[0]), float(totals[1])
         self.pull, products = totals[2 : 2 + count], totals[2 + count :].reshape(new, count)
         kept, before = count - new, len(self.gram)
@@ -74,7 +142,7 @@ class Leader:
         return largest
 
     def penalty_at(self, weights: FloatArray) -> float:
-        """After a move; of a penalty that is not L2, a bound on it."""
+        """The penalty after a move; of a penalty that is not L2, a bound on it."""
         bent = self._strength * (self.gram * weights).sum(axis=1)
         return self.penalty + float((self.pull * weights).sum() + 0.5 * (weights * bent).sum())
 
@@ -125,15 +193,78 @@ class Leader:
         return not value <= self._first + _LEARNT * abs(self._first)
 
     def forget(self) -> None:
-        """Other rows: what was found on the old ones says nothing about them."""
+        """Forget all directions: what was found on the old rows says nothing about others."""
         self.gram, self.pull = np.zeros((0, 0)), np.zeros(0)
         self._falls, self._value, self._since = [], math.inf, 0
 
     def freeze(self) -> Any:
-        """See `kept.Frozen`."""
+        """All that the next round depends on; see `engine.kept.Frozen`."""
         return (self.gram, self._value, self._since, self._first, np.array(self._falls))
 
     def thaw(self, state: Any) -> None:
-        """The inverse."""
+        """Take back what `freeze` gave."""
         gram, self._value, self._since, self._first, falls = state
         self.gram, self._falls = gram.copy(), falls.tolist()
+
+
+class Search:
+    """One party's side of a search."""
+
+    def __init__(self, party: NewtonParty) -> None:
+        self.party, self.session, self.net = party, party.session, party.net
+
+    async def run(self) -> FloatArray:
+        """The weights of the best point among all directions, at the leader; elsewhere a share in finding it."""
+        party = self.party
+        if party.leader is None:
+            return await self._help()
+        pull, bend = party.leader.pull, party.leader.bend(self.session.sum.narrow.grain, party.rows)
+        if party.joins and party.held is not None:
+            return await self._with_own_columns(party.held, pull, bend)
+
+        async def look(x: FloatArray, whole: bool) -> Sight:
+            total = self._share(x, whole=whole) if party.alone else await self._ask(x)
+            m, bent = len(x), (bend * x).sum(axis=1)
+            value = float(total[0] + (pull * x).sum() + 0.5 * (x * bent).sum())
+            if party.alone and not whole:
+                return Sight(value, np.zeros(0), np.zeros((0, 0)))
+            return Sight(value, total[1 : 1 + m] + pull + bent, total[1 + m :].reshape(m, m) + bend)
+
+        weights = await minimise(look, len(pull), WORTHWHILE if party.alone else _WORTH_ASKING)
+        if not party.alone:
+            await self.session.tell("trial", None)
+        return weights
+
+    async def _with_own_columns(self, held: Held, pull: FloatArray, bend: FloatArray) -> FloatArray:
+        """All labels are here: own columns go where it is best for them at once."""
+        party, own = self.party, self.party.own
+        rows = party.chosen[0][1]
+        search = OwnColumns(held, own, rows, pull, bend)
+        x = await minimise(search.look, search.size)
+        mine = x[: own.width]
+        held.z = held.z + own.forward(rows, mine[:, None])[:, 0]
+        if (part := self.session.validation) is not None and party.watched is not None:
+            other = own.forward(part.owned[self.net.me], mine[:, None], part.columns)
+            party.watched.z = party.watched.z + other[:, 0]
+        own.add(mine)
+        return x[own.width :]
+
+    async def _ask(self, x: FloatArray) -> FloatArray:
+        """All holders' shares at a point of the search: one more exchange, of a few numbers."""
+        await self.session.tell("trial", x)
+        total = await self.session.sum.total_wide("search", self._share(x, whole=True), self.net.me)
+        self.net.traffic.round()
+        return np.asarray(total)
+
+    async def _help(self) -> FloatArray:
+        """Take part in another's search, until it has ended."""
+        leader, shape = self.session.leader, (self.party.directions.count,)
+        while not self.party.alone and (told := await self.net.recv(leader, "trial")) is not None:
+            x = expect_array(told, shape, np.float64, leader, "trial")
+            await self.session.sum.total_wide("search", self._share(x, whole=True), leader)
+            self.net.traffic.round()
+        return np.zeros(0)
+
+    def _share(self, x: FloatArray, *, whole: bool) -> FloatArray:
+        held, m = self.party.held, len(x)
+        return np.zeros(1 + m + m * m) if held is None else held.share(x, self.party.rows, whole=whole)

@@ -1,30 +1,26 @@
 """VFB²: asynchronous vertical training with backward updating.
 
 Zhang, Gu, Deng, Huang: "Secure Bilevel Asynchronous Vertical Federated Learning with Backward Updating", AAAI 2021.
-Algorithm 2 (an active party launches dominated updates), Algorithm 3 (every party answers with collaborative updates),
-with SGD, SVRG and SAGA as the update rule. Algorithm 1, the masked sum, is any of `colonnade.sums`.
+`BackwardUpdating` has the steps of Algorithm 2 (an active party launches dominated updates) and of Algorithm 3 (every
+party answers with collaborative updates) in the paper's order. Algorithm 1, the masked sum, is any of `colonnade.sums`;
+the update rules SGD, SVRG and SAGA are in `blocks.rules`.
 
-How the asynchrony is kept within bounds: `side_by_side` has at most `max_staleness` batches under way. A party that
-falls behind takes fewer rows of each (`pace`), and drops the oldest waiting signals if that is not enough. So nobody
-waits for it.
+"Keep doing in parallel" is `engine.asynchrony`, which keeps at most `max_staleness` batches under way. A party that
+falls behind takes fewer rows of each, and drops the oldest waiting signals if that is not enough (`engine.updates`). So
+nobody waits for it.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import RULES, Rule
+from colonnade.engine.asynchrony import BatchSteps, Given, in_step
 from colonnade.engine.options import Training
-from colonnade.engine.pace import Pace
-from colonnade.engine.parts import Batch
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.side_by_side import Backward, Given, SideBySide
-from colonnade.engine.snapshot import Snapshot, SnapshotSideBySide
-from colonnade.engine.snapshot import in_step as snapshot_in_step
+from colonnade.engine.updates import Pace, Snapshot, SnapshotSideBySide, Updates, snapshot_in_step
 from colonnade.errors import OptionError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, signals
 from colonnade.objective.losses import Loss
@@ -41,10 +37,19 @@ _GROWTH = 1.05
 class VFB2(Training):
     """Backward updating: parties without labels learn too, from the signals that label holders send.
 
-    estimator: "sgd", "svrg" or "saga". asynchronous=False is the synchronous twin (the paper's VFB).
-    max_staleness: batches that may be under way at once; also how many signals may wait at a party before it drops the
-    oldest. `history_` reports the staleness that was seen.
-    threads: updates that a party runs at once, without locks, where it has a process of its own.
+    Parameters
+    ----------
+    estimator : {"sgd", "svrg", "saga"}
+        The update rule.
+    asynchronous : bool
+        False is the synchronous twin, the paper's VFB.
+    max_staleness : int
+        Batches that may be under way at once; also how many signals may wait at a party before it drops the oldest.
+        `history_` reports the staleness that was seen.
+    threads : int
+        Updates that a party runs at once, without locks, where it has a process of its own.
+    **training
+        The keyword parameters of `engine.options.Training`.
     """
 
     estimator: str = "saga"
@@ -53,6 +58,24 @@ class VFB2(Training):
     threads: int = 1
 
     name: ClassVar[str] = "VFB2"
+
+    @property
+    def label(self) -> str:
+        """With the update rule, and whether parties wait for each other."""
+        return f"{self.name} {self.estimator}" + ("" if self.asynchronous else " in step")
+
+    @property
+    def remembers(self) -> bool:
+        """SVRG and SAGA do."""
+        return self.estimator != "sgd"
+
+    def alike(self, other: Training) -> bool:
+        """Another update rule, or waiting for each other, makes another algorithm of it."""
+        return (
+            isinstance(other, VFB2)
+            and type(self) is type(other)
+            and (self.estimator, self.asynchronous) == (other.estimator, other.asynchronous)
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,103 +123,73 @@ class VFB2(Training):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await self.run(session, Backward(session), Rule(self.estimator, session.block))
+        # Step 1 of both algorithms: parameters are 0, and the rule remembers nothing yet.
+        await self.run(BackwardUpdating(session, Rule(self.estimator, session.block)))
 
-    async def run(self, session: Session, backward: Backward, rule: Rule) -> None:
-        """Epoch after epoch, with what the label holders send backward."""
+    async def run(self, steps: BatchSteps) -> None:
+        """Run epoch after epoch, with these steps for every batch."""
+        session, window = steps.session, self.max_staleness
         side_by_side = self.asynchronous and session.others  # alone, there is nobody to wait for
-        snapshot, pace = Snapshot(session, rule), Pace()
-        done, go_on = await session.begin(rule)
+        snapshot, pace = Snapshot(session, steps.rule), Pace()
+        done, go_on = await session.begin(steps.rule)
         for epoch in range(done + 1, self.epochs + 1):
             if not go_on:
                 return
+            # Algorithm 2, step 2: rows at random. The order comes from the public seed, so no index is ever sent.
             batches = list(session.batches(epoch))
             if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 0:
                 if side_by_side:
-                    await SnapshotSideBySide(backward, snapshot, epoch, batches, self.max_staleness).run()
+                    await SnapshotSideBySide(steps, snapshot, epoch, batches, window).run()
                 else:
-                    await snapshot_in_step(backward, snapshot, epoch, batches)
+                    await snapshot_in_step(steps, snapshot, epoch, batches)
             stride = self.evaluate_every or len(batches)
             for at in range(0, len(batches), stride):
                 part = batches[at : at + stride]
                 if side_by_side:
-                    await Updates(backward, rule, snapshot, pace, epoch, part, self.max_staleness, self.threads).run()
-                else:
-                    await in_step(backward, rule, epoch, part)
+                    await Updates(steps, snapshot, pace, epoch, part, window, self.threads).run()
+                else:  # the synchronous twin: a party's next contribution follows its update, so all wait for all
+                    for batch in part:
+                        given, eta = await in_step(steps, "scores", batch, epoch), session.eta()
+                        if given is not None:
+                            await session.net.work(session.block.touched(given.rows), "backward")
+                            steps.update(given, eta)
                 go_on = await session.evaluate(epoch)
                 if not go_on:
                     break
-            session.keep(epoch, go_on, rule)
+            session.keep(epoch, go_on, steps.rule)
 
 
-async def in_step(backward: Backward, rule: Rule, epoch: int, batches: Sequence[Batch]) -> None:
-    """The synchronous twin: a party's next contribution follows its update, so all wait for all."""
-    session = backward.session
-    for batch in batches:
-        given, eta = await backward.exchange("scores", batch, epoch), session.eta()
-        if given is not None:
-            await session.net.work(session.block.touched(given.rows), "backward")
-            rule.step(given.rows, given.signal, eta * given.weight)
+class BackwardUpdating(BatchSteps):
+    """Algorithms 2 and 3 for one batch, of one row or of many, at one party."""
 
+    # -- Algorithm 2: the holder of the batch's labels launches a dominated update -----------------------------------
 
-class Updates(SideBySide):
-    """Dominated and collaborative updates of one party (step 7 of Algorithm 2, step 4 of Algorithm 3)."""
+    async def add_up(self, tag: str, holder: str, mine: FloatArray) -> FloatArray | None:
+        """Step 3: w^T x of the batch's rows, by Algorithm 1; all parties take part, and only the holder gets it."""
+        return await self.session.sum.total(tag, mine, holder)
 
-    def __init__(
-        self,
-        backward: Backward,
-        rule: Rule,
-        snapshot: Snapshot,
-        pace: Pace,
-        epoch: int,
-        batches: Sequence[Batch],
-        window: int,
-        threads: int,
-    ) -> None:
-        super().__init__(backward, epoch, batches, window)
-        self.rule, self.snapshot, self.pace, self.threads = rule, snapshot, pace, threads
-        self.waiting: deque[tuple[Given, float, int]] = deque()  # with the step size, and the version that was read
+    async def dominate(self, rows: Rows, scores: FloatArray) -> Given:
+        """Steps 4 and 5; what is returned goes to `update`, for steps 6 and 7."""
+        # Step 4: theta = dL(w^T x, y) / d(w^T x), the signal.
+        signal = self.session.signal(scores, rows)
+        # Step 5: send it to the collaborators, who know which rows it is about.
+        self.session.allowance.backward(signal.size)
+        await self.session.tell("signal", signal)
+        return Given(rows, signal)
 
-    def take(self, given: Given | None, read_at: int) -> None:
-        """A signal waits for its update; beyond the window the oldest one is dropped."""
-        eta, flow = self.session.eta(), self.session.flow
-        if given is None:
-            return
-        if not self.waiting:
-            self.pace.in_time()
-        elif len(self.waiting) == self.window:
-            self.pace.too_fast()
-            self.waiting.popleft()
-            flow.dropped += 1
-        part = self.pace.thin(given, self.session.train.rows)
-        flow.rows += len(given.rows)
-        flow.used += len(part.rows)
-        self.waiting.append((part, eta, read_at))
+    # -- Algorithm 3: every other party answers with a collaborative update ------------------------------------------
 
-    async def update(self) -> None:
-        """The updates one after another, or `threads` at a time."""
-        running = deque[Awaitable[Any]]()
-        while self.waiting or self.heard < len(self.batches):
-            if self.snapshot.waiting:  # the last of it, beside the first updates
-                await self.snapshot.add()
-            elif not self.waiting:
-                await self.work.wait()
-            if not self.waiting:
-                continue
-            (rows, signal, weight, thinned), eta, read_at = self.waiting.popleft()
-            await self.net.work(self.session.block.touched(rows), "backward")
-            # Who has no time for all rows has none for all of a snapshot either: there, these signals are newer.
-            step = partial(self.rule.step, rows, signal, eta * weight, refresh=thinned)
-            if self.threads == 1:
-                step()
-            else:
-                while running and (len(running) == self.threads or self.rule.exhausted):
-                    await running.popleft()
-                turn = self.rule.begin(eta * weight)
-                running.append(self.net.spawn(self.net.in_thread(step, turn)))
-            self.session.flow.staleness.append(self.version - read_at)
-            self.version += 1
-        for last in running:
-            await last
-        if self.threads > 1:
-            self.rule.settle()
+    async def collaborate(self, holder: str, rows: Rows) -> Given | None:
+        """Step 2: receive the signal from the dominator; what is returned goes to `update`, for steps 3 and 4."""
+        return Given(rows, await self.session.hear_signal(holder, rows))
+
+    # -- the update, which is the same in both: steps 6 and 7 of Algorithm 2, steps 3 and 4 of Algorithm 3 -----------
+
+    def update(self, given: Given, eta: float, turn: int | None = None) -> None:
+        """v = theta x + lambda g'(w), then w <- w - gamma v, on this party's own block.
+
+        The rule does both at once, at a cost that follows the batch's non-zeros. For SVRG and SAGA it replaces v with
+        theirs, as the paper says. gamma is `eta`, and less of it where rows were left out.
+        """
+        # Whoever has no time for all rows has none for all of a snapshot either: there, these signals are newer.
+        self.rule.step(given.rows, given.signal, eta * given.weight, turn, refresh=given.thinned)

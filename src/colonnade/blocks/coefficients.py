@@ -1,8 +1,9 @@
 """An owner's random features and their coefficients: f(x) = sum of alpha_i phi_i(x) over the features it drew.
 
 The objective's penalty is alpha / 2 times the squared length of f in the kernel's space, which is features * |alpha|^2
-in the limit of many features. Steps are those of a functional gradient: with M features, alpha_i moves by 1 / M of what
-one feature alone would. Features of training rows are kept as they were once computed, as far as the budget goes.
+in the limit of many features. Steps, which are in `algorithms.fdskl`, are those of a functional gradient: with M
+features, alpha_i moves by 1 / M of what one feature alone would. Features of training rows are kept as they were once
+computed, as far as the budget goes.
 """
 
 from __future__ import annotations
@@ -59,6 +60,30 @@ class KnownFeatures:
             DenseColumns(beside).backward(np.nonzero(~kept)[0], signal[~kept], factor, out)
 
 
+class PartRows:
+    """The rows of the training or of the validation data, here and as owners know them."""
+
+    def __init__(self, columns: Any, layout: Layout, me: str, budget: int) -> None:
+        self.columns, self.rows = columns, columns.shape[0]
+        self.ahead = {owner: Ahead(self.rows, layout.of(owner), budget) for owner in layout.owners}
+        self._known = KnownFeatures(self.ahead[me], layout.of(me)) if me in layout.owners else None
+
+    @property
+    def known(self) -> KnownFeatures:
+        """What this party knows as an owner."""
+        if self._known is None:
+            raise TypeError("a party without labels owns no features")
+        return self._known
+
+    def left(self, owner: str, layout: Layout, budget: int) -> int:
+        """What of a budget is not used."""
+        return budget - 4 * layout.of(owner) * self.ahead[owner].kept
+
+    def part_of_f(self, rows: Rows, beside: Table, coefficients: FloatArray) -> FloatArray:
+        """Phi @ coefficients, 0 at a party that owns none."""
+        return np.zeros(len(rows)) if self._known is None else self._known.forward(rows, beside, coefficients)[:, 0]
+
+
 class KernelBlock:
     """The block of one party in kernel learning. A party without labels draws no features and has no coefficients."""
 
@@ -74,25 +99,30 @@ class KernelBlock:
         """Where momentum would carry the coefficients: the gradient is taken there."""
         return self.values + momentum * self.velocity
 
-    def draw(
-        self, span: slice, known: KnownFeatures, rows: Rows, beside: Table, signal: FloatArray, eta: float
-    ) -> None:
-        """Lines 8 to 10 of Algorithm 1 at the worker that drew a block: its first coefficients; the others shrink."""
-        self.shrink(eta)
-        gradient = np.zeros_like(self.values)
-        known.backward(rows, beside, signal[:, None], 1.0 / (len(rows) * (span.stop - span.start)), gradient)
-        self.values[span] = -eta * gradient[span]
+    def towards(
+        self,
+        known: KnownFeatures,
+        rows: Rows,
+        beside: Table,
+        signal: FloatArray,
+        count: int,
+        pull: FloatArray | None = None,
+    ) -> FloatArray:
+        """Phi^T signal / count of all features that this owner has, added to `pull` where that is given."""
+        out = np.zeros_like(self.values) if pull is None else pull
+        known.backward(rows, beside, signal[:, None], 1.0 / count, out)
+        return out
 
-    def shrink(self, eta: float) -> None:
-        """Line 10 of Algorithm 1: alpha_j <- (1 - eta lambda) alpha_j."""
-        self.values *= 1.0 - eta * self.alpha
+    def shrink(self, factor: float) -> None:
+        """Multiply all coefficients with a factor."""
+        self.values *= factor
 
-    def step(
-        self, known: KnownFeatures, rows: Rows, beside: Table, signal: FloatArray, eta: float, momentum: float
-    ) -> None:
-        """A step on all features that were drawn, after there are no new ones."""
-        gradient = self.alpha * self.ahead(momentum)
-        known.backward(rows, beside, signal[:, None], 1.0 / (len(rows) * self.layout.features), gradient)
+    def place(self, span: slice, values: FloatArray) -> None:
+        """The first coefficients of a block of features that has just been drawn."""
+        self.values[span] = values
+
+    def move(self, gradient: FloatArray, eta: float, momentum: float) -> None:
+        """One step of all coefficients along a gradient, with momentum."""
         self.velocity *= momentum
         self.velocity -= eta * gradient
         self.values += self.velocity
@@ -131,9 +161,9 @@ class KernelBlock:
         self.velocity[:] = 0.0
 
     def freeze(self) -> Any:
-        """All of it."""
+        """Coefficients and velocity, exactly."""
         return (self.values, self.velocity)
 
     def thaw(self, state: Any) -> None:
-        """Be as it was."""
+        """Take back what `freeze` gave."""
         self.values[:], self.velocity[:] = state

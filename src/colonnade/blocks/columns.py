@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.terms import DenseTerms
+from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as _kernels
 from colonnade.kernels import gram as _newton_kernels
 

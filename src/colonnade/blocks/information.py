@@ -56,7 +56,7 @@ class OwnInformation:
     def _matrix(self, rows: Rows, curvature: FloatArray) -> FloatArray:
         own = self._own
         bend = np.zeros(own.width)
-        bend[: own.columns_width] = own.block.penalty.curvature(own.block.V)[:, 0]
+        bend[: own.columns_width] = own.block.penalty.curvature(own.block.weights.plain())[:, 0]
         lower = own.matrix([(rows, curvature)], 1, 0, len(rows) * bend)
         return np.tril(lower) + np.tril(lower, -1).T
 

@@ -1,23 +1,17 @@
-"""The linear block: z_k = x_k theta_k, and an intercept where the party owns it.
-
-Parameters are kept as `scale * V`, so that the L2 penalty's shrinking of every coordinate is one multiplication and a
-step costs time in proportion to the non-zeros of its batch, however many columns there are.
-"""
+"""The linear block: z_k = x_k theta_k, and an intercept where the party owns it; and its local steps on a batch."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
-from colonnade.blocks.terms import DenseTerms
+from colonnade.blocks.weights import SMALLEST_SCALE, DenseTerms, Weights
 from colonnade.objective.penalties import L2, Penalty
 
 _PIECE = 1 << 14
-# Below this the common factor is multiplied into V, before it loses digits.
-_SMALLEST_SCALE = 1e-8
 # Rows and steps of the Lanczos iteration behind "auto" step sizes: a few per cent of accuracy is plenty.
 _SAMPLE, _LANCZOS_STEPS = 2048, 12
 
@@ -33,29 +27,46 @@ class LinearBlock:
     def __init__(self, columns: Columns, outputs: int, penalty: Penalty, intercept: bool) -> None:
         self.columns, self.penalty, self.outputs = columns, penalty, outputs
         self.rows = columns.shape[0]
-        self.V = np.zeros((columns.shape[1], outputs))
-        self.scale = 1.0
-        self.intercept = np.zeros(outputs) if intercept else None
-        self.intercept_pace = 1.0
-        self.terms: DenseTerms | None = None  # of a rule that steps on this block: they may wait at some columns
+        self.weights = Weights(columns.shape[1], outputs, intercept=intercept)
+        self._terms: DenseTerms | None = None
         # U: what the local steps on the open batch add; zero between batches.
         self._scratch: FloatArray | None = None
 
+    def owe(self, terms: DenseTerms) -> None:
+        """From now on a rule steps on this block, and its dense terms may wait at some columns."""
+        self.settle()
+        self.weights.plain()
+        self._terms = terms
+
     def settle(self) -> None:
         """Bring all columns up to date."""
-        if self.terms is not None:
-            self.columns.settle(self.terms, self.V)
+        if self._terms is not None:
+            self.columns.settle(self._terms, self.weights.V)
 
     @property
     def theta(self) -> FloatArray:
         """The parameters of the columns, shape (d, outputs)."""
         self.settle()
-        return self.scale * self.V
+        return self.weights.scale * self.weights.V
+
+    @property
+    def intercept(self) -> FloatArray | None:
+        """The intercept, one number per output, where the party owns it."""
+        return self.weights.intercept
+
+    @property
+    def intercept_pace(self) -> float:
+        """The intercept's step in parts of the others'."""
+        return self.weights.intercept_pace
+
+    @intercept_pace.setter
+    def intercept_pace(self, pace: float) -> None:
+        self.weights.intercept_pace = pace
 
     @property
     def width(self) -> int:
         """Columns, with one of ones where the intercept is here."""
-        return len(self.V) + (self.intercept is not None)
+        return self.weights.width
 
     def touched(self, rows: Rows) -> int:
         """Numbers that one pass over these rows touches."""
@@ -64,7 +75,7 @@ class LinearBlock:
     def scratch(self) -> FloatArray:
         """A zero array of theta's shape, made once."""
         if self._scratch is None:
-            self._scratch = np.zeros_like(self.V)
+            self._scratch = np.zeros_like(self.weights.V)
         return self._scratch
 
     def flat(self, scores: FloatArray) -> FloatArray:
@@ -77,23 +88,24 @@ class LinearBlock:
 
     def scores(self, rows: Rows, of: Columns | None = None) -> FloatArray:
         """Contributions of any rows, of the training columns or of others."""
-        if self.terms is not None:
+        weights = self.weights
+        if self._terms is not None:
             if of is None:
-                self.columns.catch_up(rows, self.terms, self.V)
+                self.columns.catch_up(rows, self._terms, weights.V)
             else:
                 self.settle()
-        z = (of or self.columns).forward(rows, self.V)
-        z *= self.scale
-        if self.intercept is not None:
-            z += self.intercept
+        z = (of or self.columns).forward(rows, weights.V)
+        z *= weights.scale
+        if weights.intercept is not None:
+            z += weights.intercept
         return self.flat(z)
 
     def penalty_value(self) -> float:
         """The intercept carries no penalty."""
         self.settle()
         # A piece at a time: no second copy of a long vector, and the pieces stay in the processor's cache.
-        pieces = range(0, len(self.V), _PIECE)
-        return sum(self.penalty.value(self.scale * self.V[at : at + _PIECE]) for at in pieces)
+        V, scale = self.weights.V, self.weights.scale
+        return sum(self.penalty.value(scale * V[at : at + _PIECE]) for at in range(0, len(V), _PIECE))
 
     def penalty_curvature(self) -> float:
         """A bound on the penalty's second derivative."""
@@ -106,7 +118,7 @@ class LinearBlock:
         """
         n = self.rows
         rows = np.random.default_rng(n).choice(n, size=min(n, _SAMPLE), replace=False)
-        v = np.random.default_rng(n + 1).standard_normal((self.V.shape[0], 1))
+        v = np.random.default_rng(n + 1).standard_normal((self.columns.shape[1], 1))
         v /= max(_length(v), 1e-300)
         u, beta = np.zeros((len(rows), 1)), 0.0
         bidiagonal = np.zeros((_LANCZOS_STEPS, _LANCZOS_STEPS + 1))
@@ -130,35 +142,29 @@ class LinearBlock:
     def state(self, into: Any = None) -> Any:
         """(theta, intercept or None); in the memory of an earlier state that is not needed any more."""
         self.settle()
-        theta = np.empty_like(self.V) if into is None else into[0]
-        np.multiply(self.V, self.scale, out=theta)
-        return theta, None if self.intercept is None else self.intercept.copy()
+        return self.weights.state(into)
 
     def restore(self, state: Any) -> None:
         """Take (theta, intercept or None) back."""
-        theta, intercept = state
         self.settle()
-        self.V[:], self.scale = theta, 1.0
-        self.intercept = None if intercept is None else intercept.copy()
+        self.weights.restore(*state)
 
     def freeze(self) -> Any:
-        """See `engine.kept.Frozen`: as `state`, but to the bit."""
+        """As `state`, but to the bit; see `engine.kept.Frozen`."""
         self.settle()
-        return (self.V, self.scale, self.intercept)
+        return self.weights.freeze()
 
     def thaw(self, state: Any) -> None:
-        """The inverse of `freeze`."""
+        """Take back what `freeze` gave."""
         self.settle()
-        V, self.scale, intercept = state
-        self.V[:] = V
-        self.intercept = None if intercept is None else intercept.copy()
+        self.weights.thaw(state)
 
 
 class _Steps:
-    """What both kinds of local steps share: the batch, and the intercept, which is a column of ones."""
+    """What all kinds of local steps share: the batch, and the intercept, which is a column of ones."""
 
     def __init__(self, block: LinearBlock, rows: Rows) -> None:
-        self.block, self.rows = block, rows
+        self.block, self.weights, self.rows = block, block.weights, rows
         self.touched = block.columns.nonzeros(rows)
         self._intercept0 = None if block.intercept is None else block.intercept.copy()
 
@@ -166,15 +172,16 @@ class _Steps:
         return signal.reshape(len(self.rows), self.block.outputs)
 
     def _step_intercept(self, signal: FloatArray, eta: float, proximal: float) -> None:
-        if self.block.intercept is not None:
+        """`signal`: of the rows, whose mean is the intercept's gradient; or that gradient alone, as one row."""
+        if self._intercept0 is not None and self.weights.intercept is not None:
             gradient = signal.mean(axis=0)
             if proximal:
-                gradient = gradient + proximal * (self.block.intercept - cast("FloatArray", self._intercept0))
-            self.block.intercept -= eta * self.block.intercept_pace * gradient
+                gradient = gradient + proximal * (self.weights.intercept - self._intercept0)
+            self.weights.step_intercept(gradient, eta)
 
     def _finish(self, z: FloatArray) -> FloatArray:
-        if self.block.intercept is not None:
-            z += self.block.intercept
+        if self.weights.intercept is not None:
+            z += self.weights.intercept
         return self.block.flat(z)
 
 
@@ -188,8 +195,8 @@ class LazySteps(_Steps):
 
     def __init__(self, block: LinearBlock, rows: Rows) -> None:
         super().__init__(block, rows)
-        self._z0 = block.columns.forward(rows, block.V)
-        self._z0 *= block.scale
+        self._z0 = block.columns.forward(rows, self.weights.V)
+        self._z0 *= self.weights.scale
         self._a, self._u, self._used = 1.0, 1.0, False  # theta = a theta0 + u * scratch + k * X^T signal / b
         self._signal: FloatArray | None = None
         self._k = 0.0
@@ -217,7 +224,7 @@ class LazySteps(_Steps):
         """Bring k X^T signal / b into the scratch."""
         if self._signal is not None and self._k:
             scratch = self.block.scratch()
-            if abs(self._u) < _SMALLEST_SCALE:
+            if abs(self._u) < SMALLEST_SCALE:
                 scratch *= self._u
                 self._u = 1.0
             signal = self._as_matrix(self._signal)
@@ -227,16 +234,13 @@ class LazySteps(_Steps):
 
     def close(self) -> None:
         """theta0 <- a theta0 + U."""
-        block = self.block
-        block.scale *= self._a
-        if abs(block.scale) < _SMALLEST_SCALE:
-            block.V *= block.scale
-            block.scale = 1.0
+        block, weights = self.block, self.weights
+        weights.shrink(self._a)
         if self._used:
-            block.columns.move(self.rows, block.scratch(), self._u / block.scale, block.V)
+            block.columns.move(self.rows, block.scratch(), self._u / weights.scale, weights.V)
         if self._signal is not None and self._k:
             signal = self._as_matrix(self._signal)
-            block.columns.backward(self.rows, signal, self._k / (block.scale * len(self.rows)), block.V)
+            block.columns.backward(self.rows, signal, self._k / (weights.scale * len(self.rows)), weights.V)
 
 
 class FullSteps(_Steps):
@@ -244,23 +248,40 @@ class FullSteps(_Steps):
 
     def __init__(self, block: LinearBlock, rows: Rows) -> None:
         super().__init__(block, rows)
-        block.V *= block.scale
-        block.scale = 1.0
-        self._theta0 = block.V.copy()
+        self._theta = self.weights.plain()
+        self._theta0 = self._theta.copy()
 
     def contribution(self) -> FloatArray:
         """x theta."""
-        return self._finish(self.block.columns.forward(self.rows, self.block.V))
+        return self._finish(self.block.columns.forward(self.rows, self._theta))
 
     def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
         """theta <- theta - eta (X^T s / b + penalty' + mu (theta - theta0))."""
-        block, matrix = self.block, self._as_matrix(signal)
-        gradient = block.penalty.gradient(block.V)
+        matrix, theta = self._as_matrix(signal), self._theta
+        gradient = self.block.penalty.gradient(theta)
         if proximal:
-            gradient = gradient + proximal * (block.V - self._theta0)
-        block.V -= eta * gradient
-        block.columns.backward(self.rows, matrix, -eta / len(self.rows), block.V)
+            gradient = gradient + proximal * (theta - self._theta0)
+        theta -= eta * gradient
+        self.block.columns.backward(self.rows, matrix, -eta / len(self.rows), theta)
         self._step_intercept(matrix, eta, proximal)
 
     def close(self) -> None:
-        """Nothing is pending."""
+        """Do nothing: all steps are taken."""
+
+
+class GradientSteps(FullSteps):
+    """Local steps of a party that is given the gradient of its own columns, and no signal of any row.
+
+    The data part of the gradient comes from elsewhere and stays the same for all steps, as it does at every party that
+    reuses the signal of the last exchange: for a linear block X^T s does not depend on its own parameters, and only
+    penalty and proximal term move.
+    """
+
+    def step(self, gradient: FloatArray, eta: float, proximal: float) -> None:
+        """theta <- theta - eta (gradient + penalty' + mu (theta - theta0)); the intercept's part comes last."""
+        theta = self._theta
+        change = gradient[: len(theta)] + self.block.penalty.gradient(theta)
+        if proximal:
+            change += proximal * (theta - self._theta0)
+        theta -= eta * change
+        self._step_intercept(gradient[len(theta) :], eta, proximal)

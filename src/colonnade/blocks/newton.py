@@ -7,16 +7,15 @@ it is made and factored; beyond that its equations are solved by conjugate gradi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.linear import LinearBlock
-from colonnade.kernels import columns as _kernels
 from colonnade.kernels import gram as _newton_kernels
 
 OfRows: TypeAlias = tuple[Rows, FloatArray]  # rows, and a number or several for each of them
@@ -38,9 +37,7 @@ class NewtonBlock:
 
     def __init__(self, block: LinearBlock, limit: int = LIMIT) -> None:
         self.block, self.columns, self.outputs = block, block.columns, block.outputs
-        block.V, block.scale = block.theta, 1.0
-        self.columns_width = block.V.shape[0]
-        self.width = self.columns_width + (block.intercept is not None)
+        self.columns_width, self.width = block.columns.shape[1], block.width
         self.wide = self.width > limit
         self.curved: list[OfRows] = []  # what the matrix was made of, and the penalty's curvature then
         self.bent = np.zeros((0, self.outputs))
@@ -52,15 +49,12 @@ class NewtonBlock:
 
     def add(self, change: FloatArray) -> None:
         """Move by this much."""
-        change = change.reshape(self.width, self.outputs)
-        self.block.V += change[: self.columns_width]
-        if self.block.intercept is not None:
-            self.block.intercept += change[-1]
+        self.block.weights.add(change.reshape(self.width, self.outputs))
 
     def pull(self) -> FloatArray:
         """The penalty's gradient; the intercept carries none."""
         out = np.zeros((self.width, self.outputs))
-        out[: self.columns_width] = self.block.penalty.gradient(self.block.V)
+        out[: self.columns_width] = self.block.penalty.gradient(self.block.weights.plain())
         return out
 
     def bend(self) -> FloatArray:
@@ -68,7 +62,7 @@ class NewtonBlock:
         # Where there are very many columns a vector of them is not small beside their numbers, and this one only shapes
         # directions.
         out = np.zeros((self.width, self.outputs), dtype=np.float32 if self.wide else np.float64)
-        out[: self.columns_width] = np.maximum(self.block.penalty.curvature(self.block.V), 0.0)
+        out[: self.columns_width] = np.maximum(self.block.penalty.curvature(self.block.weights.plain()), 0.0)
         return out
 
     # -- products with the columns ------------------------------------------------------------------------------
@@ -79,6 +73,12 @@ class NewtonBlock:
         if self.block.intercept is not None:
             z += W[-1]
         return z
+
+    def scores(self, rows: Rows, directions: FloatArray, of: Columns | None = None) -> FloatArray:
+        """The scores of directions, which are columns: a row for each score, a column for each direction."""
+        count = directions.shape[1]
+        z = self.forward(rows, directions.reshape(self.width, self.outputs * count), of)
+        return z.reshape(len(rows) * self.outputs, count)
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal, of shape (width, any number)."""
@@ -108,6 +108,10 @@ class NewtonBlock:
         return out
 
     # -- the model's minimum ------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """The next curvature makes a new model, whatever it is."""
+        self.curved = []
 
     def refresh(self, pieces: Sequence[OfRows], rows: int) -> None:
         """Take another curvature, if it differs enough from the one the model was made of."""
@@ -187,40 +191,18 @@ def _dot(a: FloatArray, b: FloatArray) -> float:
     return float(np.einsum("ij,ij->", a, b))
 
 
-class PastDirections:
-    """Directions that a party remembers, in single precision: any vector may be a direction, so nothing is lost."""
+def signed_pieces(whole: FloatArray, count: int, secret: bytes, epoch: int) -> FloatArray:
+    """A direction of shape (size, 1) as columns of `count` pieces: itself, and the same with random signs.
 
-    def __init__(self, width: int) -> None:
-        self._rows = np.zeros((0, width), dtype=np.float32)
-        self.count = 0
-
-    @property
-    def rows(self) -> npt.NDArray[np.float32]:
-        """Those that are remembered, the oldest first."""
-        return self._rows[: self.count]
-
-    def add(self, new: npt.NDArray[np.float32], room: int) -> None:
-        """Some more, and the oldest go where there is no room."""
-        gone = max(0, self.count + len(new) - room)
-        needed = self.count - gone + len(new)
-        if needed > len(self._rows):
-            larger = np.zeros((min(room, max(8, 2 * needed)), self._rows.shape[1]), dtype=np.float32)
-            larger[: self.count - gone] = self.rows[gone:]
-            self._rows = larger
-        elif gone:
-            for at in range(self.count - gone):  # one at a time: no second copy of all of them
-                self._rows[at] = self._rows[at + gone]
-        self._rows[self.count - gone : needed] = new
-        self.count = needed
-
-    def times(self, v: FloatArray) -> FloatArray:
-        """The product of each of them with v."""
-        out = np.empty((self.count, 1))
-        _kernels.dense_forward(self._rows, np.arange(self.count), v.reshape(-1, 1), out)
-        return out[:, 0]
-
-    def combine(self, weights: FloatArray) -> FloatArray:
-        """Their sum with these weights."""
-        out = np.zeros((self._rows.shape[1], 1))
-        _kernels.dense_backward(self._rows, np.arange(self.count), weights.reshape(-1, 1), 1.0, out)
-        return out[:, 0]
+    The signs, +1 or -1 for each coordinate and each piece but the first, come from a party's own secret: whoever knew
+    them could solve the pieces' sums for single columns, masks or none.
+    """
+    if count == 1:
+        return whole
+    size, drawn = len(whole), len(whole) * (count - 1)
+    stream = hashlib.shake_256(secret + epoch.to_bytes(8, "little")).digest(-(-drawn // 8))
+    bits = np.unpackbits(np.frombuffer(stream, dtype=np.uint8), count=drawn).reshape(size, count - 1)
+    found = np.empty((size, count))
+    found[:, :1] = whole
+    np.multiply(whole, (2 * bits.astype(np.int8)) - 1, out=found[:, 1:])
+    return found

@@ -5,7 +5,7 @@ of row i is its signal times x_i. A rule belongs to one party: its memory is its
 that was dropped because the party fell behind, costs progress and not correctness.
 
 The cost of a step follows the non-zeros of its batch. The dense terms, the average gradient and the penalty, reach a
-column of a CSR block just in time, when it is next touched: `blocks.terms`. (To weight them by the inverse of the
+column of a CSR block just in time, when it is next touched: `blocks.weights`. (To weight them by the inverse of the
 chance of being touched, as Leblond et al. do in "ASAGA", needs no memory of steps. But then n * l2 must be small: the
 column of one row in n would be pulled by n / b steps at once.)
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.terms import DenseTerms
+from colonnade.blocks.weights import DenseTerms
 from colonnade.errors import OptionError, one_of
 
 RULES = ("sgd", "svrg", "saga")
@@ -39,19 +39,18 @@ class Rule:
                 f"{kind} needs a block that is linear in its parameters, got {type(block).__name__}; "
                 f"use FedSGD or FedBCD for other blocks"
             )
-        self.kind, self.block = kind, block
-        block.V, block.scale = block.theta, 1.0
+        self.kind, self.block, self.weights = kind, block, block.weights
         n, c = block.rows, block.outputs
         self.population = rows or n  # rows that batches are drawn from, where a party has labels for a part only
         self.memory = np.zeros((n, c)) if kind != "sgd" else np.zeros((0, c))
         self._average_ones = np.zeros(c)  # the intercept's part of the average
         self._weight = 1.0 / self.population if kind != "sgd" else 0.0  # of a row in the average
         self._terms = DenseTerms(
-            average=np.zeros_like(block.V),
+            average=np.zeros_like(block.weights.V),
             penalty=block.penalty,
             last=np.zeros(block.columns.terms_owed(), dtype=np.uint32),
         )
-        block.terms = self._terms
+        block.owe(self._terms)
 
     @property
     def average(self) -> FloatArray:
@@ -98,9 +97,9 @@ class Rule:
             change = change - self.memory[rows]
         if weight:
             self.memory[rows] += change
-        block.columns.rule_step(rows, change, eta, weight, self._terms, turn, block.V)
-        if block.intercept is not None:
-            block.intercept -= eta * block.intercept_pace * (change.mean(axis=0) + self._average_ones)
+        block.columns.rule_step(rows, change, eta, weight, self._terms, turn, self.weights.V)
+        if self.weights.intercept is not None:
+            self.weights.step_intercept(change.mean(axis=0) + self._average_ones, eta)
             self._average_ones += weight * change.sum(axis=0)
 
     def freeze(self) -> Any:
@@ -108,5 +107,5 @@ class Rule:
         return (self.memory, self.average, self._average_ones)
 
     def thaw(self, state: Any) -> None:
-        """The inverse of `freeze`; the block's own state is not part of it."""
+        """Take back what `freeze` gave; the block's own state is not part of it."""
         self.memory[:], self.average[:], self._average_ones[:] = state

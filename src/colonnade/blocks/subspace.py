@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.newton import CHUNK, SMALLEST, NewtonBlock
@@ -105,6 +106,45 @@ class Held:
         """The inverse."""
         z, V = state
         self.z, self._V, self.count = z.copy(), V.copy(), V.shape[1]
+
+
+class PastDirections:
+    """Directions that a party remembers, in single precision: any vector may be a direction, so nothing is lost."""
+
+    def __init__(self, width: int) -> None:
+        self._rows = np.zeros((0, width), dtype=np.float32)
+        self.count = 0
+
+    @property
+    def rows(self) -> npt.NDArray[np.float32]:
+        """Those that are remembered, the oldest first."""
+        return self._rows[: self.count]
+
+    def add(self, new: npt.NDArray[np.float32], room: int) -> None:
+        """Some more, and the oldest go where there is no room."""
+        gone = max(0, self.count + len(new) - room)
+        needed = self.count - gone + len(new)
+        if needed > len(self._rows):
+            larger = np.zeros((min(room, max(8, 2 * needed)), self._rows.shape[1]), dtype=np.float32)
+            larger[: self.count - gone] = self.rows[gone:]
+            self._rows = larger
+        elif gone:
+            for at in range(self.count - gone):  # one at a time: no second copy of all of them
+                self._rows[at] = self._rows[at + gone]
+        self._rows[self.count - gone : needed] = new
+        self.count = needed
+
+    def times(self, v: FloatArray) -> FloatArray:
+        """The product of each of them with v."""
+        out = np.empty((self.count, 1))
+        _kernels.dense_forward(self._rows, np.arange(self.count), v.reshape(-1, 1), out)
+        return out[:, 0]
+
+    def combine(self, weights: FloatArray) -> FloatArray:
+        """Their sum with these weights."""
+        out = np.zeros((self._rows.shape[1], 1))
+        _kernels.dense_backward(self._rows, np.arange(self.count), weights.reshape(-1, 1), 1.0, out)
+        return out[:, 0]
 
 
 @dataclass

@@ -33,14 +33,13 @@ import numpy as np
 
 from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.blocks.ciphertexts import Entries, WholeColumns
-from colonnade.blocks.gradients import GradientSteps
-from colonnade.blocks.linear import LinearBlock
+from colonnade.blocks.linear import GradientSteps, LinearBlock
 from colonnade.blocks.packed_products import Packing, to_rows, whole_numbers_of
 from colonnade.crypto.key_proof import context_of
 from colonnade.crypto.modular import Bytes, Digits, Threads, whole_numbers
 from colonnade.crypto.paillier import PrivateKey, PublicKey
+from colonnade.engine.exchange import Signals
 from colonnade.engine.session import Session
-from colonnade.engine.signals import Signals
 from colonnade.errors import ProtocolError
 from colonnade.kernels.cores import cores
 from colonnade.leaks import COLUMNS, GRADIENTS, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing

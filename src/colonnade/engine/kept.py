@@ -7,11 +7,15 @@ broken off. Keys and masks are not kept: every run makes its own.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from colonnade.blocks import Block
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import Value
+
+if TYPE_CHECKING:
+    from colonnade.engine.stopping import Stopping
 
 # Versions that a party tells of: more than it ever keeps.
 _MOST = 64
@@ -21,11 +25,11 @@ class Frozen(Protocol):
     """A part of a party's state."""
 
     def freeze(self) -> Value:
-        """All of it, exactly."""
+        """All of it, to the bit."""
         ...
 
     def thaw(self, state: Any) -> None:
-        """Be as it was."""
+        """Take back what `freeze` gave."""
         ...
 
 
@@ -35,19 +39,19 @@ class Keeper(Protocol):
     every: int  # epochs from one version to the next
 
     def versions(self) -> tuple[int, ...]:
-        """What is there."""
+        """The versions that are there."""
         ...
 
     def load(self, version: int) -> Any:
-        """One of them."""
+        """The state of one version."""
         ...
 
     def save(self, version: int, state: Value) -> None:
-        """Add one, whole or not at all."""
+        """Add a version, whole or not at all."""
         ...
 
     def forget(self, after: int) -> None:
-        """Let go of those after this one."""
+        """Drop all versions after this one."""
         ...
 
 
@@ -64,3 +68,36 @@ async def common_version(net: Net, keeper: Keeper) -> int:
                 raise ProtocolError(f"party {name!r} must tell its kept versions as whole numbers at 'kept versions'")
             common &= set(told)
     return max(common, default=0)
+
+
+class Checkpoints:
+    """One party's versions of a run: how it goes, its block, and what else the algorithm names."""
+
+    def __init__(self, net: Net, keeper: Keeper | None, stopping: Stopping, block: Block) -> None:
+        self.net, self.keeper, self.stopping, self.block = net, keeper, stopping, block
+
+    async def resume(self, *more: Frozen) -> tuple[int, bool] | None:
+        """Go on from the last version that all parties have: (its epoch, whether to go on); None if there is none."""
+        if self.keeper is None:
+            return None
+        version = await common_version(self.net, self.keeper)
+        self.keeper.forget(version)
+        if not version:
+            return None
+        go_on, mine, block, others, said = self.keeper.load(version)
+        self.stopping.thaw(mine)
+        self.net.report(("resumed", version))
+        for report in said:  # the history is that of the whole run
+            self.stopping.report(report)
+        self.block.thaw(block)
+        for one, state in zip(more, others, strict=True):
+            one.thaw(state)
+        return version, bool(go_on)
+
+    def keep(self, epoch: int, go_on: bool, *more: Frozen) -> None:
+        """Keep all that the next epoch depends on, if it is time for that or the run is over."""
+        if self.keeper is None or (go_on and epoch % self.keeper.every):
+            return
+        others = tuple([one.freeze() for one in more])
+        said = tuple(self.stopping.said)
+        self.keeper.save(epoch, (go_on, self.stopping.freeze(), self.block.freeze(), others, said))

@@ -7,7 +7,8 @@ from math import isfinite, sqrt
 from numbers import Real
 from typing import Any, ClassVar
 
-from colonnade.errors import OptionError, at_least, one_of, whole_number
+from colonnade.engine.exposure import ENCRYPTED
+from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting
 from colonnade.objective.losses import Loss
 
@@ -18,20 +19,37 @@ SHRINK, SEARCH = 0.7, 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Options of every algorithm that works in rounds.
+    """Options of every algorithm that trains on split columns, and what each of them says of itself.
 
-    step: eta0, or "auto": the inverse of a bound on the curvature, from one number per party.
-    schedule: "adaptive" keeps eta0 (SVRG and SAGA lengthen it a little) until an evaluation brings less than `tol`;
-    then it shrinks it and goes on from the best parameters. The paper's are "constant", "sqrt" (eta0 / sqrt(r + 1) in
-    round r) and "sqrt-parties" (eta0 / sqrt((r + 1) K)).
-    batch: rows per round, at most; None is 64, or all where there are fewer (of encrypted signals: what the parties
-    agree on, see `exposure`). epochs: passes over the rows, at most.
-    tol, patience: stop when `patience` evaluations in a row improve the objective (with validation data: the loss
-    there) by less than `tol` times its value; tol=None never stops early.
-    goal: stop at the first evaluation with an objective this low. metric_goal: or with a metric this high (with
-    validation data: the one there). seconds: stop at the first evaluation after so long, by the clock of the runtime
-    (virtual under `Simulation`).
-    evaluate_every: rounds between evaluations; None is once per epoch. seed: of the order of rows.
+    Parameters
+    ----------
+    step : float or "auto"
+        The step size eta0. "auto" is the inverse of a bound on the curvature, to which each party adds one number.
+    schedule : {"adaptive", "constant", "sqrt", "sqrt-parties"}
+        "adaptive" keeps eta0 (SVRG and SAGA lengthen it a little) until an evaluation brings less than `tol`; then it
+        shortens the step and goes on from the best parameters. The papers' schedules are "constant", "sqrt", which is
+        eta0 / sqrt(r + 1) in round r, and "sqrt-parties", which is eta0 / sqrt((r + 1) K) with K parties.
+    batch : int, optional
+        Rows per round, at most. None is 64, or all rows where there are fewer; with encrypted signals it is what the
+        parties agree on (see `engine.exposure`).
+    epochs : int
+        Passes over the rows, at most.
+    tol : float, optional
+        Training stops when `patience` evaluations in a row have improved the objective (with validation data: the loss
+        there) by less than `tol` times its value. None never stops early.
+    patience : int
+        Evaluations without an improvement that are put up with; see `tol`.
+    goal : float, optional
+        Training stops at the first evaluation with an objective as low as this.
+    metric_goal : float, optional
+        Training stops at the first evaluation with a metric as high as this (with validation data: the metric there).
+    seconds : float, optional
+        Training stops at the first evaluation after so long, by the clock of the runtime, which is virtual under
+        `Simulation`.
+    evaluate_every : int, optional
+        Rounds between evaluations; None is once per epoch.
+    seed : int
+        The seed of the order of rows.
     """
 
     step: float | str = "auto"
@@ -49,10 +67,16 @@ class Training:
     name: ClassVar[str] = ""
     # The family of models that it makes, where it is not told: see `families`.
     family: ClassVar[str] = "linear"
+    # The kinds of models that it trains, in the words of `leaks.Setting.model`.
+    models: ClassVar[tuple[str, ...]] = ("linear",)
+    # Whether it needs all labels at one party.
+    one_holder: ClassVar[bool] = False
+    # Whether an epoch is one round, about all rows.
+    second_order: ClassVar[bool] = False
     # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.
     tells_signals: ClassVar[bool] = True
-    # The part of the objective that five evaluations must still bring for an end by `epochs` to be said; None: a per
-    # cent of the whole way.
+    # Training that runs out of epochs is reported as unfinished if the last five evaluations still improved the
+    # objective by this part of it; None is one per cent of the whole way.
     worthwhile: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
@@ -101,6 +125,50 @@ class Training:
     def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
         """The same of a run that is not ended before its first step: the start is judged too."""
         return outputs + self.numbers_between(outputs, parties, holders, batches)
+
+    # -- what it says of itself ---------------------------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        """The name and the options that matter most, for a table that compares algorithms."""
+        return self.name
+
+    @property
+    def encryptable(self) -> bool:
+        """Whether its signals may be encrypted: it needs no signal of a single row, and keeps none."""
+        return False
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it keeps a signal of every row, so that its progress depends on how many rows there are."""
+        return False
+
+    def alike(self, other: Training) -> bool:
+        """Whether the other is the same algorithm, be it with other options."""
+        return type(self) is type(other)
+
+    def check_sum(self, name: str) -> None:
+        """Refuse a secure sum that this algorithm can't work with."""
+        if name == ENCRYPTED and not self.encryptable:
+            raise OptionError(
+                f"sum='paillier' encrypts the signals, and {self.name} needs them row by row at every party; use "
+                f"FedSGD or FedBCD, or another sum"
+            )
+
+    def check(self, setting: Setting) -> None:
+        """Refuse a run that this algorithm can't train in: its model, its label holders, its sum."""
+        if setting.model not in self.models:
+            raise OptionError(f"{self.name} trains {' and '.join(self.models)} models, got a {setting.model} model")
+        if self.one_holder and len(setting.holders) > 1:
+            raise LabelError(
+                f"{self.name} needs exactly one label holder, got {', '.join(map(repr, setting.holders))}; give y to "
+                f"one Party only, or use VFB2, which takes any number"
+            )
+        self.check_sum(setting.sum)
+
+    def warnings(self, setting: Setting) -> tuple[str, ...]:
+        """What a user should be told before training starts, because not everybody expects it."""
+        return tuple(dict.fromkeys(leak.warning for leak in self.leaks(setting) if leak.warning))
 
     # -- what it shows ------------------------------------------------------------------------------------------
 

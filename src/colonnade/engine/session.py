@@ -1,40 +1,35 @@
-"""What a party brings to a training run, and the exchanges that every algorithm is made of.
+"""One party in one training run: what it agrees on with the others, its evaluations, and how they end.
 
-A `Session` is one party's view: its block, its labels if it has any, and its end of the secure sum. Who holds a label
-for which row is public (a bit per row, told at the start); the labels are not.
+What the parties exchange is in `engine.exchange`, who decides that training stops in `engine.stopping`, and what is
+kept for a run that is broken off in `engine.kept`. A `Session` holds the three together.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.engine.allowance import Allowance, Limit
+from colonnade.engine.exchange import Exchanges
 from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels
-from colonnade.engine.kept import Frozen, Keeper, common_version
-from colonnade.engine.options import SEARCH, SHRINK, Training
-from colonnade.engine.parts import Agreement, Batch, Flow, Part, shared_out
-from colonnade.errors import LabelError
+from colonnade.engine.kept import Checkpoints, Frozen, Keeper
+from colonnade.engine.options import Training
+from colonnade.engine.parts import Agreement, Part
+from colonnade.engine.stopping import Stopping
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.objective import metrics
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.wire import expect_array
-from colonnade.sums import SecureSum, open_sum
+from colonnade.sums import open_sum
 
 if TYPE_CHECKING:
     from colonnade.blocks.linear import LinearBlock
 
 # Rows whose scores are summed in one message when a whole part is evaluated: bounds the size of a message.
 CHUNK = 1 << 16
-# Evaluations that "adaptive" may spend on finding a first step that helps: 4^-20 is short enough for anything.
-_LONGEST_SEARCH = 20
-# Rounds between two signs of life to the progress bar.
-_PROGRESS_EVERY = 25
 
 
 def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
@@ -61,30 +56,31 @@ def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
 
 
 @dataclass
-class Session:
-    """One party in one training run."""
+class Session(Exchanges):
+    """One party in one training run.
 
-    net: Net
-    job: Agreement
-    block: Block
-    options: Training
-    train: Part
-    validation: Part | None
-    sum: SecureSum
+    Parameters
+    ----------
+    net : Net
+        The world as this party sees it.
+    job : Agreement
+        What all parties agree on before they start.
+    block : Block
+        This party's columns with their parameters.
+    options : Training
+        The algorithm.
+    train, validation : Part
+        This party's rows to train on, and rows to look at, if there are any.
+    sum : SecureSum
+        This party's end of the secure sum.
+    keeper : Keeper, optional
+        Where this party keeps its state, if the run shall be able to go on after a break; then all have one.
+    budget : Limit, optional
+        How many numbers may leave this party; None where all parties are in one hand.
+    """
+
     keeper: Keeper | None = None
-    eta0: float = 0.0
-    flow: Flow = field(default_factory=Flow)
-    sizes: dict[str, int] = field(default_factory=dict)  # columns of each party, where signals are encrypted
-    _batch: int | None = None  # rows per batch, at most, where the parties had to agree on it
-    budget: Limit | None = None  # of numbers that leave this party; None where all parties are in one hand
-    _lowest: float = math.inf
-    _best: Any = None
-    _moved: bool = False  # whether any step has improved on the start
-    _bad: int = 0
-    _records: int = 0
-    _rounds: int = 0  # at the last evaluation
-    _steps: int = 0
-    _said: list[tuple[Any, ...]] = field(default_factory=list)  # about the evaluations so far
+    budget: Limit | None = None
 
     @classmethod
     async def open(
@@ -98,9 +94,9 @@ class Session:
         keeper: Keeper | None = None,
         budget: Limit | None = None,
     ) -> Session:
-        """Agree on keys, on who owns which row, and on the step size."""
+        """Make a session, and agree on keys and all else; see the class for the parameters."""
         opened = await open_sum(job.sum, net, job.topology)
-        session = cls(net, job, block, options, train, validation, opened, keeper, budget=budget)
+        session = cls(net, job, block, options, train, validation, opened, keeper, budget)
         await session.agree()
         return session
 
@@ -109,6 +105,12 @@ class Session:
         alone = self.job.holders == (self.net.me,)
         silent = not self.options.tells_signals or self.job.sum == ENCRYPTED
         self.allowance = Allowance(self.sum, rows, self.budget, alone, alone and silent)
+        validated = self.validation is not None
+        self.stopping = Stopping(self.net, self.options, self.block, self.allowance, validated=validated)
+        self.flow = self.stopping.flow
+        self._checkpoints = Checkpoints(self.net, self.keeper, self.stopping, self.block)
+
+    # -- before the first round ---------------------------------------------------------------------------------
 
     async def agree(self) -> None:
         """Agree on who owns which row, on how much may leave, and on the step size."""
@@ -117,55 +119,11 @@ class Session:
                 await self.share_out(part)
         if self.job.sum == ENCRYPTED:
             await self._agree_on_batch()
+        self.stopping.batches = self._batches
         what = f"training with {self.options.name}"
         await self.allowance.agree(self.net, self.leader, self.others, self.least_numbers(), what)
         await self.options.prepare(self)
         self.eta0 = await self._agree_on_step()
-
-    # -- who is who ---------------------------------------------------------------------------------------------
-
-    @property
-    def batch(self) -> int:
-        """Rows per batch, at most."""
-        return self._batch or self.options.batch_for(self.train.rows)
-
-    @property
-    def leader(self) -> str:
-        """The label holder that sums up evaluations and says when to stop."""
-        return self.job.holders[0]
-
-    @property
-    def others(self) -> list[str]:
-        """All parties but this one."""
-        return [name for name in self.net.names if name != self.net.me]
-
-    async def tell(self, tag: str, value: Any) -> None:
-        """The same value to every other party."""
-        for name in self.others:
-            await self.net.send(name, tag, value)
-
-    async def share_out(self, part: Part) -> None:
-        """Give every row to one of the holders that have its label, in turn so that they share the work."""
-        me, masks = self.net.me, []
-        if part.labelled is not None and me in self.job.holders:
-            await self.tell("labelled rows", np.packbits(part.labelled))
-        for holder in self.job.holders:
-            if holder == me:
-                masks.append(part.labelled)
-            else:
-                bits = await self.net.recv(holder, "labelled rows")
-                bits = expect_array(bits, ((part.rows + 7) // 8,), np.uint8, holder, "labelled rows")
-                masks.append(np.unpackbits(bits, count=part.rows).astype(bool))
-        held = np.stack([np.asarray(mask) for mask in masks])
-        count = held.sum(axis=0)
-        if not count.all():
-            raise LabelError(
-                f"{int((count == 0).sum())} of {part.rows} rows have no label at any party; drop these rows, or give "
-                f"their labels to one party"
-            )
-        for holder, mask, mine in zip(self.job.holders, held, shared_out(held), strict=True):
-            part.owned[holder] = mine
-            part.held[holder] = np.nonzero(mask)[0]
 
     async def _agree_on_batch(self) -> None:
         """Batches of encrypted signals are large enough for everybody's columns, or there is no run (`exposure`)."""
@@ -222,61 +180,20 @@ class Session:
         await self.tell("step size", (eta0, pace))
         return eta0
 
-    # -- rounds -------------------------------------------------------------------------------------------------
+    # -- steps --------------------------------------------------------------------------------------------------
 
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows).
+    @property
+    def eta0(self) -> float:
+        """The step size, as agreed on and as adapted since."""
+        return self.stopping.eta0
 
-        Where signals are encrypted, the first epoch is one batch of all rows for each holder.
-        """
-        rng = np.random.default_rng([self.options.seed, epoch])
-        pieces: list[Batch] = []
-        whole = epoch == 1 and self._batch is not None
-        for holder, rows in self.train.owned.items():
-            shuffled = rng.permutation(rows)
-            # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
-            count = min(1, len(rows)) if whole else -(-len(rows) // self.batch)
-            pieces += [(holder, piece) for piece in np.array_split(shuffled, count)] if count else []
-        for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
-            yield pieces[index]
+    @eta0.setter
+    def eta0(self, value: float) -> None:
+        self.stopping.eta0 = value
 
     def eta(self) -> float:
         """The step size of this party's next step."""
-        self._steps += 1
-        return self.options.eta(self.eta0, self._steps - 1, len(self.net.names))
-
-    def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
-        """dL/dz of these rows; only at a party that has their labels."""
-        y = self.train.y
-        return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
-
-    async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
-        """Everybody's contributions at the holder, as one score per row and output; None elsewhere."""
-        return await self.sum.total(tag, mine, holder)
-
-    def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
-        """What the other parties have contributed to the scores."""
-        return scores - mine
-
-    def together(self, others: FloatArray, mine: FloatArray) -> FloatArray:
-        """The scores with this party's contribution as it is now."""
-        return others + mine
-
-    async def send_signal(self, name: str, signal: FloatArray) -> None:
-        """The signal of a batch, from its holder to one party."""
-        await self.net.send(name, "signal", signal)
-
-    async def hear_signal(self, holder: str, rows: Rows, tag: str = "signal") -> FloatArray:
-        """The signal of a batch, from the holder that owns it; or something else of the same shape."""
-        shape = (len(rows),) if self.block.outputs == 1 else (len(rows), self.block.outputs)
-        return expect_array(await self.net.recv(holder, tag), shape, np.float64, holder, tag)
-
-    def count_round(self, epoch: int) -> None:
-        """One exchange is done."""
-        rounds = self.net.traffic.rounds
-        if rounds % _PROGRESS_EVERY == 0 and self.net.me == self.leader:
-            self.net.report(("progress", epoch, rounds))
-        self.net.traffic.round()
+        return self.stopping.eta()
 
     # -- evaluation ---------------------------------------------------------------------------------------------
 
@@ -312,121 +229,32 @@ class Session:
         return float(loss.values(z, y).sum()) / rows, metric * weight if weight else 0.0, weight
 
     async def evaluate(self, epoch: int) -> bool:
-        """Objective and metric over all rows; reports them, and says whether to go on."""
+        """Measure objective and metric over all rows, and hear the leader's verdict; says whether to go on."""
         parts = [self.watched] if self.validation is None else [self.watched, self.validation]
         shares = [share for part in parts for share in await self._measure(part)]
         totals = await self.sum.total_wide("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
         if totals is None:
             best, improved, stop = await self.net.recv(self.leader, "verdict")
         else:
-            best, improved, stop = self.judge(epoch, totals)
+            best, improved, stop = self.stopping.judge(epoch, totals, self.numbers_ahead())
             await self.tell("verdict", (best, improved, stop))
-        self.heed(best, improved)
-        return not self.ends(stop, self.numbers_ahead())
+        self.stopping.heed(best, improved)
+        return not self.stopping.ends(stop, self.numbers_ahead())
 
-    def ends(self, stop: bool, ahead: float) -> bool:
-        """Whether a verdict ends the run; that it was for want of numbers which may leave is said at every party."""
-        if stop and not self.allowance.affords(ahead):
-            self._report(("budget spent", self.allowance.used, self.allowance.most))
-        return stop
-
-    def heed(self, best: bool, improved: bool) -> None:
-        """What follows from a verdict at every party."""
-        adaptive, passed = self.options.schedule == "adaptive", self._passed()
-        self._moved = self._moved or (improved and self._records > 0)
-        if best and (adaptive or self.validation is not None):
-            self._best = self.block.state(self._best)
-        if adaptive and improved and self._moved:
-            self.eta0 *= self.options.growth**passed
-        if adaptive and not improved:
-            # The step was too long: go back to the best parameters, if these are worse, and go on with a shorter one.
-            # While no step has helped yet, find one that does quickly.
-            self.eta0 *= SHRINK**passed if self._moved else SEARCH
-            if not best:
-                self.block.restore(self._best)
-        self._report(("traffic", self._records, self.net.traffic.messages, self.net.traffic.bytes))
-        if self.flow.staleness:
-            self._report(("flow", self._records, *self.flow.take()))
-        self._records += 1
-
-    # -- a run that was broken off ------------------------------------------------------------------------------
+    # -- from beginning to end ----------------------------------------------------------------------------------
 
     async def begin(self, *more: Frozen) -> tuple[int, bool]:
         """(the epoch that is done, whether to go on): 0 after a first evaluation, or what all parties have kept."""
         return await self.resume(*more) or (0, await self.evaluate(0))
 
     async def resume(self, *more: Frozen) -> tuple[int, bool] | None:
-        """The same, and None where nothing is kept."""
-        version = await common_version(self.net, self.keeper) if self.keeper is not None else 0
-        if self.keeper is not None:
-            self.keeper.forget(version)
-        if self.keeper is None or not version:
-            return None
-        go_on, mine, block, others, said = self.keeper.load(version)
-        self.eta0, self._lowest, self._best, self._moved, self._bad, *counts = mine
-        self._records, self._rounds, self._steps, self.net.traffic.rounds = counts
-        self.net.report(("resumed", version))
-        for report in said:  # the history is that of the whole run
-            self._report(report)
-        self.block.thaw(block)
-        for one, state in zip(more, others, strict=True):
-            one.thaw(state)
-        return version, bool(go_on)
+        """The same as `begin`, but None where nothing is kept."""
+        return await self._checkpoints.resume(*more)
 
     def keep(self, epoch: int, go_on: bool, *more: Frozen) -> None:
         """Keep all that the next epoch depends on, where the run is one that keeps."""
-        if self.keeper is None or (go_on and epoch % self.keeper.every):
-            return
-        counts = (self._records, self._rounds, self._steps, self.net.traffic.rounds)
-        mine = (self.eta0, self._lowest, self._best, self._moved, self._bad, *counts)
-        others = tuple([one.freeze() for one in more])
-        self.keeper.save(epoch, (go_on, mine, self.block.freeze(), others, tuple(self._said)))
-
-    def _report(self, report: tuple[Any, ...]) -> None:
-        self._said.append(report)
-        self.net.report(report)
-
-    # -- judgement ----------------------------------------------------------------------------------------------
-
-    def _passed(self) -> float:
-        """The part of a pass over the rows since the last evaluation: who looks often shall not judge more harshly."""
-        since, self._rounds = self.net.traffic.rounds - self._rounds, self.net.traffic.rounds
-        return min(1.0, since / self._batches)
-
-    def judge(
-        self, epoch: int, totals: FloatArray, left: float = 0.0, ahead: float | None = None
-    ) -> tuple[bool, bool, bool]:
-        """At the leader: write the record; say if it is the best, if it is worth going on like this, and if to stop.
-
-        left: what the objective is expected to fall by in later rounds; while that is much, small falls are no reason.
-        ahead: numbers about each row that leave until it is judged again, where that depends on how it goes.
-        """
-        objective = float(totals[0] + totals[1])
-        metric = float(totals[2] / totals[3]) if totals[3] else math.nan
-        extra: tuple[float, ...] = ()
-        watched = objective
-        if self.validation is not None:
-            watched = float(totals[4])
-            extra = (watched, float(totals[5] / totals[6]) if totals[6] else math.nan)
-        record = (self._records, epoch, self.net.traffic.rounds, objective, metric, *extra)
-        self._report(("record", *record))
-        lowest, tol = self._lowest, self.options.tol
-        least = (tol or 0.0) * abs(lowest)
-        improved = not math.isfinite(lowest) or watched < lowest - least or (watched < lowest and left > least)
-        searching = self.options.schedule == "adaptive" and not self._moved and self._records < _LONGEST_SEARCH
-        self._bad = 0 if improved or searching else self._bad + 1
-        self._lowest = min(lowest, watched)
-        done = tol is not None and self._bad >= self.options.patience
-        done = done or (self.options.goal is not None and objective <= self.options.goal)
-        seen, wanted = extra[1] if extra else metric, self.options.metric_goal
-        done = done or (wanted is not None and seen >= wanted)
-        done = done or not self.allowance.affords(self.numbers_ahead() if ahead is None else ahead)
-        return watched < lowest, improved, done or self.late()
-
-    def late(self) -> bool:
-        """Whether the time for training is over."""
-        return self.options.seconds is not None and self.net.elapsed() >= self.options.seconds
+        self._checkpoints.keep(epoch, go_on, *more)
 
     def finish(self) -> Any:
-        """The parameters of the run: the best ones where they were kept, else the last ones."""
-        return self._best if self._best is not None else self.block.state()
+        """The parameters of the run: the best ones where they were remembered, else the last ones."""
+        return self.stopping.parameters()

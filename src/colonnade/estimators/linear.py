@@ -97,13 +97,14 @@ class LinearModel(Estimator):
         algorithm = self._chosen(parties, outputs)
         kind = family(algorithm.family)
         options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
-        kind.check_holders(type(self).__name__, self.loss, holders, options)
         held_out = self._check_validation(parties, validation)
         sum_name = choose_sum(self.sum, len(parties))
         job = TrainingJob(
             kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm, self.key_bits
         )
-        warn_before(job, parties, tuple(party.name for party in parties))
+        names = tuple(party.name for party in parties)
+        job.check(type(self).__name__, names)
+        warn_before(job, parties, names)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
         parts = {

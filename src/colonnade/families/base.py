@@ -94,9 +94,13 @@ class Family(ABC):
         """What of the options decides what is shown to whom: fields of `leaks.Setting`."""
         return {"model": self.name}
 
-    def leaks(self, setting: Setting, algorithm: Training, options: Any) -> tuple[Leak, ...]:
+    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """All that training shows to whom."""
         return algorithm.leaks(setting)
+
+    def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
+        """What a user should be told before training starts, because not everybody expects it."""
+        return algorithm.warnings(setting)
 
     def leaders_columns(self, options: Any) -> int:
         """Columns that the first label holder has beside its own: an intercept."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms import check_sum
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, usual_batch
 from colonnade.engine.options import Training
@@ -57,7 +56,7 @@ def all_labels(parties: tuple[Party, ...]) -> Array:
 
 def check_encrypted(sum_name: str, algorithm: Training, key_bits: Any) -> None:
     """What encrypted signals need, where they are asked for."""
-    check_sum(sum_name, algorithm)
+    algorithm.check_sum(sum_name)
     if sum_name == ENCRYPTED:
         from colonnade.crypto.paillier import check_key_bits
 

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
-from colonnade.algorithms import FDML, VFB2, Algorithm, BlockNewton, FedSGD, check_sum
-from colonnade.algorithms.afsgd import AFSGD
-from colonnade.algorithms.fedbcd import FedBCD
+from colonnade.algorithms import ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedSGD
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, Needed, columns_from_value
 from colonnade.blocks.linear import LinearBlock
@@ -21,7 +19,7 @@ from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import Session
-from colonnade.errors import LabelError, OptionError
+from colonnade.errors import OptionError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
 from colonnade.families.training_job import ScoringJob, TrainingJob, TrainingPart
@@ -63,7 +61,7 @@ class LinearFamily(Family):
         Key("intercept", bool, default=LinearOptions.intercept),
     )
     options: ClassVar[type[Any]] = LinearOptions
-    algorithms: ClassVar[tuple[type[Training], ...]] = (FedSGD, FedBCD, VFB2, AFSGD, FDML, BlockNewton)
+    algorithms: ClassVar[tuple[type[Training], ...]] = tuple(ALGORITHMS.values())
     encryptable: ClassVar[bool] = True
     plannable: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
@@ -96,7 +94,7 @@ class LinearFamily(Family):
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
         """Train on the columns that have a number in some row; the others' coefficients are zero."""
-        check_sum(job.sum, job.algorithm)  # again: here is where a signal would leave in the clear
+        job.algorithm.check_sum(job.sum)  # again: here is where a signal would leave in the clear
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
@@ -179,16 +177,11 @@ class AveragedFamily(LinearFamily):
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDML,)
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """FDML averages probabilities, at a server that is the one label holder."""
+        """FDML averages the probabilities of classes."""
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
                 f"SoftmaxRegression, or train it with VFB2"
-            )
-        if len(holders) > 1:
-            raise LabelError(
-                f"FDML needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one Party only, "
-                f"or use VFB2, which takes any number"
             )
 
     def _needed(self, whole: Columns) -> Needed:

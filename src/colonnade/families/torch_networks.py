@@ -187,9 +187,13 @@ class SplitFamily(TorchFamily):
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = SplitOptions
 
-    def leaks(self, setting: Setting, algorithm: Training, options: Any) -> tuple[Leak, ...]:
+    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Embeddings, in the clear."""
         return split_leaks(setting, cast("FedSGD | FedBCD", algorithm))
+
+    def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
+        """What the algorithm would show in a sum it does not show here."""
+        return tuple(leak.warning for leak in self.leaks(setting, algorithm) if leak.warning)
 
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
@@ -260,9 +264,13 @@ class TransferFamily(TorchFamily):
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = TransferOptions
 
-    def leaks(self, setting: Setting, algorithm: Training, options: Any) -> tuple[Leak, ...]:
+    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Representations, in the clear."""
         return transfer_leaks(setting, cast("FedSGD | FedBCD", algorithm))
+
+    def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
+        """What the algorithm would show in a sum it does not show here."""
+        return tuple(leak.warning for leak in self.leaks(setting, algorithm) if leak.warning)
 
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None

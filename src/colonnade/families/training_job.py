@@ -77,6 +77,11 @@ class TrainingJob:
             parties, self.holders, self.loss, self.sum, self.topology, outputs=self.outputs, rows=rows, **more
         )
 
+    def check(self, model: str, parties: tuple[str, ...]) -> None:
+        """Refuse what the family or the algorithm can't train; model: what the user calls it."""
+        family(self.family).check_holders(model, self.loss, self.holders, self.options)
+        self.algorithm.check(self.setting(parties))
+
     def rehearsed(self) -> TrainingJob:
         """The same in small: one epoch, and no secret."""
         return replace(self, sum="plain", algorithm=replace(self.algorithm, epochs=1, batch=None))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.afsgd import AFSGD
 from colonnade.data.party import Party
 from colonnade.engine.options import Training
 from colonnade.errors import ColonnadeWarning, SingleFeatureWarning
@@ -27,10 +26,9 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
     warn_single_features(parties, len(names))
     if kind.minds_scales:
         warn_scales(parties)
-    if isinstance(job.algorithm, AFSGD):
-        warn_frozen([name for name in names if name not in job.holders])
     if len(names) > 1:
-        warn_shown(kind.leaks(job.setting(names, rows), job.algorithm, job.options))
+        for words in kind.warnings(job.setting(names, rows), job.algorithm):
+            warnings.warn(words, ColonnadeWarning, stacklevel=3)
 
 
 def warn_after(history: list[dict[str, Any]], algorithm: Training) -> None:
@@ -82,17 +80,6 @@ def _column_sizes(X: Any) -> Array:
             counts += np.count_nonzero(chunk, axis=0)
     sizes: Array = np.sqrt(squares / np.maximum(counts, 1))
     return sizes
-
-
-def warn_frozen(frozen: list[str]) -> None:
-    """Under AFSGD a block without labels is never updated; its owner is told."""
-    if frozen:
-        warnings.warn(
-            f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
-            f"columns do not enter the model; use VFB2, or give them labels",
-            ColonnadeWarning,
-            stacklevel=3,
-        )
 
 
 def warn_shown(leaks: Iterable[Leak]) -> None:

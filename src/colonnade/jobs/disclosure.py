@@ -19,7 +19,7 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
     return (
         *start_leaks(setting),
         *budget_leaks(setting),
-        *family(job.family).leaks(setting, job.algorithm, job.model),
+        *family(job.family).leaks(setting, job.algorithm),
         *SUMS[job.sum].leaks(setting),
         *(statistics_leaks(setting) if job.statistics else ()),
         *scoring_leaks(setting),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.engine.options import Training
@@ -147,10 +146,9 @@ def described(settings: Settings) -> Job:
     made = family(kind.trained_by(algorithm))
     if run["statistics"]:
         _check_statistics(settings, loss, made, algorithm)
-    _check_holders(settings, made, loss, holders, options)
     # Also between two parties, where masks hide nothing from the other one: no sum of organisations is a plain one.
     sum_name = "pairwise" if added["kind"] == "auto" else added["kind"]
-    return Job(
+    job = Job(
         settings["name"],
         {name: parties[name]["address"] for name in names},
         holders,
@@ -171,6 +169,8 @@ def described(settings: Settings) -> Job:
         added["key_bits"],
         run["statistics"],
     )
+    _check_trainable(settings, job, made)
+    return job
 
 
 def _check_keys(model: Settings, kind: Family) -> None:
@@ -181,19 +181,18 @@ def _check_keys(model: Settings, kind: Family) -> None:
             raise model.error(key, f"has no meaning for kind {model['kind']!r}; remove it")
 
 
-def _check_holders(settings: Settings, made: Family, loss: str, holders: tuple[str, ...], options: Any) -> None:
-    """Refuse a number of label holders that the model can't be trained with, where its reason stands."""
+def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
+    """Refuse what the model's family or its algorithm can't train, at the key that has to change."""
     model = settings["model"]
     try:
-        made.check_holders(model["kind"], loss, holders, options)
+        job.training(1).check(model["kind"], job.parties)
     except LabelError:
-        name = made.algorithms[0].name
-        raise settings.error(
-            "algorithm", f"{name} has one label holder, the job has {len(holders)}; use another algorithm"
-        ) from None
+        words = f"{job.algorithm.name} has one label holder, the job has {len(job.holders)}; use another algorithm"
+        raise settings.error("algorithm", words) from None
     except OptionError as error:
-        key = next((key.name for key in made.keys if str(error).startswith(key.name)), "kind")
-        raise model.error(key, str(error).removeprefix(f"{key} ")) from None
+        key = next((key.name for key in made.keys if str(error).startswith(key.name)), None)
+        where, key = (settings, "algorithm") if key is None else (model, key)
+        raise where.error(key, str(error).removeprefix(f"{key} ")) from None
 
 
 def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: Family) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from colonnade.algorithms import FDML, VFB2, Algorithm, BlockNewton, FedBCD, FedSGD, check_sum
+from colonnade.algorithms import VFB2, Algorithm, BlockNewton, FedBCD, FedSGD
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError
 from colonnade.families import family
+from colonnade.families.linear import LinearFamily
 from colonnade.jobs.job import Job
 from colonnade.runtimes.net import Net
 
@@ -23,22 +24,17 @@ class Candidate:
     @property
     def name(self) -> str:
         """What it is called in a table."""
-        method = self.algorithm
-        if isinstance(method, VFB2) and not isinstance(method, FDML):
-            return f"{method.name} {method.estimator}" + ("" if method.asynchronous else " in step")
-        if isinstance(method, FedBCD):
-            return f"FedBCD, {method.local_steps} local steps" + (" in turn" if method.order == "sequential" else "")
-        return method.name
+        return self.algorithm.label
 
     @property
     def second_order(self) -> bool:
         """Whether an epoch is one round, about all rows."""
-        return isinstance(self.algorithm, BlockNewton)
+        return self.algorithm.second_order
 
     @property
     def remembers(self) -> bool:
         """Whether it remembers a signal of every row: how it goes on then depends on how many rows there are."""
-        return isinstance(self.algorithm, VFB2) and self.algorithm.estimator != "sgd"
+        return self.algorithm.remembers
 
 
 def check_plannable(job: Job) -> None:
@@ -56,14 +52,14 @@ def candidates(job: Job) -> list[Candidate]:
     check_plannable(job)
     own: Any = job.algorithm
     found = [Candidate(own, own=True)]
-    if isinstance(own, FDML):  # another model: no other algorithm trains it
+    if own.family != LinearFamily.name:  # another model: no other algorithm trains it
         return found
     others: list[Algorithm] = [BlockNewton(seed=own.seed)]
     shared = {"seed": own.seed, "batch": own.batch}
     others += [VFB2("saga", asynchronous=False, **shared), FedBCD(**shared), FedSGD(**shared)]
     agreed = set(job.disclosed())
     for other in others:
-        if not _fits(job.sum, other) or _alike(other, own):
+        if not _fits(job.sum, other) or other.alike(own):
             continue
         if set(replace(job, algorithm=other, statistics=False).disclosed()) <= agreed:
             found.append(Candidate(other, own=False))
@@ -72,17 +68,10 @@ def candidates(job: Job) -> list[Candidate]:
 
 def _fits(sum_name: str, algorithm: Algorithm) -> bool:
     try:
-        check_sum(sum_name, algorithm)
+        algorithm.check_sum(sum_name)
     except OptionError:
         return False
     return True
-
-
-def _alike(one: Any, own: Any) -> bool:
-    """Whether the job's own algorithm is of the same kind: then its options are the ones that count."""
-    if type(one) is not type(own):
-        return False
-    return not isinstance(one, VFB2) or (one.estimator, one.asynchronous) == (own.estimator, own.asynchronous)
 
 
 async def agree_on_candidates(

@@ -1,0 +1,193 @@
+"""What the parties of a run exchange, whatever the algorithm: who owns which row, contributions, signals.
+
+Who holds a label for which row is public (a bit per row, told at the start); the labels are not. Contributions go to
+the label holder of a batch through a secure sum, and signals come back from it in the clear or, in `engine.encrypted`,
+encrypted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade.blocks import Block, FloatArray, OpenBatch, Rows
+from colonnade.engine.allowance import Allowance
+from colonnade.engine.exposure import ENCRYPTED
+from colonnade.engine.options import Training
+from colonnade.engine.parts import Agreement, Batch, Part, shared_out
+from colonnade.errors import LabelError
+from colonnade.leaks import Leak, Setting, signals
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.sums import SecureSum
+
+if TYPE_CHECKING:
+    from colonnade.engine.session import Session
+
+# Rounds between two signs of life to the progress bar.
+_PROGRESS_EVERY = 25
+
+
+@dataclass
+class Exchanges:
+    """One party's end of all exchanges of a run: its block, its labels if it has any, and its end of the sum."""
+
+    net: Net
+    job: Agreement
+    block: Block
+    options: Training
+    train: Part
+    validation: Part | None
+    sum: SecureSum
+    allowance: Allowance = field(init=False)
+    sizes: dict[str, int] = field(default_factory=dict, kw_only=True)  # everybody's columns, if signals are encrypted
+    _batch: int | None = field(default=None, kw_only=True)  # rows per batch, at most, where the parties agreed on it
+
+    @property
+    def batch(self) -> int:
+        """Rows per batch, at most."""
+        return self._batch or self.options.batch_for(self.train.rows)
+
+    @property
+    def leader(self) -> str:
+        """The label holder that sums up evaluations and says when to stop."""
+        return self.job.holders[0]
+
+    @property
+    def others(self) -> list[str]:
+        """All parties but this one."""
+        return [name for name in self.net.names if name != self.net.me]
+
+    async def tell(self, tag: str, value: Any) -> None:
+        """Send the same value to every other party."""
+        for name in self.others:
+            await self.net.send(name, tag, value)
+
+    async def share_out(self, part: Part) -> None:
+        """Give every row to one of the holders that have its label, in turn so that they share the work."""
+        me, masks = self.net.me, []
+        if part.labelled is not None and me in self.job.holders:
+            await self.tell("labelled rows", np.packbits(part.labelled))
+        for holder in self.job.holders:
+            if holder == me:
+                masks.append(part.labelled)
+            else:
+                bits = await self.net.recv(holder, "labelled rows")
+                bits = expect_array(bits, ((part.rows + 7) // 8,), np.uint8, holder, "labelled rows")
+                masks.append(np.unpackbits(bits, count=part.rows).astype(bool))
+        held = np.stack([np.asarray(mask) for mask in masks])
+        count = held.sum(axis=0)
+        if not count.all():
+            raise LabelError(
+                f"{int((count == 0).sum())} of {part.rows} rows have no label at any party; drop these rows, or give "
+                f"their labels to one party"
+            )
+        for holder, mask, mine in zip(self.job.holders, held, shared_out(held), strict=True):
+            part.owned[holder] = mine
+            part.held[holder] = np.nonzero(mask)[0]
+
+    # -- rounds -------------------------------------------------------------------------------------------------
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows).
+
+        Where signals are encrypted, the first epoch is one batch of all rows for each holder.
+        """
+        rng = np.random.default_rng([self.options.seed, epoch])
+        pieces: list[Batch] = []
+        whole = epoch == 1 and self._batch is not None
+        for holder, rows in self.train.owned.items():
+            shuffled = rng.permutation(rows)
+            # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
+            count = min(1, len(rows)) if whole else -(-len(rows) // self.batch)
+            pieces += [(holder, piece) for piece in np.array_split(shuffled, count)] if count else []
+        for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
+            yield pieces[index]
+
+    def count_round(self, epoch: int) -> None:
+        """Count an exchange that is done."""
+        rounds = self.net.traffic.rounds
+        if rounds % _PROGRESS_EVERY == 0 and self.net.me == self.leader:
+            self.net.report(("progress", epoch, rounds))
+        self.net.traffic.round()
+
+    # -- contributions there ------------------------------------------------------------------------------------
+
+    async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
+        """Everybody's contributions at the holder, as one score per row and output; None elsewhere."""
+        return await self.sum.total(tag, mine, holder)
+
+    def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
+        """What the other parties have contributed to the scores."""
+        return scores - mine
+
+    def together(self, others: FloatArray, mine: FloatArray) -> FloatArray:
+        """The scores with this party's contribution as it is now."""
+        return others + mine
+
+    # -- signals back -------------------------------------------------------------------------------------------
+
+    def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
+        """dL/dz of these rows; only at a party that has their labels."""
+        y = self.train.y
+        return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
+
+    async def send_signal(self, name: str, signal: FloatArray) -> None:
+        """Send the signal of a batch from its holder to one party."""
+        await self.net.send(name, "signal", signal)
+
+    async def hear_signal(self, holder: str, rows: Rows, tag: str = "signal") -> FloatArray:
+        """The signal of a batch, from the holder that owns it; or something else of the same shape."""
+        shape = (len(rows),) if self.block.outputs == 1 else (len(rows), self.block.outputs)
+        return expect_array(await self.net.recv(holder, tag), shape, np.float64, holder, tag)
+
+
+class Signals:
+    """How the signal of a batch reaches the parties that step with it. Here it goes in the clear.
+
+    Every party gets dL/dz of the batch's rows, and whoever has it can tell the labels.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def open(self, holder: str, rows: Rows) -> OpenBatch:
+        """Start on a batch of this label holder's."""
+        return self.session.block.open(rows)
+
+    async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
+        """At the holder: let these parties have what they step with."""
+        self.session.allowance.backward(signal.size)
+        for name in to:
+            await self.session.send_signal(name, signal)
+
+    async def serve(self, to: Sequence[str]) -> None:
+        """At the holder: help those who were given something to make use of it."""
+
+    async def take(self, holder: str, rows: Rows) -> FloatArray:
+        """Elsewhere: what this party's local steps on the batch need."""
+        return await self.session.hear_signal(holder, rows)
+
+    async def close(self) -> None:
+        """End what may still run in the background."""
+
+
+async def open_signals(session: Session) -> Signals:
+    """Signals in the clear or encrypted, as the parties have agreed."""
+    if session.job.sum != ENCRYPTED:
+        return Signals(session)
+    from colonnade.engine.encrypted import EncryptedSignals
+
+    return await EncryptedSignals.begin(session)
+
+
+def signal_leaks(setting: Setting, numbers: int | None, kinds: tuple[str, ...] = ("signal",)) -> tuple[Leak, ...]:
+    """What goes back to a party, in the clear or encrypted; numbers: about a row, over a run."""
+    if setting.sum != ENCRYPTED:
+        return signals(setting, numbers, kinds)
+    from colonnade.engine.encrypted import gradient_leaks
+
+    return gradient_leaks(setting)

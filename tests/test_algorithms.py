@@ -1,0 +1,73 @@
+"""What algorithms say of themselves: what they train, refuse and warn of, and that they say it in words."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+import colonnade as cn
+from colonnade.algorithms import ALGORITHMS, FDSKL, from_value
+from colonnade.engine.options import Training
+from colonnade.errors import LabelError, OptionError
+from colonnade.families import family
+from colonnade.leaks import Setting
+
+EVERY = [*ALGORITHMS.values(), FDSKL]
+TWO = Setting(("bank", "shop"), ("bank",))
+THREE = Setting(("bank", "shop", "post"), ("bank", "post"))
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values())
+def test_a_value_describes_it(kind):
+    assert from_value(kind(epochs=7).as_value()) == kind(epochs=7)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_its_parameters_are_documented_one_by_one(kind):
+    words = (kind.__doc__ or "") + (Training.__doc__ or "")
+    assert not [one.name for one in fields(kind) if f"{one.name} :" not in words and f"{one.name}," not in words]
+
+
+def test_only_gradients_of_whole_batches_can_be_encrypted():
+    assert [kind.name for kind in EVERY if kind().encryptable] == ["FedSGD", "FedBCD"]
+    assert not cn.FedBCD(curvature=True).encryptable
+    encrypted = Setting(TWO.parties, TWO.holders, sum="paillier")
+    cn.FedBCD().check(encrypted)
+    with pytest.raises(OptionError, match="VFB2 needs them row by row"):
+        cn.VFB2().check(encrypted)
+    with pytest.raises(OptionError, match="curvature=True reads them"):
+        cn.FedBCD(curvature=True).check(encrypted)
+
+
+def test_a_setting_that_it_cannot_train_in_is_refused():
+    network = Setting(TWO.parties, TWO.holders, model="network")
+    cn.FedBCD().check(network)
+    with pytest.raises(OptionError, match="VFB2 trains linear models, got a network model"):
+        cn.VFB2().check(network)
+    with pytest.raises(OptionError, match="curvature=True is for linear models"):
+        cn.FedBCD(curvature=True).check(network)
+    cn.FDML().check(TWO)
+    with pytest.raises(LabelError, match="FDML needs exactly one label holder, got 'bank', 'post'"):
+        cn.FDML().check(THREE)
+    with pytest.raises(OptionError, match="FDML averages the probabilities of classes, and RidgeRegression has none"):
+        family("averaged").check_holders("RidgeRegression", "square", ("bank",), None)
+
+
+def test_warnings_come_from_the_algorithm_itself():
+    assert not cn.VFB2().warnings(THREE)
+    (frozen,) = cn.AFSGD().warnings(THREE)
+    assert frozen.startswith("parties 'shop' hold no labels: AFSGD never updates their blocks")
+    assert not cn.AFSGD().warnings(Setting(("bank", "shop"), ("bank", "shop")))
+    (seen,) = cn.FedBCD(order="sequential").warnings(THREE)
+    assert seen.startswith("order='sequential' sums the same rows again")
+
+
+def test_labels_tell_variants_apart():
+    assert cn.VFB2("svrg", asynchronous=False).label == "VFB2 svrg in step"
+    assert cn.FedBCD(order="sequential").label == "FedBCD, 5 local steps in turn"
+    assert [cn.AFSGD().label, cn.FDML().label, cn.BlockNewton().label] == ["AFSGD saga", "FDML", "BlockNewton"]
+    assert cn.VFB2("saga").alike(cn.VFB2("saga", epochs=3))
+    assert not cn.VFB2("saga").alike(cn.VFB2("sgd"))
+    assert not cn.VFB2("sgd").alike(cn.AFSGD("sgd"))
+    assert cn.FedBCD().alike(cn.FedBCD(local_steps=2))
