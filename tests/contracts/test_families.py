@@ -201,9 +201,7 @@ def test_training_goes_through_the_one_door_with_a_typed_job(name):
     kind, make, parties = ESTIMATORS[name]
     listener = Listener()
     with pytest.raises(Caught):
-        make().fit(*parties(), on=listener) if kind in ("linear", "averaged", "kernel") else make().fit(
-            *parties(), on=listener
-        )
+        make().fit(*parties(), on=listener)
     assert {program for program, _ in listener.programs.values()} == {door.train}
     (told,) = {bytes(encode(args[0])) for _, args in listener.programs.values()}  # the same at every party
     job = TrainingJob.from_value(decode(told))
