@@ -34,7 +34,7 @@ from colonnade.horizontal.instructions import instruction
 from colonnade.horizontal.program import attend
 from colonnade.horizontal.site_work import Own, Part, SiteWork
 from colonnade.remote.network import Network
-from colonnade.sums.dropout import Member, Terms
+from colonnade.sums.dropout import Member, SumTerms
 from horizontal_programs import die_after, one_layer, two_layers
 
 X, Y = load_digits(return_X_y=True)
@@ -213,7 +213,7 @@ def test_a_roster_that_is_out_of_date_ends_the_run_with_both_names():
 def test_a_server_that_hands_on_other_keys_is_refused(monkeypatch):
     """Through the whole run, on the wire: it puts a key of its own in the place of one site's."""
     real, terms = gathering.Collector.keys, []
-    monkeypatch.setattr(site_work, "Terms", lambda *known: terms.append(Terms(*known)) or terms[-1])
+    monkeypatch.setattr(site_work, "SumTerms", lambda *known: terms.append(SumTerms(*known)) or terms[-1])
 
     def replaced(self, found):
         return real(self, {**found, 1: Member(1, terms[-1], KeyPair()).public})  # all of the terms is known to a server

@@ -12,7 +12,7 @@ from colonnade.estimators.checks import party_part
 from colonnade.families.linear import train_linear
 from colonnade.objective.losses import loss as loss_named
 from colonnade.sums import SUMS
-from colonnade.sums.pairwise import PairwiseSum
+from colonnade.sums.masked import PairwiseSum
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 9))

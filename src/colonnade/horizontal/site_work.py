@@ -24,7 +24,7 @@ from colonnade.errors import ProtocolError
 from colonnade.horizontal.descriptions import Make, method_from_value, model_from_value
 from colonnade.horizontal.instructions import is_job
 from colonnade.runtimes.wire import encode, expect_array
-from colonnade.sums.dropout import FEWEST, Member, Terms
+from colonnade.sums.dropout import FEWEST, Member, SumTerms
 
 Array = npt.NDArray[Any]
 
@@ -178,7 +178,7 @@ class SiteWork:
         if not self.threshold:
             return None, value
         # Letters open only between sites that were asked for the same: or the server would ask all but one for nothing.
-        terms = Terms(self.names, serial, self.threshold, _digest((self.told, *content)))
+        terms = SumTerms(self.names, serial, self.threshold, _digest((self.told, *content)))
         member = Member(self.number, terms, self.channel, self.own.identity, self.own.roster)
         return Turn(member, value, self._parts(*content)), member.public
 
