@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.crypto.masks import KeyPair, MaskStream
-from colonnade.crypto.shamir import join_shares
+from colonnade.crypto.masks import KeyPair, MaskStream, join_shares
 from colonnade.data.identity import Identity
 from colonnade.errors import DataError, OptionError, ProtocolError
 from colonnade.sums import agreement, dropout

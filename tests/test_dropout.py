@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.crypto.masks import KeyPair, MaskStream
-from colonnade.crypto.shamir import PRIME, SHARE_BYTES, join_shares, split_secret
+from colonnade.crypto.masks import PRIME, SHARE_BYTES, KeyPair, MaskStream, join_shares, split_secret
 from colonnade.errors import ProtocolError
 from colonnade.sums.dropout import Member, SumTerms, add_pair, default_threshold
 from masked_sums import Sum, names_of

@@ -25,9 +25,8 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from colonnade.crypto.masks import KeyPair, MaskStream
+from colonnade.crypto.masks import SHARE_BYTES, KeyPair, MaskStream, join_shares, split_secret
 from colonnade.crypto.ring import AnyRing, RingArray
-from colonnade.crypto.shamir import SHARE_BYTES, join_shares, split_secret
 from colonnade.data.identity import Identity
 from colonnade.errors import ProtocolError
 from colonnade.sums.agreement import FEWEST, Announced, Roster, SumTerms, check_left, left_statement
