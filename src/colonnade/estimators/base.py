@@ -19,7 +19,6 @@ from colonnade.errors import DataError, LabelError, NotFittedError, OptionError,
 from colonnade.estimators.checks import (
     all_labels,
     check_columns,
-    check_runtime,
     in_order,
     label_holders,
     warn_diverged,
@@ -28,7 +27,7 @@ from colonnade.estimators.checks import (
 from colonnade.families import store
 from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
-from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic
+from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import choose_sum
 from colonnade.sums.trees import TOPOLOGIES

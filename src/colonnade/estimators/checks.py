@@ -149,13 +149,6 @@ def check_columns(names: tuple[str, ...], party: Party) -> None:
         )
 
 
-def check_runtime(on: Any) -> None:
-    """Something that runs programs."""
-    if on is not None and (isinstance(on, type) or not hasattr(on, "run")):
-        what = f"the class {on.__name__}; add ()" if isinstance(on, type) else f"a {type(on).__name__}"
-        raise OptionError(f"on must be a runtime such as Simulation() or Processes(), got {what}")
-
-
 def warn_single_features(parties: tuple[Party, ...], of: int | None = None) -> None:
     """A party with one column is told what that shows, before it sends anything; of: how many take part."""
     for party in parties if (of or len(parties)) > 1 else ():

@@ -28,7 +28,7 @@ from colonnade.errors import (
     whole_number,
 )
 from colonnade.estimators.base import Estimator
-from colonnade.estimators.checks import check_runtime, warn_scales
+from colonnade.estimators.checks import warn_scales
 from colonnade.horizontal.conduct import Plan, Result
 from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
 from colonnade.horizontal.descriptions import METHODS, check_description, describe_model, model_from_value
@@ -37,7 +37,7 @@ from colonnade.horizontal.site_work import rows_to_value
 from colonnade.objective import losses
 from colonnade.objective.metrics import METRICS
 from colonnade.progress import History
-from colonnade.runtimes.net import Outcome, Runtime
+from colonnade.runtimes.net import Outcome, Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums.dropout import default_threshold
 

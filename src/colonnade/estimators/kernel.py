@@ -18,7 +18,6 @@ from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_nu
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.checks import (
     all_labels,
-    check_runtime,
     label_holders,
     party_part,
     warn_shown,
@@ -27,7 +26,7 @@ from colonnade.estimators.checks import (
 from colonnade.families.kernel import score_kernel, train_kernel
 from colonnade.leaks import Setting
 from colonnade.objective import losses
-from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.sums import choose_sum
 
 Array = npt.NDArray[Any]

@@ -22,7 +22,6 @@ from colonnade.estimators.checks import (
     check_encrypted,
     check_exposure,
     check_fdml,
-    check_runtime,
     label_holders,
     owned_rows,
     party_part,
@@ -36,7 +35,7 @@ from colonnade.families.linear import score_linear, train_linear
 from colonnade.families.torch_store import holds_networks
 from colonnade.leaks import Setting
 from colonnade.objective import losses, penalties
-from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.sums import choose_sum
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from colonnade.errors import (
 from colonnade.estimators.base import Estimator
 from colonnade.estimators.checks import (
     all_labels,
-    check_runtime,
     label_holders,
     party_part,
     warn_shown,
@@ -43,7 +42,7 @@ from colonnade.families.torch_networks import KEPT, check_width, score_network, 
 from colonnade.leaks import Setting
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
-from colonnade.runtimes.net import Outcome, Runtime
+from colonnade.runtimes.net import Outcome, Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import choose_sum
 

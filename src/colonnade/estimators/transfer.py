@@ -15,12 +15,12 @@ from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.data import labels
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
-from colonnade.estimators.checks import check_columns, check_runtime, label_holders, party_part
+from colonnade.estimators.checks import check_columns, label_holders, party_part
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.objective import losses
 from colonnade.progress import Line
-from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
 
 Array = npt.NDArray[Any]
