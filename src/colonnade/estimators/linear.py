@@ -217,9 +217,9 @@ class LinearModel(Estimator):
         there are more. level: of the confidence intervals. key_bits: of the parties' Paillier keys, made for this run.
         docs/guide.md says what confidence means here, docs/security.md what each party learns.
         """
-        from colonnade.inference.infer import infer
+        from colonnade.estimators.linear_statistics import statistics_of
 
-        return infer(self, parties, on, rows, level, key_bits)
+        return statistics_of(self, parties, on, rows, level, key_bits)
 
 
 class LogisticRegression(ProbabilityMixin, LinearModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from colonnade.engine.allowance import budget_leaks
-from colonnade.inference.standard_errors import statistics_leaks
+from colonnade.inference.program import statistics_leaks
 from colonnade.jobs.job import Job
 from colonnade.leaks import Leak, Setting
 from colonnade.planning.planning import plan_leaks

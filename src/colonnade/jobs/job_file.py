@@ -21,7 +21,7 @@ from colonnade.errors import OptionError
 from colonnade.estimators.checks import check_encrypted
 from colonnade.jobs.job import KERNEL_LOSSES, LOSSES, NETWORK_LOSSES, Job
 from colonnade.leaks import FIRST_NAMES
-from colonnade.objective.deviance import FAMILIES
+from colonnade.objective.metrics import LIKELIHOODS
 from colonnade.objective.penalties import PENALTIES
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
@@ -217,7 +217,7 @@ def _check_statistics(settings: Settings, algorithm: Algorithm | FDSKL) -> None:
     from colonnade.crypto.paillier import check_key_bits
 
     model, run, added = settings["model"], settings["run"], settings["sum"]
-    if LOSSES.get(model["kind"]) not in FAMILIES or isinstance(algorithm, FDML):
+    if LOSSES.get(model["kind"]) not in LIKELIHOODS or isinstance(algorithm, FDML):
         kind = algorithm.name if isinstance(algorithm, FDML) else model["kind"]
         raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
     if model["penalty"] != "l2":
