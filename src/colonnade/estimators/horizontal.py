@@ -29,9 +29,9 @@ from colonnade.errors import (
 )
 from colonnade.estimators.base import Estimator
 from colonnade.estimators.checks import warn_scales
-from colonnade.horizontal.conduct import Plan, Result
+from colonnade.horizontal.conduct import Result, ServerJob
 from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
-from colonnade.horizontal.descriptions import METHODS, check_description, describe_model, model_from_value
+from colonnade.horizontal.messages import METHODS, check_description, describe_model, model_from_value
 from colonnade.horizontal.program import attend, serve
 from colonnade.horizontal.site_work import rows_to_value
 from colonnade.objective import losses
@@ -126,12 +126,12 @@ class SSCAClassifier(Estimator):
 
     def plan(
         self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, limits: CostLimits
-    ) -> Plan:
+    ) -> ServerJob:
         """What the server is told."""
         described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
         masked = self.sum == "pairwise" or (self.sum == "auto" and len(sites) > 1)
         threshold = (method.threshold or default_threshold(len(sites))) if masked else 0
-        return Plan(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
+        return ServerJob(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
 
     def _carry_out(self, programs: Any, on: Runtime | None, method: Any, sites: tuple[str, ...]) -> dict[str, Outcome]:
         history = History(METRICS["classes"], method.rounds, self.verbose)
@@ -145,7 +145,7 @@ class SSCAClassifier(Estimator):
         return dict(outcomes)
 
     def take_result(
-        self, plan: Plan, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
+        self, plan: ServerJob, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
     ) -> None:
         """Be the model that a run ended with."""
         self.parties_, self.holders_, self.sum_, self._combines = (SHARED,), (SHARED,), self.sum, "rows"
