@@ -1,4 +1,4 @@
-"""Which algorithms a plan tries: those that train the job's model and disclose no more than the job does."""
+"""The algorithms that a plan tries: those that train the job's model and disclose no more than the job does."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Candidate:
     """An algorithm with its options."""
 
     algorithm: Algorithm
-    own: bool  # the job's
+    own: bool  # whether it is the job's own
 
     @property
     def name(self) -> str:
-        """What it is called in a table."""
+        """The name of the algorithm in tables."""
         method = self.algorithm
         if isinstance(method, VFB2) and not isinstance(method, FDML):
             return f"{method.name} {method.estimator}" + ("" if method.asynchronous else " in step")
@@ -31,17 +31,17 @@ class Candidate:
 
     @property
     def second_order(self) -> bool:
-        """Whether an epoch is one round, about all rows."""
+        """Whether an epoch is one round, on all rows."""
         return isinstance(self.algorithm, BlockNewton)
 
     @property
     def remembers(self) -> bool:
-        """Whether it remembers a signal of every row: how it goes on then depends on how many rows there are."""
+        """Whether it remembers a signal of every row, so that its progress depends on how many rows there are."""
         return isinstance(self.algorithm, VFB2) and self.algorithm.estimator != "sgd"
 
 
 def check_plannable(job: Job) -> None:
-    """Refuse what there is no choice for."""
+    """Refuse a job for whose model there is no choice of algorithms."""
     if job.kernel is not None or job.network:
         kind = "network" if job.network else "kernel"
         raise OptionError(
@@ -51,11 +51,11 @@ def check_plannable(job: Job) -> None:
 
 
 def candidates(job: Job) -> list[Candidate]:
-    """The job's own algorithm first, then others with their own defaults, and the job's seed and batch."""
+    """Return the job's own algorithm, then others with their own defaults and the job's seed and batch."""
     check_plannable(job)
     own: Any = job.algorithm
     found = [Candidate(own, own=True)]
-    if isinstance(own, FDML):  # another model: no other algorithm trains it
+    if isinstance(own, FDML):  # it trains another model, which no other algorithm does
         return found
     others: list[Algorithm] = [BlockNewton(seed=own.seed)]
     shared = {"seed": own.seed, "batch": own.batch}
@@ -78,7 +78,7 @@ def _fits(sum_name: str, algorithm: Algorithm) -> bool:
 
 
 def _alike(one: Any, own: Any) -> bool:
-    """Whether the job's own algorithm is of the same kind: then its options are the ones that count."""
+    """Whether the job's own algorithm is of the same kind, so that its options are the ones that count."""
     if type(one) is not type(own):
         return False
     return not isinstance(one, VFB2) or (one.estimator, one.asynchronous) == (own.estimator, own.asynchronous)
@@ -87,7 +87,10 @@ def _alike(one: Any, own: Any) -> bool:
 async def agree_on_candidates(
     net: Net, known: list[Candidate], rows: int, holders: int, check: Callable[[int], None]
 ) -> list[Candidate]:
-    """Those that no party's policy refuses, and the job's own; `check` gets the rows of the smallest batch."""
+    """Return the job's own algorithm and those that no party's policy refuses.
+
+    `check` gets the rows of an algorithm's smallest batch, and raises if the party's policy does not allow it.
+    """
     mine = tuple(one.own or _allowed(one, rows, holders, check) for one in known)
     others = [name for name in net.names if name != net.me]
     for name in others:
@@ -109,11 +112,14 @@ def _allowed(one: Candidate, rows: int, holders: int, check: Callable[[int], Non
     return True
 
 
-# An epoch of so few rounds is timed as it is; longer ones with an evaluation after so many rounds.
+# An epoch of at most _SHORT rounds is timed as it is, a longer one with an evaluation after every _STRIDE rounds.
 _SHORT, _STRIDE = 25, 8
 
 
 def timed(one: Candidate, rounds: int, seconds: float) -> Algorithm:
-    """The same for some rounds, of which an epoch has so many: what they cost, wherever they lead."""
+    """Return the algorithm for a timed trial of some rounds, of which only the cost counts, and not where they lead.
+
+    An epoch has `rounds` of them, and the trial ends after so many `seconds`.
+    """
     every = one.algorithm.evaluate_every if rounds <= _SHORT else _STRIDE
     return replace(one.algorithm, evaluate_every=every, tol=None, goal=None, metric_goal=None, seconds=seconds)

@@ -1,7 +1,8 @@
-"""`colonnade plan`: one organisation's part in trying out what a job would take. No model comes of it."""
+"""What `colonnade plan` does at one organisation: try out what a job would take, and show it. It leaves no model."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,15 +15,16 @@ from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.planning.candidates import check_plannable
-from colonnade.planning.figures import NEAR, Plan
-from colonnade.planning.planning import make_plan
-from colonnade.progress import Line
+from colonnade.planning.figures import NEAR, Forecast, Plan
+from colonnade.planning.forecast import Span
+from colonnade.planning.program import make_plan
+from colonnade.progress import Line, human_bytes
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
 from colonnade.service.run import TableSource
 from colonnade.tables import data
 
-SECONDS = 25.0  # with alignment, about half a minute for some ten thousand rows
+SECONDS = 25.0  # with alignment, a plan on some ten thousand rows then takes about half a minute
 
 
 def plan_job(
@@ -35,7 +37,18 @@ def plan_job(
 ) -> Plan:
     """Try the job's algorithm and others with the partners, and say what a run with each of them will take.
 
-    seconds: for all trials, about; alignment comes before them. All parties give the same number.
+    Parameters
+    ----------
+    job
+        The job that is planned.
+    party
+        This organisation's own file.
+    seconds
+        How long all trials together take, about, after alignment; all parties give the same number.
+    verbose
+        0 for no progress line.
+    tell
+        Hears what happens, in sentences.
     """
     from colonnade.alignment.protocol import align
 
@@ -67,7 +80,7 @@ def plan_job(
         if value[0] == "align":
             line.show(value[1], f"{value[1]:,} of {value[2]:,} ids", ("aligning", value[2]))
 
-    _clear(kept)  # of a plan that crashed
+    _clear(kept)  # a plan that crashed may have left some
     agreed = {**job.agreed, "purpose": "plan", "seconds": float(seconds)}
     try:
         found: Plan = attend(job, party, program, read, agreed=agreed, observer=observe, tell=tell, budget=budget).value
@@ -78,18 +91,18 @@ def plan_job(
 
 
 def _clear(kept: Path) -> None:
-    """A trial's states hold signals, like any run's; nothing goes on from them."""
+    """Remove the states of trials: they hold signals, like those of any run, and nothing goes on from them."""
     for folder in sorted(kept.glob("*")):
         Checkpoints(folder, b"plan").clear()
         with suppress(OSError):
             folder.rmdir()
     for folder in (kept, kept.parent):
-        with suppress(OSError):  # not ours alone, or never made
+        with suppress(OSError):  # the folder holds other things, or was never made
             folder.rmdir()
 
 
 def reason(plan: Plan) -> str:
-    """Why one of them is recommended, in a line."""
+    """Say in a line why one algorithm is recommended."""
     best, others = plan.best, [one for one in plan.forecasts if one is not plan.best]
     if not others:
         return f"{best.name}: no other algorithm trains this model and discloses no more than the job does"
@@ -101,3 +114,62 @@ def reason(plan: Plan) -> str:
     next_best = min(near, key=lambda one: one.seconds.likely)
     fewer = f"{best.rounds.likely:,.0f} rounds where {next_best.name} takes {next_best.rounds.likely:,.0f}"
     return f"{best.name}: the fastest of those that end within {NEAR:g} of the optimum, {fewer}"
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def human_seconds(seconds: float) -> str:
+    """Write a duration for people: 75 is '75.0 s', 300 is '5 min'."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
+
+
+def show(plan: Plan, me: str, job: str) -> None:
+    """Print the table of a plan as this party sees it."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(title=Text(f"{job}: what a run on {plan.rows:,} rows would take"), title_justify="left")
+    for name in ("", "algorithm", "rounds", "bytes", f"of {me}", "time", "above the optimum"):
+        table.add_column(Text(name), justify="left" if name in ("", "algorithm") else "right")
+    for one in plan.forecasts:
+        mark = "*" if one is plan.best else ""
+        name = f"{one.name} (the job's)" if one.own else one.name
+        sent = (sum(one.sent.values()), one.sent[me])
+        cells = (_rounds(one.rounds), *map(human_bytes, sent), _time(one.seconds), _gap(one, plan.rows))
+        table.add_row(mark, Text(name), *map(Text, cells))
+    console.print(table)
+    lines = ", ".join(
+        f"{name} {1000 * line.latency:.1f} ms there and back, {human_bytes(line.bandwidth)}/s"
+        for name, line in plan.lines.items()
+    )
+    for text in (
+        f"* {reason(plan)}",
+        f"lines from {me}: {lines}",
+        f"time is that of a whole run, {human_seconds(plan.before)} of it for alignment and preparation; rounds go on "
+        "until an algorithm's own rule ends it",
+    ):
+        console.print(Text(text))
+
+
+def _rounds(span: Span) -> str:
+    likely = f"{span.likely:,.0f}"
+    return likely if span.sure else f"{likely} ({span.low:,.0f} to {span.high:,.0f})"
+
+
+def _time(span: Span) -> str:
+    likely = human_seconds(span.likely)
+    return likely if span.sure else f"{likely} ({human_seconds(span.low)} to {human_seconds(span.high)})"
+
+
+def _gap(one: Forecast, rows: int) -> str:
+    """Write how far above the optimum an algorithm ends, relative to it."""
+    if math.isnan(one.gap):
+        return "not seen"
+    text = "nothing" if one.gap <= 0.0 else f"{one.gap:.0e}"
+    return text if one.tried == rows else f"{text} on {one.tried:,} rows"
