@@ -47,15 +47,7 @@ class Threads:
 
 
 class Modulus:
-    """Arithmetic modulo one odd number.
-
-    Parameters
-    ----------
-    modulus
-        The odd number.
-    threads
-        The threads that share the work; without any, the calling thread does all of it.
-    """
+    """Arithmetic modulo one odd number; without threads to share it, the calling thread does all of the work."""
 
     def __init__(self, modulus: int, threads: Threads | None = None) -> None:
         self.modulus, self.threads = modulus, threads

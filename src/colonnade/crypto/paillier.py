@@ -221,17 +221,10 @@ class Slots:
     """A plaintext as a row of slots, each for a whole number of either sign.
 
     Sums and multiples act on all slots at once, and stay exact as long as no slot outgrows its bits.
-
-    Parameters
-    ----------
-    key_bits
-        The length of the key.
-    bits
-        The length of a slot.
     """
 
     key_bits: int
-    bits: int
+    bits: int  # of a slot
 
     def __post_init__(self) -> None:
         if self.count < 1:

@@ -28,15 +28,6 @@ class Ring:
     """The integers modulo 2^bits as fixed-point numbers, for a sum over parties.
 
     With 36 of 64 bits after the point a contribution is exact to 7e-12 and may reach 1.3e8 / parties.
-
-    Parameters
-    ----------
-    parties
-        How many values a sum has.
-    fraction_bits
-        How many bits are after the point.
-    bits
-        The size of the ring.
     """
 
     parties: int

@@ -34,15 +34,15 @@ def class_labels(y: npt.ArrayLike, loss: Loss) -> Labels:
     classes = np.unique(labels)
     if len(classes) == 1:
         what = "a binary loss needs two" if loss.kind == "binary" else f"{loss.name} needs at least two"
-        raise LabelError(f"the labels hold only one class ({_show(classes)}), {what}: add rows of another class")
+        raise LabelError(f"the labels hold only one class ({show(classes)}), {what}: add rows of another class")
     if len(classes) > _MOST_NUMBERS and classes.dtype.kind == "f" and (classes != np.trunc(classes)).any():
         raise LabelError(
-            f"the labels hold {len(classes)} different numbers with fractions ({_show(classes)}), {loss.name} takes "
+            f"the labels hold {len(classes)} different numbers with fractions ({show(classes)}), {loss.name} takes "
             f'classes; use RidgeRegression for numbers (in a job: kind = "ridge")'
         )
     if loss.kind == "binary" and len(classes) > 2:
         raise LabelError(
-            f"the labels hold {len(classes)} classes ({_show(classes)}), {loss.name} needs exactly two; "
+            f"the labels hold {len(classes)} classes ({show(classes)}), {loss.name} needs exactly two; "
             'use SoftmaxRegression (in a job: kind = "softmax")'
         )
     return classes
@@ -60,7 +60,7 @@ def encode(y: npt.ArrayLike, classes: Labels, loss: Loss) -> Labels:
         unknown = labels[classes[index] != labels]
     if len(unknown):
         raise LabelError(
-            f"the labels hold {_show(np.unique(unknown))}, the classes known from training are {_show(classes)}; "
+            f"the labels hold {show(np.unique(unknown))}, the classes known from training are {show(classes)}; "
             "use labels of these classes only"
         )
     return index.astype(np.int64) if loss.kind == "classes" else 2.0 * index - 1.0
@@ -130,7 +130,7 @@ def _numbers(labels: Labels, loss: Loss) -> Floats:
     """Return tidy labels as float64; text is refused, and so are negative counts."""
     if labels.dtype.kind == "U":
         raise LabelError(
-            f"the labels are text ({_show(np.unique(labels))}), {loss.name} takes {_TAKES[loss.kind]}; "
+            f"the labels are text ({show(np.unique(labels))}), {loss.name} takes {_TAKES[loss.kind]}; "
             "convert them to numbers or use a loss for classes"
         )
     negative = int((labels < 0).sum()) if loss.kind == "count" else 0
@@ -142,7 +142,7 @@ def _numbers(labels: Labels, loss: Loss) -> Floats:
     return labels.astype(np.float64)
 
 
-def _show(values: Labels) -> str:
+def show(values: Labels) -> str:
     """Show the first few values as the user would write them."""
     first: Iterable[Any] = values[:_SHOWN].tolist()
     return ", ".join(map(repr, first)) + (", ..." if len(values) > _SHOWN else "")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from colonnade.data.identity import Identity, checked_roster
+from colonnade.data.labels import show
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 
@@ -166,7 +167,7 @@ def common_classes(sites: Sequence[Site], given: Any = None) -> Array:
         for site, classes in zip(sites[1:], own[1:], strict=True):
             if not np.array_equal(classes, own[0]):
                 raise LabelError(
-                    f"site {site.name!r} has the classes {_few(classes)}, {sites[0].name!r} has {_few(own[0])}; if "
+                    f"site {site.name!r} has the classes {show(classes)}, {sites[0].name!r} has {show(own[0])}; if "
                     f"both are right, give all of them as classes=[...]"
                 )
         wanted = own[0]
@@ -180,19 +181,15 @@ def common_classes(sites: Sequence[Site], given: Any = None) -> Array:
             strange = classes if text else classes[~np.isin(classes, wanted)]
             if len(strange):
                 raise LabelError(
-                    f"site {site.name!r} has labels {_few(strange)} that are not among classes, {_few(wanted)}"
+                    f"site {site.name!r} has labels {show(strange)} that are not among classes, {show(wanted)}"
                 )
     if len(wanted) < 2:
         raise LabelError(
-            f"the labels hold only one class ({_few(wanted)}); at least two are needed: add rows of another"
+            f"the labels hold only one class ({show(wanted)}); at least two are needed: add rows of another"
         )
     if wanted.dtype.kind == "f" and (wanted != np.trunc(wanted)).any():
-        raise LabelError(f"the labels are numbers with fractions ({_few(wanted)}), classes are needed")
+        raise LabelError(f"the labels are numbers with fractions ({show(wanted)}), classes are needed")
     return wanted
-
-
-def _few(values: Array) -> str:
-    return ", ".join(map(repr, values[:5].tolist())) + (", ..." if len(values) > 5 else "")
 
 
 def split_rows(

@@ -23,36 +23,17 @@ STUDENT = "RidgeRegression"  # its variance is estimated too: t instead of z
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a model fits as a whole.
-
-    Attributes
-    ----------
-    deviance, null_deviance
-        That of the model, and of one with nothing but the intercept.
-    aic
-        Akaike's criterion.
-    auc, ks
-        Area under the ROC curve, and Kolmogorov and Smirnov's statistic; NaN where labels are not two classes.
-    rows
-        How many rows the model was trained on.
-    parameters
-        How many independent columns there are, with the intercept.
-    dispersion
-        The variance that is left, 1 for models that have none.
-    distance
-        How far the model is from its optimum in standard errors, as far as the first label holder can tell; NaN if it
-        can't.
-    """
+    """How well a model fits as a whole."""
 
     deviance: float
-    null_deviance: float
+    null_deviance: float  # of a model with nothing but the intercept
     aic: float
-    auc: float
+    auc: float  # NaN, like ks, where labels are not two classes
     ks: float
     rows: int
-    parameters: int
-    dispersion: float
-    distance: float
+    parameters: int  # independent columns, with the intercept
+    dispersion: float  # the variance that is left; 1 for models that have none
+    distance: float  # to the optimum in standard errors, as far as the first label holder can tell; NaN if it can't
 
     @property
     def df(self) -> int:

@@ -29,24 +29,12 @@ _KEYS, _LEFT = "colonnade mask keys v1", "colonnade survivors v1"
 
 @dataclass(frozen=True)
 class SumTerms:
-    """The terms of one masked sum, which all of its members must have been told alike.
+    """The terms of one masked sum, which all of its members must have been told alike."""
 
-    Parameters
-    ----------
-    names
-        All members; the number of a member is its place in this tuple.
-    serial
-        The number of the sum.
-    threshold
-        How many members have to stay to the end.
-    about
-        A digest of what the members were asked for; a member that was asked for something else is in another sum.
-    """
-
-    names: tuple[str, ...]
-    serial: int
-    threshold: int
-    about: bytes = b""
+    names: tuple[str, ...]  # all members; the number of a member is its place here
+    serial: int  # the number of the sum
+    threshold: int  # how many members have to stay to the end
+    about: bytes = b""  # a digest of what was asked for; a member that was asked for something else is in another sum
 
     @property
     def as_value(self) -> tuple[Any, ...]:
