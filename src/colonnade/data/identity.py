@@ -72,7 +72,9 @@ class Identity:
             found = load_pem_private_key(Path(path).read_bytes(), None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             reason = getattr(error, "strerror", None) or error
-            raise DataError(f"{str(path)!r} holds no key that can be read ({reason}); see Identity().save") from None
+            raise DataError(
+                f"{str(path)!r} holds no key that can be read ({reason}); write one with Identity().save"
+            ) from None
         if not isinstance(found, Ed25519PrivateKey):
             raise DataError(f"{str(path)!r} holds a {type(found).__name__}, an Ed25519 key is needed")
         return cls(found.private_bytes_raw())
