@@ -802,7 +802,7 @@ FOUR = (b"", b"", b"", b"")
     ],
 )  # fmt: skip
 def test_a_site_obeys_no_malformed_instruction(message):
-    with pytest.raises(ProtocolError, match="the server's instruction is none that a server of ours gives"):
+    with pytest.raises(ProtocolError, match="the server's instruction is not one that this site knows"):
         instruction(message)
 
 
@@ -829,7 +829,7 @@ def test_a_site_tells_that_it_can_not_obey():
     plan = model().plan(SHORT, ("site1", "site2"), X.shape[1], 10, CostLimits.of(None, grouped=False)).as_value()
     parts = {site.name: part_of(site, np.arange(10), CostLimits.of(None, grouped=False)) for site in SITES[:2]}
     programs = {name: (attend, ("server", plan, (part, None, None, None, None))) for name, part in parts.items()}
-    with pytest.raises(ProtocolError, match="the server's instruction is none"):
+    with pytest.raises(ProtocolError, match="the server's instruction is not one"):
         cn.Simulation().run({"server": (strange, (("site1", "site2"),)), **programs})
 
 

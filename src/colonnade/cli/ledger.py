@@ -47,7 +47,7 @@ def _verify(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
     if not party.ledger.exists() and not ledger.seal_file(party.ledger).exists():
         if options.receipts:
             raise LedgerError(f"there is no ledger {party.ledger.name!r} that receipts could be compared with")
-        print(f"{party.ledger.name}: there is none yet, nothing has left {party.name}")
+        print(f"{party.ledger.name}: there is no ledger yet, as nothing has left {party.name}")
         return 0
     receipts = [receipt for path in options.receipts for receipt in read_receipts(path)]
     report = ledger.verify(

@@ -90,7 +90,9 @@ class _Held:
 
 def _answer(held: _Held, message: Any, context: Context) -> Any:
     if not isinstance(message, tuple) or len(message) != 4:
-        raise ProtocolError("the server's message is none of Colonnade's; have all use one version")
+        raise ProtocolError(
+            "the server's message is not one of colonnade.flower; use one version of colonnade everywhere"
+        )
     *asked, job = message
     if asked[0] == "hello":
         return _introduction(held.site(context), context)
@@ -102,7 +104,7 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
             _keep(turn, context)
         return answer
     if not isinstance(job, tuple) or len(job) != 5:
-        raise ProtocolError("the server tells no job with its task; have all use one version")
+        raise ProtocolError("the server tells no job with its task; use one version of colonnade everywhere")
     told, *about = job
     site = held.site(context)
     classes, limits = _labels(about)
@@ -126,7 +128,7 @@ def _labels(about: list[Any]) -> tuple[tuple[Any, ...], CostLimits]:
     plain = (int, float, bool, str)
     tuples = [isinstance(one, tuple) for one in (classes, keys, limits)]
     if not all(tuples) or not all(isinstance(one, plain) for one in (*classes, *keys)) or type(grouped) is not bool:
-        raise ProtocolError("the server's classes and limits are none that a server of ours tells")
+        raise ProtocolError("the server's classes and limits can't be read; use one version of colonnade everywhere")
     if keys and len(keys) != len(limits):
         raise ProtocolError(f"the server tells {len(limits)} limits for {len(keys)} groups")
     given = dict(zip(keys, limits, strict=True)) if keys else None

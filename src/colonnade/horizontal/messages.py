@@ -122,7 +122,9 @@ def instruction(message: Any) -> tuple[str, int, Any]:
         form = _FORMS.get(stage) if isinstance(stage, str) else None
         if form is not None and type(serial) is int and form(content):
             return stage, serial, content
-    raise ProtocolError("the server's instruction is none that a server of ours gives; have all use one version")
+    raise ProtocolError(
+        "the server's instruction is not one that this site knows; use one version of colonnade everywhere"
+    )
 
 
 def _each(*kinds: type) -> Callable[[Any], bool]:

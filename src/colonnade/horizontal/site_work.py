@@ -95,7 +95,7 @@ class Turn:
             return self.member.sign(list(content))
         if stage == "signatures":
             return tuple(self.member.unmask(_once(dict(content), content)).items())
-        raise ProtocolError(f"the server asks for stage {stage!r}, which no server of ours does")
+        raise ProtocolError(f"the server asks for stage {stage!r}, which no masked sum has; use one version everywhere")
 
 
 def _once(found: dict[int, Any], content: tuple[Any, ...]) -> dict[int, Any]:
@@ -143,7 +143,7 @@ class SiteWork:
         tells all sites.
         """
         if not is_job(job):
-            raise ProtocolError("this site can't read the server's job; have all use one version")
+            raise ProtocolError("this site can't read the server's job; use one version of colonnade everywhere")
         number, names, model, method, functions, l2, threshold = job
         if names[number] != name:
             raise ProtocolError(f"the server takes site {name!r} for {names[number]!r}; have it ask who is who again")
