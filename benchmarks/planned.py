@@ -175,7 +175,7 @@ def _plan_as_json(arguments: list[str]) -> None:
 
     from colonnade.jobs.job_file import read_job
     from colonnade.jobs.party_file import read_party
-    from colonnade.planning.plan import plan_job
+    from colonnade.planning.command import plan_job
 
     parser = argparse.ArgumentParser()
     parser.add_argument("job", type=Path)

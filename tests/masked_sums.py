@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.crypto.masks import KeyPair
-from colonnade.sums.dropout import Collector, Member, Terms, default_threshold
+from colonnade.sums.dropout import Collector, Member, SumTerms, default_threshold
 
 
 def names_of(members):
@@ -17,7 +17,7 @@ class Sum:
 
     def __init__(self, members=10, threshold=None, size=6, silent=((),) * 5, serial=1, identities=None):
         self.threshold = threshold or default_threshold(members)
-        terms, names = Terms(names_of(members), serial, self.threshold), names_of(members)
+        terms, names = SumTerms(names_of(members), serial, self.threshold), names_of(members)
         roster = identities and {name: one.key for name, one in zip(names, identities, strict=True)}
         who = identities or [None] * members
         self.members = {k: Member(k, terms, KeyPair(), who[k], roster) for k in range(members)}

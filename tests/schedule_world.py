@@ -10,9 +10,9 @@ import numpy as np
 from colonnade.crypto.ring import Ring
 from colonnade.horizontal import gathering
 from colonnade.horizontal import program as horizontal
-from colonnade.horizontal.conduct import Plan, conduct
+from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard
-from colonnade.horizontal.site_work import Own, Part, SiteWork
+from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
 from colonnade.runtimes.endpoint import ALIVE, DATA
 from colonnade.runtimes.outcome import settle
 from colonnade.runtimes.simulation import _Promise, _World
@@ -144,11 +144,11 @@ class Disturbed:
 
     def answered(self) -> Any:
         """The parameters of a run over rows without lines, clock and masks: with those who were in each of its sums."""
-        plan = Plan.from_value(self.programs["server"][1][0])
+        plan = ServerJob.from_value(self.programs["server"][1][0])
         works = []
         for number, site in enumerate(plan.sites):
             train, *_ = self.programs[site][1][2]
-            works.append(SiteWork.of(plan.as_site_job(number), site, Part.from_value(train), None, Own()))
+            works.append(SiteWork.of(plan.as_site_job(number), site, SiteRows.from_value(train), None, Own()))
         run = conduct(plan, works[0].model, lambda _: None)
         task, sums = next(run), iter(self.sums)
         while True:

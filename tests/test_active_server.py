@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.crypto.masks import KeyPair, MaskStream
-from colonnade.crypto.shamir import join_shares
+from colonnade.crypto.masks import KeyPair, MaskStream, join_shares
 from colonnade.data.identity import Identity
 from colonnade.errors import DataError, OptionError, ProtocolError
 from colonnade.sums import agreement, dropout
-from colonnade.sums.dropout import Member, Terms, add_pair
+from colonnade.sums.dropout import Member, SumTerms, add_pair
 from masked_sums import Sum, names_of
 
 IDENTITIES = [Identity() for _ in range(7)]
@@ -45,8 +44,8 @@ def test_members_take_part_in_no_sum_that_half_of_them_can_open(members, thresho
 def test_half_of_a_roster_is_too_few_though_the_server_names_fewer_sites():
     roster = {f"site{k}": one.key for k, one in enumerate(IDENTITIES)}
     with pytest.raises(ProtocolError, match="a threshold of 3 among 7 sites; it must be more than half"):
-        Member(0, Terms(names_of(4), 1, 3), KeyPair(), IDENTITIES[0], roster)
-    Member(0, Terms(names_of(4), 1, 4), KeyPair(), IDENTITIES[0], roster)
+        Member(0, SumTerms(names_of(4), 1, 3), KeyPair(), IDENTITIES[0], roster)
+    Member(0, SumTerms(names_of(4), 1, 4), KeyPair(), IDENTITIES[0], roster)
 
 
 def split_survivors(run):
@@ -172,7 +171,7 @@ def played(victim, terms, value):
 
 def test_a_server_that_plays_all_other_sites_is_found_by_a_roster_and_by_nothing_else():
     """What docs/security.md says of a site without a roster: it believes the keys that the server hands on."""
-    terms, value = Terms(names_of(7), 1, 5), np.arange(4, dtype=np.uint64)
+    terms, value = SumTerms(names_of(7), 1, 5), np.arange(4, dtype=np.uint64)
     assert np.array_equal(played(Member(0, terms, KeyPair()), terms, value), value)
     roster = {f"site{k}": one.key for k, one in enumerate(IDENTITIES)}
     with pytest.raises(
@@ -199,7 +198,7 @@ def test_keys_that_were_signed_for_another_sum_are_refused(change):
     """Signed by the right identity, for other terms: also as another member of the same sum."""
     terms = {"serial": (names_of(7), 2, 5), "threshold": (names_of(7), 1, 6), "names": (names_of(7)[::-1], 1, 5)}
     run, number = Sum(7, 5, identities=IDENTITIES), 2 if change == "number" else 3
-    old = Member(number, Terms(*terms.get(change, (names_of(7), 1, 5))), KeyPair(), IDENTITIES[3])
+    old = Member(number, SumTerms(*terms.get(change, (names_of(7), 1, 5))), KeyPair(), IDENTITIES[3])
     keys = run.answers(0, lambda m: m.public)
     with pytest.raises(ProtocolError, match="the keys of site 'site3' are not signed by it for sum 1, as this site"):
         run.members[0].share({**keys, 3: old.public})
@@ -217,7 +216,7 @@ def test_members_that_were_told_different_keys_do_not_open_each_others_letters()
 
 
 def test_one_member_does_not_stand_for_two():
-    terms = Terms(names_of(3), 1, 2)
+    terms = SumTerms(names_of(3), 1, 2)
     one = Member(0, terms, KeyPair(), IDENTITIES[0])
     twice = [Member(k, terms, KeyPair(), IDENTITIES[1]) for k in (1, 2)]
     with pytest.raises(ProtocolError, match="the same identity for two members"):
@@ -227,7 +226,7 @@ def test_one_member_does_not_stand_for_two():
     with pytest.raises(ProtocolError, match="the same channel for two members"):
         one.share({0: one.public, 1: twice[0].public, 2: twice[1].public})
     with pytest.raises(ProtocolError, match="gives two members of a sum one name"):
-        Member(0, Terms(("a", "a", "b"), 1, 2), KeyPair())
+        Member(0, SumTerms(("a", "a", "b"), 1, 2), KeyPair())
     with pytest.raises(ProtocolError, match="hands on keys of member 9, and there are 3"):
         one.share({0: one.public, 9: twice[0].public})
 
@@ -235,7 +234,7 @@ def test_one_member_does_not_stand_for_two():
 def test_a_site_that_is_not_in_the_roster_is_refused_by_name():
     roster = {f"site{k}": one.key for k, one in enumerate(IDENTITIES[:3])}
     with pytest.raises(ProtocolError, match="the server names the site 'site3', which is not in this site's roster"):
-        Member(0, Terms(names_of(4), 1, 3), KeyPair(), IDENTITIES[0], roster)
+        Member(0, SumTerms(names_of(4), 1, 3), KeyPair(), IDENTITIES[0], roster)
 
 
 def test_with_a_roster_the_sum_is_what_it_was():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import numpy as np
@@ -47,6 +48,14 @@ def crowd(count, size, kind=str):
     """Parties of which each two, and each three, have people in common that not all have."""
     rng = np.random.default_rng(count)
     return {f"p{k}": tuple(map(kind, rng.permutation(size * 5 // 4)[: size - k].tolist())) for k in range(count)}
+
+
+def test_the_module_lists_every_message_that_leaves_a_party():
+    parties = crowd(3, 40)
+    outcomes = cn.Simulation().run({name: (aligned, (ids,)) for name, ids in parties.items()})
+    sent = {tag for outcome in outcomes.values() for tag in outcome.traffic.by_step}
+    sent.discard("goodbye")  # the end of any program, which the runtime tells
+    assert sent == set(re.findall(r"^ {4}(align \w+)", protocol.__doc__, re.MULTILINE))
 
 
 # -- exactness ---------------------------------------------------------------------------------------------------------

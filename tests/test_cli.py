@@ -108,7 +108,7 @@ def test_brackets_in_a_ledger_are_shown(first, monkeypatch):
     report = SimpleNamespace(by_kind={key: 1}, bytes_by_kind={key: 2}, lines=1, sealed=1, runs=1)
     monkeypatch.setattr(ledger, "verify", lambda *_, **__: report)
     code, said = first("ledger", "show")
-    assert (code, "there is none yet, nothing has left bank" in said) == (0, True)
+    assert (code, "there is no ledger yet, as nothing has left bank" in said) == (0, True)
     monkeypatch.setattr(Path, "exists", lambda _: True)
     code, said = first("ledger", "show")
     assert code == 0

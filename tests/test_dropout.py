@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.crypto.masks import KeyPair, MaskStream
-from colonnade.crypto.shamir import PRIME, SHARE_BYTES, join_shares, split_secret
+from colonnade.crypto.masks import PRIME, SHARE_BYTES, KeyPair, MaskStream, join_shares, split_secret
 from colonnade.errors import ProtocolError
-from colonnade.sums.dropout import Member, Terms, add_pair, default_threshold
+from colonnade.sums.dropout import Member, SumTerms, add_pair, default_threshold
 from masked_sums import Sum, names_of
 
 # -- shares -----------------------------------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ def test_nobody_hands_in_both_shares_of_a_member():
 def test_a_sum_of_one_member_is_refused(threshold):
     """A server that says so would read the value: its one survivor hands in the share that is the secret."""
     with pytest.raises(ProtocolError, match="needs a threshold of at least 2 members, got"):
-        Member(0, Terms(names_of(2), 1, threshold), KeyPair())
+        Member(0, SumTerms(names_of(2), 1, threshold), KeyPair())
 
 
 def test_members_refuse_too_few_partners():

@@ -27,7 +27,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from colonnade.flower import SSCA, client_app  # noqa: E402
-from colonnade.flower.letters import packed, unpacked  # noqa: E402
+from colonnade.flower.client import packed, unpacked  # noqa: E402
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "flower-ssca"
 X, Y = load_digits(return_X_y=True)

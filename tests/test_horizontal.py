@@ -30,11 +30,11 @@ from colonnade.horizontal import gathering, site_work
 from colonnade.horizontal import program as horizontal
 from colonnade.horizontal.cost_limits import CostLimits
 from colonnade.horizontal.gathering import Heard
-from colonnade.horizontal.instructions import instruction
+from colonnade.horizontal.messages import instruction
 from colonnade.horizontal.program import attend
-from colonnade.horizontal.site_work import Own, Part, SiteWork
+from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
 from colonnade.remote.network import Network
-from colonnade.sums.dropout import Member, Terms
+from colonnade.sums.dropout import Member, SumTerms
 from horizontal_programs import die_after, one_layer, two_layers
 
 X, Y = load_digits(return_X_y=True)
@@ -150,7 +150,7 @@ def test_a_site_whose_network_is_another_one_says_so():
     pytest.importorskip("torch")
     plan = model(network=two_layers).plan(SHORT, ("a", "b", "c"), 64, 10, CostLimits.of(None, grouped=False))
     assert plan.model == ("own", 64, ((8, 64), (8,), (10, 8), (10,)), 10, False)  # no name of any code
-    part = Part(X, Y, np.zeros(len(Y), int))
+    part = SiteRows(X, Y, np.zeros(len(Y), int))
     work = SiteWork.of(plan.as_site_job(1), "b", part, None, Own(two_layers))
     assert work.model.size == 8 * 65 + 10 * 9
     with pytest.raises(
@@ -213,7 +213,7 @@ def test_a_roster_that_is_out_of_date_ends_the_run_with_both_names():
 def test_a_server_that_hands_on_other_keys_is_refused(monkeypatch):
     """Through the whole run, on the wire: it puts a key of its own in the place of one site's."""
     real, terms = gathering.Collector.keys, []
-    monkeypatch.setattr(site_work, "Terms", lambda *known: terms.append(Terms(*known)) or terms[-1])
+    monkeypatch.setattr(site_work, "SumTerms", lambda *known: terms.append(SumTerms(*known)) or terms[-1])
 
     def replaced(self, found):
         return real(self, {**found, 1: Member(1, terms[-1], KeyPair()).public})  # all of the terms is known to a server
@@ -251,7 +251,7 @@ def test_a_server_that_asks_one_site_alone_is_refused(monkeypatch):
     sites, total = asked_alone(monkeypatch, 20)
     part = part_of(sites[1], np.arange(10), CostLimits.of(None, grouped=False))
     plan = model().plan(cn.SSCA(rounds=1, batch=20), ("site1", "site2", "site3"), 64, 10, CostLimits())
-    work = SiteWork.of(plan.as_site_job(1), "site2", Part.from_value(part), None, Own())
+    work = SiteWork.of(plan.as_site_job(1), "site2", SiteRows.from_value(part), None, Own())
     alone = work.step(1, work.model.start(0), np.array([len(Y), len(Y), 0.0]))
     assert np.abs(Ring(3).decode(total) - alone).max() < 1e-9  # the total is that one site's gradient
 
@@ -439,7 +439,7 @@ def test_a_batch_has_its_share_of_every_group():
     rng = np.random.default_rng(0)
     table, y, groups = rng.normal(size=(90, 3)), rng.integers(0, 2, 90), np.repeat([0, 1, -1], [60, 10, 20])
     network = Linear(3, 2)
-    part = Part(table, y, groups)
+    part = SiteRows(table, y, groups)
     work = SiteWork(0, ("here",), network, cn.SSCA(batch=30), 2, 0.0, 0, part)
     assert work.counts().tolist() == [60, 10, 90, 0]
     w, totals = rng.normal(size=6), np.array([120.0, 10.0, 180.0, 0.0])
@@ -755,7 +755,7 @@ def test_a_site_refuses_to_unmask_the_part_of_one_chosen_site():
     """Whatever the server says: it would have to be another one than ours."""
     algorithm = cn.FedAvg(fraction=0.4)
     works = [
-        SiteWork(k, FIVE, Linear(3, 2), algorithm, 1, 0.0, 3, Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int)))
+        SiteWork(k, FIVE, Linear(3, 2), algorithm, 1, 0.0, 3, SiteRows(X[:9, :3], Y[:9] % 2, np.zeros(9, int)))
         for k in range(5)
     ]
     task = ("step", 1, np.zeros(6), np.array([45.0, 45.0, 0.0]))
@@ -775,7 +775,7 @@ def test_a_site_refuses_to_unmask_the_part_of_one_chosen_site():
 
 def test_a_sum_that_was_asked_for_before_is_refused():
     """A second sum of the same number could be fed the first one's letters, and open the other share of each."""
-    part = Part(X[:9, :3], Y[:9] % 2, np.zeros(9, int))
+    part = SiteRows(X[:9, :3], Y[:9] % 2, np.zeros(9, int))
     for threshold in (0, 3):
         work = SiteWork(0, FIVE, Linear(3, 2), SHORT, 1, 0.0, threshold, part)
         work.begin(4, ("count",))
@@ -802,7 +802,7 @@ FOUR = (b"", b"", b"", b"")
     ],
 )  # fmt: skip
 def test_a_site_obeys_no_malformed_instruction(message):
-    with pytest.raises(ProtocolError, match="the server's instruction is none that a server of ours gives"):
+    with pytest.raises(ProtocolError, match="the server's instruction is not one that this site knows"):
         instruction(message)
 
 
@@ -829,7 +829,7 @@ def test_a_site_tells_that_it_can_not_obey():
     plan = model().plan(SHORT, ("site1", "site2"), X.shape[1], 10, CostLimits.of(None, grouped=False)).as_value()
     parts = {site.name: part_of(site, np.arange(10), CostLimits.of(None, grouped=False)) for site in SITES[:2]}
     programs = {name: (attend, ("server", plan, (part, None, None, None, None))) for name, part in parts.items()}
-    with pytest.raises(ProtocolError, match="the server's instruction is none"):
+    with pytest.raises(ProtocolError, match="the server's instruction is not one"):
         cn.Simulation().run({"server": (strange, (("site1", "site2"),)), **programs})
 
 
@@ -860,7 +860,7 @@ def test_a_site_tells_that_it_can_not_obey():
 )
 def test_a_job_that_can_not_be_is_one_sentence(changes, sentence):
     job = [0, ("a", "b"), ("layers", 64, 8, 10, True), ("SSCA", ()), 1, 0.0, 2]
-    part = Part(X, Y, np.zeros(len(Y), int))
+    part = SiteRows(X, Y, np.zeros(len(Y), int))
     assert SiteWork.of(tuple(job), "a", part, None, Own()).sites == 2
     for place, value in changes.items():
         job[place] = value

@@ -87,3 +87,24 @@ def test_no_pickle_and_no_unseeded_randomness():
         names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
         assert "pickle" not in names, path
         assert "default_rng()" not in path.read_text(), path
+
+
+# Which rooms the modules of a room may import; errors, leaks, progress and private_files are everybody's.
+MAY_IMPORT = {
+    "kernels": set(),
+    "objective": set(),
+    "data": {"objective"},
+    "crypto": {"kernels"},
+    "sums": {"crypto", "data", "runtimes"},
+    "alignment": {"crypto", "data", "runtimes"},
+    "horizontal": {"algorithms", "blocks", "crypto", "data", "engine", "runtimes", "sums"},
+    "inference": {"algorithms", "blocks", "crypto", "engine", "kernels", "objective", "runtimes", "sums"},
+}
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_rooms_import_those_below_them(room):
+    allowed = MAY_IMPORT[room] | {room, "errors", "leaks", "progress", "private_files"}
+    for module in modules(room):
+        rooms = {name.split(".")[1] for name in imported(module) if name.startswith("colonnade.")}
+        assert rooms <= allowed, module

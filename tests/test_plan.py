@@ -21,7 +21,6 @@ import colonnade as cn
 from colonnade.alignment.protocol import align
 from colonnade.blocks.columns import columns_from_value, columns_to_value, rows_of_value
 from colonnade.cli.main import main
-from colonnade.cli.plan import human_seconds, show
 from colonnade.crypto import paillier
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError, RunFailed
 from colonnade.families.training_job import TrainingPart
@@ -30,13 +29,11 @@ from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy, kind_of
 from colonnade.ledger.ledger import entries
 from colonnade.planning.candidates import agree_on_candidates, candidates
-from colonnade.planning.costs import bytes_of, save_of, seconds_of
+from colonnade.planning.command import human_seconds, reason, show
 from colonnade.planning.figures import Plan
-from colonnade.planning.forecast import Span, epochs_of_curve, epochs_of_sample
-from colonnade.planning.lines import Line, measure_lines
-from colonnade.planning.plan import reason
-from colonnade.planning.planning import make_plan
-from colonnade.planning.trials import Mark, Taken, sample
+from colonnade.planning.forecast import Span, bytes_of, epochs_of_curve, epochs_of_sample, save_of, seconds_of
+from colonnade.planning.program import make_plan
+from colonnade.planning.trials import LineSpeed, Mark, Taken, measure_lines, sample
 from colonnade.service.training import take_part
 from test_federation import LIMIT, federation, start
 from test_job import GOOD, complete, job
@@ -471,7 +468,7 @@ def test_the_table_says_what_is_uncertain(capsys):
     plan = plan_of(job_, breast_cancer(job_.parties))[0]["bank"]
     newton, saga, *_ = plan.forecasts
     unsure = replace(saga, rounds=Span(100.0, 400.0, 1600.0), seconds=Span(50.0, 200.0, 9000.0), gap=math.nan, tried=64)
-    show(Plan(569, {"shop": Line(0.04, 1e6)}, 0.2, (newton, unsure)), "bank", "first")
+    show(Plan(569, {"shop": LineSpeed(0.04, 1e6)}, 0.2, (newton, unsure)), "bank", "first")
     text = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
     assert "not seen" in text
     assert "shop 40.0 ms there and back, 1.0 MB/s" in text

@@ -13,8 +13,8 @@ import colonnade as cn
 from colonnade import private_files
 from colonnade.cli.main import main
 from colonnade.errors import CertificateError, CheckpointError, DataError, OptionError
+from colonnade.estimators import torch_files
 from colonnade.families import store
-from colonnade.families import torch_store as network_store
 from colonnade.jobs import model_file
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.remote import certificates
@@ -146,13 +146,13 @@ def test_models_of_estimators_are_private_too(tmp_path):
 
 def test_weights_of_networks(tmp_path):
     pytest.importorskip("safetensors")
-    network_store.write_party(tmp_path, "bank", {"parties": ["bank"]}, {}, {"w": np.zeros(3)})
-    path = tmp_path / f"bank{network_store.SUFFIX}"
+    torch_files.write_party(tmp_path, "bank", {"parties": ["bank"]}, {}, {"w": np.zeros(3)})
+    path = tmp_path / f"bank{torch_files.SUFFIX}"
     assert mode(path) == 0o600
-    assert network_store.read_party(path)[0] == "bank"
+    assert torch_files.read_party(path)[0] == "bank"
     path.chmod(0o644)
     with pytest.raises(DataError, match=r"the model file .* has mode 644, .* chmod 600"):
-        network_store.read_party(path)
+        torch_files.read_party(path)
 
 
 def test_a_folder_that_others_may_look_into_is_named_before_a_run(tmp_path, capsys):

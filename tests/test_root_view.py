@@ -13,7 +13,7 @@ import pytest
 import colonnade as cn
 from colonnade.algorithms import ALGORITHMS
 from colonnade.algorithms.block_newton import NewtonParty
-from colonnade.sums.pairwise import PairwiseSum
+from colonnade.sums.masked import PairwiseSum
 from views import measures
 from views.cells import BY_KEY, CELLS, PARTIES
 from views.dual import nystrom

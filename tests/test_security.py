@@ -10,7 +10,7 @@ from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeWarning
 from colonnade.families.door import train
 from colonnade.sums import SUMS
-from colonnade.sums.pairwise import PairwiseSum
+from colonnade.sums.masked import PairwiseSum
 from training_programs import linear_job, part_of
 
 RNG = np.random.default_rng(0)

@@ -24,8 +24,8 @@ from colonnade.errors import (
     SingleFeatureWarning,
 )
 from colonnade.inference import correlations
-from colonnade.inference.standard_errors import MOST_COLUMNS, sampled
-from colonnade.objective import deviance, metrics
+from colonnade.inference.program import MOST_COLUMNS, sampled
+from colonnade.objective import metrics
 from colonnade.objective.losses import loss as loss_named
 from contracts.everywhere import RUNTIMES
 
@@ -347,7 +347,7 @@ def test_ks_and_null_scores():
     with pytest.raises(LabelError, match="the labels hold 1 classes, ks needs exactly two"):
         metrics.ks([1, 1], [1.0, 2.0])
     poisson = loss_named("poisson")
-    assert deviance.deviance(poisson, np.full(3, deviance.null_score(poisson, 0.0)), np.zeros(3)) < 1e-200
+    assert metrics.deviance(poisson, np.full(3, metrics.null_score(poisson, 0.0)), np.zeros(3)) < 1e-200
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

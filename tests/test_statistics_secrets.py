@@ -16,7 +16,7 @@ from colonnade.crypto.paillier import PrivateKey
 from colonnade.errors import ColonnadeError
 from colonnade.families.training_job import rows_of
 from colonnade.inference import correlations
-from colonnade.inference.standard_errors import SEALED, infer_linear
+from colonnade.inference.program import SEALED, infer_linear
 from colonnade.objective.losses import loss as loss_named
 from test_encrypted import Lying, other_key
 from test_security import Recorder

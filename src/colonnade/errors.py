@@ -1,4 +1,4 @@
-"""Every error that Colonnade raises, in one tree.
+"""All errors that Colonnade raises, in one tree, and the checks of options that many places share.
 
     ColonnadeError
     ├── InputError (ValueError)     what the user gave: data, labels, options; raised before any work starts
@@ -10,7 +10,7 @@
     │   └── CertificateError        a certificate or key: missing, expired, of another party or authority
     ├── PolicyRefused               a party's own policy does not allow it
     ├── LedgerError                 a ledger that can't be read or believed
-    ├── CheckpointError             a state that can't be kept, or is not there any more
+    ├── CheckpointError             a state that can't be kept, or is no longer there
     ├── NotFittedError              a model is used before `fit`
     ├── LimitNotMet                 a model was trained, and its cost is above the limit it was given
     ├── RingOverflow                a value is too large for the fixed-point ring
@@ -18,6 +18,7 @@
     ├── ProtocolError               a message that no honest party sends
     │   ├── TruncatedMessage        shorter than it says
     │   ├── OversizedMessage        longer than allowed
+    │   ├── InboxFull               more than may wait at a receiver that has not asked for it
     │   └── WrongShape              an array that does not fit the step
     ├── HandshakeFailed             two parties that can't run together
     │   └── JobMismatch             they hold different jobs
@@ -25,7 +26,7 @@
         ├── PartyFailed             that party raised an error or its process died
         └── PartySilent             that party said nothing before the deadline
 
-One sentence shape for all of them: what was given, what is allowed, what to do.
+The sentences all have one shape: what was given, what is allowed, and what to do.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from numbers import Integral, Real
 
 
 class ColonnadeError(Exception):
-    """Root of the tree: `except ColonnadeError` catches everything of ours."""
+    """The root of the tree: `except ColonnadeError` catches every error of ours."""
 
 
 class InputError(ColonnadeError, ValueError):
@@ -75,7 +76,7 @@ class LedgerError(ColonnadeError):
 
 
 class CheckpointError(ColonnadeError):
-    """A party's state can't be kept, or what was kept is not there any more."""
+    """A party's state can't be kept, or one that was kept is no longer there."""
 
 
 class NotFittedError(ColonnadeError):
@@ -123,7 +124,15 @@ class JobMismatch(HandshakeFailed):
 
 
 class RunFailed(ColonnadeError):
-    """A run ended early. `party` and `step` say where."""
+    """A run ended early.
+
+    Parameters
+    ----------
+    message
+        The sentence that says why.
+    party, step
+        Where it ended, if that is known.
+    """
 
     def __init__(self, message: str, party: str = "", step: str = "") -> None:
         super().__init__(message)
@@ -140,11 +149,11 @@ class PartySilent(RunFailed):
 
 
 class ColonnadeWarning(UserWarning):
-    """Something that is allowed but that the user should know."""
+    """Something that is allowed, and that the user should know about."""
 
 
 class SingleFeatureWarning(ColonnadeWarning):
-    """A party with one feature: FedBCD's Theorem 2 (d_k >= 2) does not protect it."""
+    """A party has a single feature, which FedBCD's Theorem 2 (d_k >= 2) does not protect."""
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -154,7 +163,7 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def at_least(name: str, value: float, low: float, *, strict: bool = False, finite: bool = False) -> None:
-    """Refuse a number below `low` (or equal to it, with `strict`), and NaN; with `finite` infinity as well."""
+    """Refuse a number below `low` (or equal to it, with `strict`) and NaN; with `finite`, refuse infinity as well."""
     if not isinstance(value, Real) or not (value > low if strict else value >= low):
         raise OptionError(f"{name} must be {'>' if strict else '>='} {low:g}, got {value!r}")
     if finite and value == inf:
@@ -162,7 +171,7 @@ def at_least(name: str, value: float, low: float, *, strict: bool = False, finit
 
 
 def whole_number(name: str, value: object, low: int) -> None:
-    """Refuse what is not a whole number, and numbers below `low`."""
+    """Refuse anything but a whole number that is not below `low`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise OptionError(f"{name} must be a whole number >= {low}, got {value!r}")
     at_least(name, int(value), low)

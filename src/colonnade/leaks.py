@@ -1,4 +1,4 @@
-"""What a run shows to whom beside the model: one table of names, and the form in which code declares what it shows.
+"""What a run shows to whom beside the model: a table of names, and the form in which code declares what it shows.
 
 Every algorithm, sum and step declares its leaks beside its own code, as a function of a `Setting`. What a job must
 list, what a party is told before anything is sent, what estimators warn of and the table in docs/security.md all come
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# What is shown, as a job lists it, with a comment that `colonnade init` puts behind it; in the order of the list.
+# What may be shown, in the order in which a job lists it, with the comment that `colonnade init` writes behind it.
 LISTED = {
     (COMMON := "who is in common"): "each party: which of its own people all others have too",
     (SIZES := "how many people each party has"): "everybody, exactly or roughly",
@@ -39,12 +39,12 @@ LISTED = {
     (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
-# What says all that another one says need not be listed beside it.
+# A name on the left need not be listed beside one on the right, which says all that it says.
 _SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES)}
-# What version 0.1 asked for; lists from then lack the rest.
+# What version 0.1 asked for; lists from that time lack the rest.
 FIRST_NAMES = (COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATURES, CORRELATIONS, OBJECTIVE)
 
-# Kinds of messages that hold nothing of anybody, in any run, and why.
+# Kinds of messages that show nothing about anybody in any run, and why.
 NOTHING = {
     "public key": "made for this run",
     "paillier key": "made for this run",
@@ -62,27 +62,23 @@ OF_COLUMNS, OF_LABELS, OF_PEOPLE = "your columns", "your labels", "your people"
 
 @dataclass(frozen=True)
 class Setting:
-    """A run before it begins, as far as it decides what is shown to whom.
-
-    model: "linear", "kernel", "network", "split" or "transfer". outputs: scores of a row, None while nobody has counted
-    the classes. rows: of the training data, at most; None where that is not known.
-    """
+    """What is known of a run before it begins, as far as it decides what is shown to whom."""
 
     parties: tuple[str, ...]
-    holders: tuple[str, ...]
+    holders: tuple[str, ...]  # those of them who hold labels
     loss: str = "logistic"
     sum: str = "pairwise"
     topology: str = "tree"
-    model: str = "linear"
-    outputs: int | None = 1
-    rows: int | None = None
-    aligned: bool = False  # rows are those of the same people already
+    model: str = "linear"  # or "kernel", "network", "split", "transfer"
+    outputs: int | None = 1  # scores of a row; None while nobody has counted the classes
+    rows: int | None = None  # of the training data, at most; None where that is not known
+    aligned: bool = False  # whether the parties' rows are those of the same people already
     features: int = 0  # of a kernel
     scaled: bool = False  # whether a kernel's gamma comes from everybody's columns
 
     @property
     def pair(self) -> bool:
-        """Between two, whatever is a sum is the other's part."""
+        """Whether there are two parties, between whom any sum tells the other's part."""
         return len(self.parties) == 2
 
     @property
@@ -92,44 +88,37 @@ class Setting:
 
     @property
     def unlabelled(self) -> tuple[str, ...]:
-        """Those without labels."""
+        """The parties without labels."""
         return tuple(name for name in self.parties if name not in self.holders)
 
     @property
     def hearers(self) -> tuple[str, ...]:
-        """Those who are sent something about a label of another party: all but a label holder that is the only one."""
+        """The parties that are sent something about another's labels: all but a label holder that is the only one."""
         return self.parties if len(self.holders) > 1 else self.unlabelled
 
 
 @dataclass(frozen=True)
 class Leak:
-    """Something that is shown.
+    """Something that a run shows."""
 
-    name: as a job lists it; empty for messages that show nothing in this setting. about, of: whose columns, labels or
-    people. to: who could know it then. kinds: messages that it follows from. words: for the eyes of one of `of`, see
-    `jobs.words`. numbers: about a row, over a whole run, at most; None where nobody can say, or where there are
-    none. left: whether a party's budget counts these numbers (`engine.allowance`). warning: what an estimator says
-    about it before it starts.
-    """
-
-    name: str
-    about: str
-    of: tuple[str, ...]
-    to: tuple[str, ...]
-    kinds: tuple[str, ...]
-    words: str
-    numbers: int | None = None
-    left: bool = False
-    warning: str = ""
+    name: str  # as a job lists it; empty for messages that show nothing in this setting
+    about: str  # OF_COLUMNS, OF_LABELS or OF_PEOPLE
+    of: tuple[str, ...]  # whose they are
+    to: tuple[str, ...]  # who could know it then
+    kinds: tuple[str, ...]  # the messages that it follows from
+    words: str  # a sentence for one of the parties in `of`, whose {places} `jobs.words` fills in
+    numbers: int | None = None  # about a row over a whole run, at most; None where nobody can say, or there are none
+    left: bool = False  # whether a party's budget counts these numbers (`engine.allowance`)
+    warning: str = ""  # what an estimator says about it before it starts
 
 
 def nothing(setting: Setting, *kinds: str, of: tuple[str, ...] | None = None) -> Leak:
-    """Messages that show nothing in this setting, though in others they do; of: those of some parties only."""
+    """Declare messages that show nothing in this setting, though in others they do; `of` limits it to some parties."""
     return Leak("", "", setting.parties if of is None else of, (), kinds, "")
 
 
 def listed(leaks: Iterable[Leak]) -> tuple[str, ...]:
-    """The names that a job must list."""
+    """Return the names that a job must list."""
     names = {leak.name for leak in leaks}
     more = {name for name, larger in _SAYS_MORE.items() if names.intersection(larger)}
     return tuple(name for name in LISTED if name in names - more)
@@ -141,7 +130,10 @@ def listed(leaks: Iterable[Leak]) -> tuple[str, ...]:
 def contributions(
     setting: Setting, numbers: int | None, kinds: tuple[str, ...], of: tuple[str, ...] = ()
 ) -> tuple[Leak, ...]:
-    """Contributions that are summed at label holders, of all parties unless told; of linear models what follows too."""
+    """Declare contributions that are summed at label holders, and for linear models what follows from them.
+
+    They are the contributions of all parties, unless `of` names some.
+    """
     of, to, pair = of or setting.parties, setting.holders, setting.pair
     words = (
         "{who} can see, in every exchange, your part of the score of {people}"
@@ -162,9 +154,9 @@ def linear(
     *,
     left: bool = False,
 ) -> tuple[Leak, ...]:
-    """What follows from the contributions of a linear model in many rounds: n numbers per round out of few columns.
+    """Declare what follows from the contributions of a linear model in many rounds: n numbers each, of few columns.
 
-    Each round moves the contributions by X Xᵀ s, of which who sees the contributions knows s, or can work it out.
+    Each round moves the contributions by X Xᵀ s. A party that sees the contributions knows s, or can work it out.
     """
     of, pair = of or setting.parties, setting.pair
     directions = Leak(
@@ -178,19 +170,19 @@ def linear(
 
 
 def products(setting: Setting, to: tuple[str, ...], kinds: tuple[str, ...], of: tuple[str, ...] = ()) -> Leak:
-    """How alike rows are."""
+    """Declare that it shows how alike rows are."""
     words = "{who} could work out how alike any two people are in your columns (the inner products of rows)"
     return Leak(PRODUCTS, OF_COLUMNS, of or setting.parties, to, kinds, words + _together(setting))
 
 
 def columns(setting: Setting, to: tuple[str, ...], kinds: tuple[str, ...], of: tuple[str, ...] = ()) -> Leak:
-    """How many there are, and how large."""
+    """Declare that it shows how many columns there are, and how large their numbers are."""
     words = "{who} could work out how many columns you have and how large their numbers are"
     return Leak(COLUMNS, OF_COLUMNS, of or setting.parties, to, kinds, words + _together(setting))
 
 
 def objective(setting: Setting, kinds: tuple[str, ...]) -> Leak:
-    """How well the model fits, or how much better a step made it."""
+    """Declare that it shows how well the model fits, or how much better a step made it."""
     words = (
         "{who} will learn how well the model fits your labels, in totals over all rows, or whether it still improves"
     )
@@ -204,7 +196,7 @@ def _together(setting: Setting) -> str:
 def signals(
     setting: Setting, numbers: int | None, kinds: tuple[str, ...] = ("signal",), to: tuple[str, ...] = ()
 ) -> tuple[Leak, ...]:
-    """Signals in the clear: labels, and scores, which are everybody's contributions."""
+    """Declare signals in the clear, which show labels and scores, and so everybody's contributions."""
     to = to or setting.hearers
     shown = Leak(SIGNALS, OF_LABELS, setting.holders, to, kinds, "{who} could work out your label of each of {people}")
     words = "{who} could work out the score of {people} from the signals, and so " + (
@@ -215,7 +207,7 @@ def signals(
 
 
 def sequential(setting: Setting, numbers: int | None, kinds: tuple[str, ...]) -> tuple[Leak, ...]:
-    """Parties that move one after another. Between two this shows nothing more: the sum is the other's part anyway."""
+    """Declare what parties that move one after another show; between two the sum is the other's part anyway."""
     if setting.pair or len(setting.parties) < 2:
         return ()
     return (

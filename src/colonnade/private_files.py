@@ -1,8 +1,8 @@
-"""Files of a party's own: parameters, histories, checkpoints, ledgers, tokens, keys. Only their owner may use them.
+"""Files that only their owner may use: a party's parameters, histories, checkpoints, ledgers, tokens and keys.
 
-A file has its mode from the moment it is made, so that there is no instant in which somebody else could open it, and it
-takes its place whole or not at all. What others could read or change is not read: it is no secret any more, or no
-longer what was written. Where the system knows no such modes (Windows), nothing is asked.
+A file has its mode from the moment it is made, so there is no instant in which somebody else could open it, and it
+takes its place whole or not at all. A file that others could read or change is not read, as it is no longer secret, or
+no longer what was written. Where the system has no such modes (Windows), they are not checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner only; one that is there stays as it is."""
+    """Make a folder, and any missing ones above it, for its owner only; one that exists stays as it is."""
     for folder in reversed([path, *path.parents]):
         with suppress(FileExistsError):
             if not folder.exists():
@@ -37,9 +37,9 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block has ended well, with all of it on the disk."""
+    """Open a file that takes the place of `path` once the block has ended well, with all of it on the disk."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)  # of a crash; also a link that somebody put there
+    partial.unlink(missing_ok=True)  # a crash may have left one, or somebody may have put a link there
     handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, FILE)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -61,12 +61,12 @@ def write(path: Path, content: bytes | str) -> None:
 
 
 def append_to(path: Path) -> int:
-    """A handle that writes at the end of a file, which is made if there is none."""
+    """Open a handle that writes at the end of a file, which is made if there is none."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY, FILE)
 
 
 def _sync(folder: Path) -> None:
-    """A rename is on the disk only when its folder is."""
+    """Write a folder to the disk, as only then a rename in it is there for good."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -80,7 +80,7 @@ def _sync(folder: Path) -> None:
 
 
 def trouble(path: Path, what: str, handle: int | None = None) -> str | None:
-    """A sentence if others may use this file or folder, else None. handle: of the file, where it is open already."""
+    """Return a sentence if others may use this file or folder, else None; `handle` is that of an open file."""
     if os.name != "posix":
         return None
     mode = os.stat(path if handle is None else handle).st_mode
@@ -101,13 +101,13 @@ def check(path: Path, what: str, error: type[ColonnadeError], handle: int | None
 
 @contextmanager
 def reading(path: Path, what: str, error: type[ColonnadeError]) -> Iterator[BinaryIO]:
-    """An open file that only its owner may use; the very one that is looked at is the one that is read."""
+    """Open a file that only its owner may use; the check is of the very file that is then read."""
     with path.open("rb") as file:
         check(path, what, error, file.fileno())
         yield file
 
 
 def read(path: Path, what: str, error: type[ColonnadeError]) -> bytes:
-    """The content of a file that only its owner may use."""
+    """Return the content of a file that only its owner may use."""
     with reading(path, what, error) as file:
         return file.read()

@@ -1,16 +1,16 @@
-"""A live line about a run: rounds, loss, metric, bytes. Silent where nobody looks."""
+"""The progress of a run: a live line with rounds, loss, metric and bytes, and the records that become `history_`."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-# Seconds. A run shorter than this shows nothing: a bar that flashes by tells nobody anything.
+# Seconds. A run that is shorter shows nothing, as a bar that flashes by tells nobody anything.
 _PATIENCE = 0.5
 
 
 def human_bytes(count: float) -> str:
-    """1234567 -> '1.2 MB'."""
+    """Write a number of bytes for people: 1234567 is '1.2 MB'."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000 or unit == "GB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -19,7 +19,19 @@ def human_bytes(count: float) -> str:
 
 
 class Line:
-    """A live line on stderr that appears once a run takes longer than a moment; safe to close at any time."""
+    """A live line on stderr that appears once a run takes longer than a moment, if stderr is a terminal.
+
+    It may be closed at any time.
+
+    Parameters
+    ----------
+    text
+        What is going on.
+    total
+        How long the bar is; None where that is not known.
+    verbose
+        0 for no line.
+    """
 
     def __init__(self, text: str, total: int | None, verbose: int) -> None:
         self._text, self._total, self._detail, self._completed = text, total, "starting", 0
@@ -45,7 +57,7 @@ class Line:
             self._task = self._bar.add_task(self._text, total=self._total, text=self._detail, completed=self._completed)
 
     def show(self, completed: int, detail: str, step: tuple[str, int] | None = None) -> None:
-        """Move the bar and change the words beside it; step: what is done now, and how long the bar is for it."""
+        """Move the bar and change the words beside it; `step` is what is going on now, and how long its bar is."""
         with self._lock:
             self._completed, self._detail = completed, detail
             self._text, self._total = step or (self._text, self._total)
@@ -63,7 +75,7 @@ class Line:
 
 
 class History:
-    """Collects what parties report into records, and draws the bar while it does."""
+    """Collects what parties report into records, and moves the live line meanwhile."""
 
     def __init__(self, metric: str, epochs: int, verbose: int) -> None:
         self.records: list[dict[str, Any]] = []
@@ -71,7 +83,7 @@ class History:
         self._line = Line(*self._training, verbose)
 
     def observe(self, party: str, seconds: float, value: Any) -> None:
-        """Called by the runtime for every report of a party."""
+        """Take a report of a party, as a runtime hands it over."""
         kind, *rest = value
         if kind == "record":
             self._record(seconds, rest)
@@ -80,9 +92,9 @@ class History:
             record = self._at(index)
             record["messages"] = record.get("messages", 0) + messages
             record["bytes"] = record.get("bytes", 0) + size
-            if not any("loss" in known for known in self.records):  # a party that hears no loss of its own
+            if not any("loss" in known for known in self.records):  # this party hears no loss
                 self._line.show(index, human_bytes(record["bytes"]), self._training)
-        elif kind == "also":  # what only some kinds of models have to say about an evaluation
+        elif kind == "also":  # only some kinds of models have more to say about an evaluation
             self._at(rest[0]).update(dict(rest[1]))
         elif kind == "align":
             done, total = rest

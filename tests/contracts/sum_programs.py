@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from colonnade.crypto.masks import MaskStream
 from colonnade.runtimes.simulation import Simulation
-from colonnade.sums import open_sum, pairwise
+from colonnade.sums import masked, open_sum
 
 TAG = "scores"
 
@@ -121,7 +121,7 @@ def root_removes_its_own_masks(n, size, rounds, monkeypatch):
             log[net.me].append((value, await opened[net.me].total(TAG, value, "p0")))
 
     give_masks(monkeypatch, mask)
-    monkeypatch.setattr(pairwise, "_BLOCK", 0)  # masks of one sum at a time, to take them off one by one
+    monkeypatch.setattr(masked, "_BLOCK", 0)  # masks of one sum at a time, to take them off one by one
     programs = dict.fromkeys(parties(n), (program, ()))
     programs["p0"] = (lambda net: program(Recording(net, received)), ())
     Simulation().run(programs)

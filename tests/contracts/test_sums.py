@@ -15,7 +15,7 @@ from colonnade.errors import OptionError, ProtocolError, RingOverflow, WrongShap
 from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import SUMS, choose_sum, open_sum
-from colonnade.sums.pairwise import PairwiseSum
+from colonnade.sums.masked import PairwiseSum
 from colonnade.sums.trees import TOPOLOGIES
 from contracts.sum_programs import (
     TAG,

@@ -1,4 +1,4 @@
-"""Parties with the rows that they have in common, in one order."""
+"""Parties of one process are brought to the rows that they have in common, in one order."""
 
 from __future__ import annotations
 
@@ -10,19 +10,39 @@ from colonnade.alignment.protocol import align_packed, check_options
 from colonnade.data.ids import pack
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError
-from colonnade.estimators.checks import check_runtime
 from colonnade.progress import Line
-from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
 
 
 def align_parties(
     *parties: Party, on: Runtime | None = None, minimum: int = 1, leader: str | None = None, verbose: int = 1
 ) -> list[Party]:
-    """The same parties with the rows whose ids all of them have, in one order; no party learns of another's other rows.
+    """Bring parties to the rows whose ids all of them have, in one order, without showing anybody the other ids.
 
-    minimum: an error if fewer rows are common. leader: the party that compares masked ids, by default the first one;
-    docs/security.md says what each of them learns. on: where they run, as for `fit`.
+    Parameters
+    ----------
+    *parties
+        Two or more parties with ids.
+    on
+        Where the parties run, as for `fit`; by default in this process, as a simulation.
+    minimum
+        How many rows have to be in common.
+    leader
+        The name of the party that compares masked ids, by default the first one; docs/security.md says what the leader
+        and the others learn.
+    verbose
+        0 for no progress line.
+
+    Returns
+    -------
+    list of Party
+        The same parties in the same order, each with the common rows.
+
+    Raises
+    ------
+    TooFewInCommon
+        If fewer than `minimum` rows are in common.
     """
     check_runtime(on)
     check_names(parties)
@@ -40,7 +60,7 @@ def align_parties(
 
 
 class _Progress:
-    """A live line: how many masked ids of all that there will be."""
+    """A live line that says how many ids of all have been masked."""
 
     def __init__(self, parties: tuple[Party, ...], leader: str, verbose: int) -> None:
         self._done: dict[str, int] = {}

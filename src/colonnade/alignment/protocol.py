@@ -1,26 +1,36 @@
-"""Alignment: which rows do all parties have in common, without showing anybody the others.
+"""Alignment finds the rows that all parties have in common, without showing anybody the other rows.
 
-Private set intersection by Diffie and Hellman (Meadows 1986; Huberman, Franklin & Hogg 1999; De Cristofaro & Tsudik
-2010 for why it is safe), in its form as an oblivious function (Jarecki & Liu 2010), for any number of parties
-(Kolesnikov, Matania, Pinkas, Rosulek & Trieu, CCS 2017). H(x) is the point of an id x (`group`), written as a base of
-powers. One party, the leader, has a secret r; every other party j, a follower, has a secret s_j, made for this run.
+It is private set intersection by Diffie and Hellman (Meadows 1986; Huberman, Franklin & Hogg 1999; De Cristofaro &
+Tsudik 2010 for why it is safe), in its form as an oblivious function (Jarecki & Liu 2010), for any number of parties
+(Kolesnikov, Matania, Pinkas, Rosulek & Trieu, CCS 2017). H(x) is the point of an id x (`crypto.group`), written as a
+base of powers. One party, the leader, has a secret r; every other party j, a follower, has a secret s_j. Both are made
+for this run.
 
-    1. blinded   leader -> all       H(x)^r for each of its ids x: points that look random without r
-    2. answer    follower -> leader  each of them to the power s_j
-                 leader              takes r away again: H(x)^(s_j), of its own ids alone, for it does not know s_j
-    3. table     follower -> leader  for each of its ids y a share z_j(y), in an oblivious store in which it is found
-                                     by whoever knows H(y)^(s_j), and nothing else is
-    4. common    leader -> all       the ids x whose shares, one out of each table, add up to 0: as hashes of
-                                     H(x)^(s_j), which mean something to party j alone, and only if it has x
-    5. agreed    all -> all          a digest of what each of them now believes to be common
+These are all messages that leave a party in an alignment:
 
-Every two followers share a key, and both add what it makes of an id to their shares of it, so that all shares of an id
-together are 0. If one follower does not have it, the others' shares are as good as random: the leader learns who is
-common to *all*, never to some. (With one follower the share is 0.) docs/security.md says what each party learns.
+    tag            from -> to           content
+    align size     leader -> followers  how many ids it has, how many have to be common, whom it takes for the leader,
+                   and back             and how many ids it accepts from a partner
+    align blinded  leader -> followers  1. H(x)^r for each of its ids x: points that look random without r
+    align answer   follower -> leader   2. each of these points to the power s_j. The leader takes r away again and has
+                                        H(x)^(s_j) of its own ids alone, as it does not know s_j
+    align key      between followers    a public key, for the secret that every two followers share
+    align table    follower -> leader   first an empty message per 2048 masked ids, as a sign of life; then
+                                        3. for each of its ids y a share z_j(y), in an oblivious store in which whoever
+                                        knows H(y)^(s_j) finds it, and anybody else finds noise
+    align common   leader -> followers  first empty messages, as signs of life; then how many ids are common and how
+                                        many have to be; then, if there are enough, 4. the ids x whose shares, one out
+                                        of each table, add up to 0: as hashes of H(x)^(s_j), which mean something to
+                                        party j alone, and only if it has x
+    align agreed   all -> all           5. a digest of what each party now believes to be common
 
-Common rows come in the order of their ids' hashes. It is the same at every party and in every run, and tells nothing
-that the common ids do not. The leader multiplies once per id and party, a follower once per id of its own and of the
-leader's: in chunks, which flow through all of them at once and through all cores of each.
+Every two followers share a key, and both add what it makes of an id to their shares of that id, so that all shares of
+an id add up to 0. If one follower does not have the id, the others' shares are as good as random: the leader learns who
+is common to *all*, never to some. (With one follower the share is 0.) docs/security.md says what each party learns.
+
+Common rows come in the order of their ids' hashes. This order is the same at every party and in every run, and tells
+nothing that the common ids do not. The leader multiplies once per id and party, a follower once per id of its own and
+of the leader's; ids go in chunks, which flow through all parties at once and through all cores of each.
 """
 
 from __future__ import annotations
@@ -44,20 +54,40 @@ from colonnade.runtimes.wire import Value, expect_array
 
 Rows = npt.NDArray[np.int64]
 
-_CHUNK = 2048  # ids: a tenth of a second of one core, so that no wait comes near a deadline
-_WORDS_CHUNK = 1 << 16  # rows of 128 bits
-_MULTIPLICATION = 20_000  # in `net.work`'s unit, a number touched by a kernel: 40 µs against 2 ns
-_MOST = 1 << 31  # ids of a party
+_CHUNK = 2048  # ids in a message: a tenth of a second of one core, so that no wait comes near a deadline
+_WORDS_CHUNK = 1 << 16  # rows of 128 bits in a message
+_MULTIPLICATION = 20_000  # in the unit of `net.work`, a number that a kernel touches: 40 µs against 2 ns
+_MOST = 1 << 31  # ids that a party may have
 
 
 async def align(
     net: Net, ids: Any, *, minimum: int = 1, leader: str | None = None, max_partner_ids: int = _MOST
 ) -> Rows:
-    """The numbers of this party's rows whose ids all parties have, in the order that is common to all.
+    """Find this party's rows whose ids all parties have.
 
-    minimum: end with `TooFewInCommon`, at all parties, if there are fewer; the largest that a party asks for counts.
-    leader: who compares, the same at all parties; by default the first of them. max_partner_ids: how many ids another
-    party may bring: whoever brings all ids that there could be learns which of them the others have.
+    Parameters
+    ----------
+    net
+        The party's view of the federation.
+    ids
+        One id per row, as for a `Party`.
+    minimum
+        How many ids have to be common; the largest number that a party asks for counts.
+    leader
+        The party that compares, the same at all parties; by default the first of them.
+    max_partner_ids
+        How many ids another party may bring. A party that brings all ids that there could be learns which of them the
+        others have.
+
+    Returns
+    -------
+    array of int64
+        The numbers of these rows, in an order that is the same at all parties.
+
+    Raises
+    ------
+    TooFewInCommon
+        At all parties, if fewer ids than `minimum` are common.
     """
     chosen = check_options(net.names, minimum, leader)
     packed = await net.in_thread(lambda: pack(canonical(ids, f"party {net.me!r}")))
@@ -65,7 +95,7 @@ async def align(
 
 
 def check_options(names: tuple[str, ...], minimum: int, leader: str | None) -> str:
-    """The leader's name, if parties can be aligned like this."""
+    """Return the leader's name, if parties can be aligned with these options."""
     if len(names) < 2:
         raise OptionError(f"alignment needs two or more parties, got {len(names)}")
     if type(minimum) is not int or minimum < 1:
@@ -78,7 +108,7 @@ def check_options(names: tuple[str, ...], minimum: int, leader: str | None) -> s
 async def align_packed(
     net: Net, text: Bytes, ends: Rows, minimum: int, leader: str, max_partner_ids: int = _MOST
 ) -> Rows:
-    """`align` for ids that `ids.pack` has packed: what a runtime can hand to a process."""
+    """Do what `align` does for ids that `ids.pack` has packed, as a runtime can hand them to a process."""
     if not len(ends):
         raise DataError(f"party {net.me!r}: no ids were given; alignment needs at least one")
     role = _Leader if net.me == leader else _Follower
@@ -86,18 +116,18 @@ async def align_packed(
 
 
 class _Role:
-    """What leader and followers have in common: their ids, a secret, and how far they are."""
+    """What the leader and the followers have in common: their ids, a secret, and how far they are."""
 
     def __init__(self, net: Net, packed: Packed, minimum: int, leader: str, most: int = _MOST) -> None:
         self.net, self.packed, self.minimum, self.leader, self.most = net, packed, minimum, leader, most
         self.rows = len(packed[1])
         self.followers = [name for name in net.names if name != leader]
         self.secret = Secret()
-        self.names = np.empty((self.rows, 2), np.uint64)  # of each id: the first 128 bits of its digest
-        self.done, self.total = 0, 0  # multiplications
+        self.names = np.empty((self.rows, 2), np.uint64)  # the first 128 bits of each id's digest
+        self.done, self.total = 0, 0  # multiplications, for whoever watches
 
     async def masked(self, part: slice) -> Bytes:
-        """H(x) to the power of the secret for these ids of its own."""
+        """Return H(x) to the power of the secret for these ids of its own."""
         digest = await self.net.in_thread(digests, self.packed, part)
         self.names[part] = digest[:, :16].copy().view(">u8")
         points = await self.net.in_thread(self.secret.mask_digests, digest)
@@ -105,7 +135,7 @@ class _Role:
         return points
 
     async def remasked(self, secret: Secret, frm: str, tag: str, count: int) -> Bytes:
-        """The next `count` points of a party, to the power of a secret."""
+        """Receive the next `count` points of a party, and raise them to the power of a secret."""
         points = expect_array(await self.net.recv(frm, tag), (count, POINT), np.uint8, frm, tag)
         masked = await self.net.in_thread(secret.mask_points, points, frm, tag)
         await self.worked(count)
@@ -117,7 +147,7 @@ class _Role:
             await self.net.send(to, tag, words[part])
 
     async def hear_words(self, frm: str, tag: str, count: int) -> Words:
-        """So many rows of 128 bits."""
+        """Receive so many rows of 128 bits."""
         parts = [np.empty((0, 2), np.uint64)]
         for part in _chunks(count, _WORDS_CHUNK):
             shape = (part.stop - part.start, 2)
@@ -125,17 +155,20 @@ class _Role:
         return np.concatenate(parts)
 
     async def worked(self, points: int) -> None:
-        """Count what was done, and tell whoever looks."""
+        """Count the points that were multiplied, and report the progress."""
         await self.net.work(points * _MULTIPLICATION)
         self.done += points
         self.net.report(("align", self.done, self.total))
 
     async def tell_size(self, to: str) -> None:
-        """How many ids it has, how many must be common, whom it takes for the leader, how many the other may have."""
+        """Say how many ids this party has, how many must be common, who leads, and how many the other may have."""
         await self.net.send(to, "align size", (self.rows, self.minimum, self.leader, self.most))
 
     async def hear_size(self, frm: str) -> tuple[int, int]:
-        """The same of another party. Nothing has been computed from an id yet, and both of them see what is wrong."""
+        """Hear how many ids another party has and how many it asks for; both parties see what does not fit.
+
+        Nothing has been computed from an id yet at this point.
+        """
         value = await self.net.recv(frm, "align size")
         if type(value) is not tuple or [*map(type, value)] != [int, int, str, int] or not 0 < value[0] <= _MOST:
             raise ProtocolError(f"party {frm!r} sent no number of ids between 1 and {_MOST} at step 'align size'")
@@ -157,7 +190,7 @@ class _Role:
         return value[0], value[1]
 
     async def agree(self, common: Rows, count: int, asked: int) -> Rows:
-        """Step 5: all or nobody goes on; a party that was told something else than the others is found out."""
+        """Step 5: compare what all parties believe, so that all of them go on or none does."""
         believed = hashlib.sha256(self.names[common].astype(">u8").tobytes() + b"%d of %d" % (count, asked)).digest()
         others = [name for name in self.net.names if name != self.net.me]
         for name in others:
@@ -180,7 +213,7 @@ class _Role:
 
 
 class _Leader(_Role):
-    """Blinds its ids, learns the followers' shares of them, and says which are common."""
+    """The party that blinds its ids, finds the followers' shares of them, and says which are common."""
 
     async def run(self) -> Rows:
         self.total = self.rows * (1 + len(self.followers))
@@ -204,14 +237,14 @@ class _Leader(_Role):
             total ^= share
         common = np.flatnonzero(~total.any(axis=1))
         common = common[np.lexsort((self.names[common, 1], self.names[common, 0]))]
-        enough = common if len(common) >= asked else common[:0]  # if not, only their number is told
+        enough = common if len(common) >= asked else common[:0]  # if they are too few, only their number is told
         for name in self.followers:
             await self.net.send(name, "align common", (len(common), asked))
             await self.tell_words(name, "align common", keys[name][enough])
         return await self.agree(enough, len(common), asked)
 
     async def hear(self, name: str, size: int, unblind: Secret) -> tuple[Words, Words]:
-        """Steps 2 and 3 with one follower: for each of the leader's ids a key, and the share that is found under it."""
+        """Steps 2 and 3 with one follower: return a key for each of the leader's ids, and the share found under it."""
         prints = np.empty((self.rows, 4), np.uint64)
         for part in _chunks(self.rows, _CHUNK):
             points = await self.remasked(unblind, name, "align answer", part.stop - part.start)
@@ -228,13 +261,13 @@ class _Leader(_Role):
         return keys, await self.net.in_thread(oblivious_store.decode, table, size, keys) ^ pads
 
     async def still_at_work(self) -> None:
-        """A sign of life to all who wait for the end, however long the slowest of them takes."""
+        """Send a sign of life to all who wait for the end, however long the slowest of them takes."""
         for name in self.followers:
             await self.net.send(name, "align common", None)
 
 
 class _Follower(_Role):
-    """Answers the leader, and tells it a share of every id that both of them have."""
+    """A party that answers the leader, and lets it find a share of every id that both of them have."""
 
     async def run(self) -> Rows:
         await self.tell_size(self.leader)
@@ -249,7 +282,7 @@ class _Follower(_Role):
             await self.net.send(self.leader, "align table", None)  # a sign of life
         keys, pads = prints[:, :2].copy(), prints[:, 2:]
         table = await self.net.in_thread(lambda: oblivious_store.encode(keys, pads ^ self.shares(ciphers)))
-        await answering  # first: the leader has no use for the table before it has all answers, and would only keep it
+        await answering  # the leader has no use for the table before it has all answers, and would only store it
         await self.tell_words(self.leader, "align table", table)
 
         while (verdict := await self.net.recv(self.leader, "align common")) is None:
@@ -259,13 +292,13 @@ class _Follower(_Role):
         return await self.agree(self.find(keys, told), count, asked)
 
     async def answer(self, size: int) -> None:
-        """Step 2: the leader's blinded points to the power of this party's secret."""
+        """Step 2: raise the leader's blinded points to the power of this party's secret."""
         for part in _chunks(size, _CHUNK):
             points = await self.remasked(self.secret, self.leader, "align blinded", part.stop - part.start)
             await self.net.send(self.leader, "align answer", points)
 
     async def agree_on_keys(self) -> list[bytes]:
-        """A secret key with each other follower."""
+        """Agree on a secret key with each other follower."""
         keys, others = KeyPair(), [name for name in self.followers if name != self.net.me]
         for name in others:
             await self.net.send(name, "align key", keys.public)
@@ -273,11 +306,11 @@ class _Follower(_Role):
         return [stream.mask(0, 0, (4,)).tobytes() for stream in streams]
 
     def shares(self, keys: list[bytes]) -> Words:
-        """This party's share of each of its ids: what it and one other follower make of it, for all others together."""
+        """Return this party's share of each of its ids: the sum of what its keys with other followers make of it."""
         names = self.names.astype(">u8").tobytes()
         shares = np.zeros((self.rows, 2), np.uint64)
         for key in keys:
-            # One block of AES for each id, no two alike: a random function of the id, which is all that is needed.
+            # One block of AES for each id, no two of them alike: a random function of the id is all that is needed.
             cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
             shares ^= np.frombuffer(cipher.update(names), "<u8").reshape(-1, 2)
         return shares
@@ -294,10 +327,10 @@ class _Follower(_Role):
         return count, asked
 
     def find(self, keys: Words, told: Words) -> Rows:
-        """The rows whose keys the leader told, in its order."""
+        """Return the rows whose keys the leader told, in its order."""
         order = np.lexsort((keys[:, 1], keys[:, 0]))
         at = np.searchsorted(keys[order, 0], told[:, 0])
-        while True:  # once more only where two keys agree in their first half
+        while True:  # a second pass is needed only where two keys agree in their first half
             rows = order[np.minimum(at, self.rows - 1)]
             ahead = (keys[rows, 0] == told[:, 0]) & (keys[rows, 1] < told[:, 1]) & (at < self.rows - 1)
             if not ahead.any():

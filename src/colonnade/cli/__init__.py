@@ -1,1 +1,1 @@
-"""The `colonnade` command."""
+"""The command line, `colonnade`."""

@@ -1,7 +1,7 @@
-"""The three organisations of the demo: patients of a data set that scikit-learn ships, cut by columns.
+"""The data of the demo's three organisations: patients of a data set that scikit-learn ships, cut by columns.
 
 A hospital knows ten measurements of each patient, and the outcome; a laboratory and an imaging centre hold ten more
-columns each. Their customer lists overlap without being the same, and each has its own order.
+columns each. Their lists of patients overlap without being the same, and each has its own order.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from colonnade.errors import OptionError
 
 Array = npt.NDArray[Any]
 COLUMNS = {"hospital": range(10), "laboratory": range(10, 20), "imaging": range(20, 30)}
-NEW_PATIENTS = "new-patients.txt"  # a list of the people about whom the organisations will ask and answer
-_NEW = 140  # patients without an outcome yet
-_MISSED = 0.06  # of the others that an organisation has never seen
+NEW_PATIENTS = "new-patients.txt"  # lists the people about whom the organisations will ask and answer
+_NEW = 140  # patients who have no outcome yet
+_MISSED = 0.06  # the part of the others that an organisation has never seen
 
 
 @dataclass(frozen=True)
 class Patients:
-    """What the demo knows, and no organisation does: all columns, all outcomes."""
+    """All columns and all outcomes, which the demo knows and none of its organisations does."""
 
     ids: Array
     X: Array
@@ -37,13 +37,13 @@ class Patients:
 
     @property
     def common(self) -> Array:
-        """Rows to train on that all three know."""
+        """Rows that all three organisations know and can train on."""
         everywhere = set.intersection(*(set(rows.tolist()) for rows in self.known.values()))
         return np.array(sorted(everywhere - set(self.new.tolist())))
 
 
 def patients() -> Patients:
-    """The same ones every time."""
+    """Return the demo's patients, the same ones every time."""
     try:
         from sklearn.datasets import load_breast_cancer
     except ModuleNotFoundError:
@@ -56,13 +56,13 @@ def patients() -> Patients:
     known = {}
     for name in COLUMNS:
         mine = old[rng.random(len(old)) > _MISSED]
-        # The hospital's table is of patients with an outcome; its partners have the new ones in theirs.
+        # The hospital's table has patients with an outcome only; its partners have the new ones in theirs too.
         known[name] = rng.permutation(mine if name == "hospital" else np.concatenate([mine, new]))
     return Patients(ids, bunch.data, 1 - bunch.target, [str(name) for name in bunch.feature_names], known, new)
 
 
 def write_tables(folder: Path, found: Patients) -> dict[str, int]:
-    """A CSV file for each organisation, and the hospital's new patients; returns how many people each file has."""
+    """Write a CSV file for each organisation and one of new patients, and return how many people each file has."""
     for name, rows in found.known.items():
         outcome = ["malignant" if one else "benign" for one in found.y[rows]] if name == "hospital" else None
         _write(folder / f"{name}.csv", found, name, rows, outcome)

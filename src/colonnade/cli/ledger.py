@@ -1,4 +1,4 @@
-"""`colonnade ledger`: what left a party, whether that is all, and what partners have seen of each other's."""
+"""What `colonnade ledger` does: show what left a party, verify it, and handle receipts of what partners have seen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_actions(ledger: argparse.ArgumentParser) -> None:
-    """Declare what can be done with a ledger."""
+    """Declare the actions on a ledger, and their options."""
     ledger.add_argument(
         "action",
         choices=("show", "verify", "receipts", "accept"),
@@ -31,7 +31,7 @@ def add_actions(ledger: argparse.ArgumentParser) -> None:
 
 
 def act(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
-    """Do one of them."""
+    """Do one of these actions, and return the exit code."""
     for option, action in (("receipts", "verify"), ("out", "receipts"), ("peer", "accept")):
         if getattr(options, option) and options.action != action:
             raise OptionError(f"--{option} goes with `colonnade ledger {action}`, not with {options.action!r}")
@@ -47,7 +47,7 @@ def _verify(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
     if not party.ledger.exists() and not ledger.seal_file(party.ledger).exists():
         if options.receipts:
             raise LedgerError(f"there is no ledger {party.ledger.name!r} that receipts could be compared with")
-        print(f"{party.ledger.name}: there is none yet, nothing has left {party.name}")
+        print(f"{party.ledger.name}: there is no ledger yet, as nothing has left {party.name}")
         return 0
     receipts = [receipt for path in options.receipts for receipt in read_receipts(path)]
     report = ledger.verify(
@@ -81,7 +81,7 @@ def _show(party: PartyFile, report: Report) -> None:
 
 
 def _witnesses(party: PartyFile, report: Report) -> None:
-    """Who has countersigned what, and what can't be proved."""
+    """Say who has countersigned what, and what can't be proved."""
     from colonnade.ledger.ledger_key import fingerprint, key_file, read_key
 
     name, lacking = party.ledger.name, report.uncountersigned

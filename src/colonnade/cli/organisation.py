@@ -1,4 +1,4 @@
-"""The commands of an organisation: init, check, plan, run, predict, serve, ledger, model."""
+"""The commands that an organisation runs: init, check, plan, run, predict, serve, ledger, model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: Any) -> None:
-    """Declare them."""
+    """Declare these commands and their options."""
     init = commands.add_parser("init", help="a new federation: job.toml, a file for each party, test certificates")
     init.add_argument("name", type=Path, help="the folder to write, whose name is the job's")
     init.add_argument("--parties", required=True, help="their names, separated by commas")
@@ -71,7 +71,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _say(text: str) -> None:
-    """One line in one piece, at once: several parties may share a terminal."""
+    """Print a line in one piece and at once, as several parties may share a terminal."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -96,7 +96,7 @@ def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
     if mpi:
         from colonnade.runtimes.mpi import party_of_rank, world
 
-        world()  # from here on, what fails at one rank ends the others too
+        world()  # from here on, a failure at one rank ends the others too
         job = read_job(options.job)
         options.party = party_of_rank(job.parties)
     else:
@@ -108,7 +108,7 @@ def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run one of them."""
+    """Run one of these commands, and return its exit code."""
     found = {
         "init": _init,
         "check": _check,
@@ -146,9 +146,9 @@ def _check(options: argparse.Namespace) -> int:
         findings = check(job, party)
     table = Table(title=Text(f"{party.name} in {job.name}"), title_justify="left")
     for name in ("what", "", "finding"):
-        table.add_column(name, overflow="fold")  # a sentence that is cut off helps nobody
+        table.add_column(name, overflow="fold")  # so that no sentence is cut off
     for finding in findings:
-        # as text: in a sentence, [policy] is no colour
+        # As text, since [policy] in a sentence is not the name of a colour.
         mark = "" if finding.ok is None else "ok" if finding.ok else "WRONG"
         table.add_row(Text(finding.what), mark, Text(finding.text))
     Console().print(table)
@@ -160,7 +160,7 @@ def _run(options: argparse.Namespace) -> int:
 
     job, party = _read(options)
     _log()
-    # Ranks share one terminal, where several bars would overwrite each other.
+    # Ranks share one terminal, in which several bars would overwrite each other.
     verbose = 0 if options.quiet or options.mpi else 1
     with _notes(party.name):
         done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
@@ -184,8 +184,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from colonnade.cli.plan import show
-    from colonnade.planning.plan import plan_job
+    from colonnade.planning.command import plan_job, show
 
     job, party = _read(options)
     _log()
@@ -255,7 +254,7 @@ def _ledger(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _notes(name: str) -> Iterator[None]:
-    """Warnings as words of the party, and not as Python prints them."""
+    """Print warnings as sentences of the party, and not as Python would."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", ColonnadeWarning)
         warnings.showwarning = lambda message, *_, **__: _say(f"{name}: note: {message}")
@@ -264,8 +263,8 @@ def _notes(name: str) -> Iterator[None]:
 
 def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # a caller that is gone is no news with a traceback
-    # Whoever stops a service sends SIGTERM: the partners shall hear of it as of Ctrl-C.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # a caller that is gone is not worth a traceback
+    # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 

@@ -1,12 +1,12 @@
-"""The group of the alignment: secp256k1 in bulk, on all cores, by Bitcoin Core's libsecp256k1.
+"""The group in which ids are compared: secp256k1 in bulk, on all cores, by Bitcoin Core's libsecp256k1.
 
-Its order is prime, so every point but one generates it and none hides a small subgroup. A point travels as the 32 bytes
-of its x: it and its negative are one here, as with X25519, and the point at infinity can't be written at all.
+The order of the group is prime, so every point but one generates it and none hides a small subgroup. A point travels as
+the 32 bytes of its x: a point and its negative are one here, as with X25519, and infinity can't be written.
 
 - An id becomes a point by ElligatorSwift (BIP 324) from 64 bytes of a hash: SwiftEC's map, which may stand for a random
   oracle into the curve (Chavez-Saab, Rodríguez-Henríquez & Tibouchi, Asiacrypt 2022).
 - Multiplications are the library's own for Diffie-Hellman, `secp256k1_ellswift_xdh` and `secp256k1_ecdh`, whose time
-  does not depend on the secret. (With `secp256k1_ec_pubkey_tweak_mul` it would, and be a tenth shorter.)
+  does not depend on the secret. (That of `secp256k1_ec_pubkey_tweak_mul`, a tenth shorter, does.)
 - What arrives is checked to be a point of the curve, at the cost of the square root that finds its y.
 """
 
@@ -18,13 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 from coincurve._libsecp256k1 import ffi, lib
 
 from colonnade.crypto.oblivious_store import Words
-from colonnade.data.ids import Bytes
 from colonnade.errors import ProtocolError
 from colonnade.kernels import curve as kernels
 from colonnade.kernels.cores import cores
+
+Bytes = npt.NDArray[np.uint8]
 
 ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 POINT = 32  # bytes
@@ -50,7 +52,10 @@ _KEEP_X, _KEEP_X_TOO = int(kernels.keep_x.address or 0), int(kernels.keep_x_too.
 
 
 def _on_all_cores(kernel: Callable[[slice], int], count: int) -> int:
-    """Call a kernel for parts of so many points; it returns how many it has done, and this how many without a gap."""
+    """Call a kernel for parts of `count` points, and return how many points were done without a gap.
+
+    The kernel returns how many points of its part it has done.
+    """
     threads = max(1, min(cores(), count // _WORTH_A_THREAD))
     if threads == 1:
         return kernel(slice(0, count))
@@ -64,18 +69,18 @@ def _on_all_cores(kernel: Callable[[slice], int], count: int) -> int:
 
 
 class Secret:
-    """A secret exponent, from the operating system's randomness and for one run."""
+    """A secret exponent for one run, from the operating system's randomness unless a number is given."""
 
     def __init__(self, number: int | None = None) -> None:
         number = 1 + secrets.randbelow(ORDER - 1) if number is None else number
         self._number, self._bytes = number, np.frombuffer(number.to_bytes(32, "big"), np.uint8)
 
     def inverse(self) -> Secret:
-        """The exponent that undoes this one."""
+        """Return the exponent that undoes this one."""
         return Secret(pow(self._number, -1, ORDER))
 
     def mask_digests(self, digests: Bytes) -> Bytes:
-        """The points of these 64-byte digests, under this exponent."""
+        """Map 64-byte digests to points, and raise these to this exponent."""
         digests, out = np.ascontiguousarray(digests), np.empty((len(digests), POINT), np.uint8)
 
         def kernel(part: slice) -> int:
@@ -88,7 +93,7 @@ class Secret:
         return out
 
     def mask_points(self, points: Bytes, party: str, step: str) -> Bytes:
-        """These points of a party's under this exponent; one that is no point of the curve is a ProtocolError."""
+        """Raise a party's points to this exponent; what is no point of the curve raises a `ProtocolError`."""
         points, out = np.ascontiguousarray(points), np.empty((len(points), POINT), np.uint8)
 
         def kernel(part: slice) -> int:
@@ -105,7 +110,7 @@ class Secret:
 
 
 def fingerprints(points: Bytes) -> Words:
-    """SHA-256 of points, under a tag of its own: four words each."""
+    """Hash points with SHA-256 under a tag of their own, to four words each."""
     points, out = np.ascontiguousarray(points), np.empty((len(points), 32), np.uint8)
 
     def kernel(part: slice) -> int:

@@ -1,8 +1,8 @@
-"""A proof that gcd(n, φ(n)) = 1: without it, who made a Paillier key could read from answers what no key should show.
+"""A proof that gcd(n, φ(n)) = 1, without which the maker of a Paillier key could read more from answers than it should.
 
 Goldberg, Reyzin, Sagga and Baldimtsi, "Efficient noninteractive certification of RSA moduli and beyond", ASIACRYPT 2019
-(ePrint 2018/057), Section 3.2. The proof is n-th roots modulo n of numbers that a hash of n and of the context makes,
-so that nobody chooses them; who knows p and q finds the roots of any number.
+(ePrint 2018/057), Section 3.2. The proof consists of n-th roots modulo n of numbers that nobody chooses, since a hash
+of n and of the context makes them; whoever knows p and q can find the roots of any number.
 
 If a prime p divides both n and φ(n), then n-th powers are at most one in p of the numbers prime to n. n has no prime
 factor below α = 2^16, so p > 2^16 and m = 128 / 16 = 8 numbers of a hash all have roots less than once in 2^128 keys
@@ -32,13 +32,13 @@ _NAME = b"colonnade: Paillier key, gcd(n, phi(n)) = 1"
 
 
 def context_of(*words: str) -> bytes:
-    """What a proof is bound to; no two lists of words give the same."""
+    """Return the context that a proof is bound to; no two lists of words give the same one."""
     raw = [word.encode() for word in words]
     return b"".join(len(one).to_bytes(8, "little") + one for one in raw)
 
 
 def _numbers(n: int, context: bytes) -> list[int]:
-    """The numbers that have to have roots: uniform modulo n to within 2^-128."""
+    """Return the numbers that need to have roots; they are uniform modulo n to within 2^-128."""
     width = -(-n.bit_length() // 8)
     said = b"".join(len(part).to_bytes(8, "little") + part for part in (_NAME, context, n.to_bytes(width, "little")))
     wide = width + SECURITY_BITS // 8
@@ -47,7 +47,7 @@ def _numbers(n: int, context: bytes) -> list[int]:
 
 
 def prove(p: int, q: int, context: bytes) -> bytes:
-    """The roots, one after another, each as long as n."""
+    """Return the roots one after another, each as long as n."""
     n, inverse = p * q, pow(p, -1, q)
     width, powers = -(-n.bit_length() // 8), (pow(n, -1, p - 1), pow(n, -1, q - 1))
     raw = []
@@ -58,7 +58,7 @@ def prove(p: int, q: int, context: bytes) -> bytes:
 
 
 def trouble(n: int, proof: object, context: bytes, threads: Threads | None = None) -> str | None:
-    """What is wrong with a proof about an odd n, None if nothing is."""
+    """Say what is wrong with a proof about an odd n; None if nothing is."""
     width = -(-n.bit_length() // 8)
     if not isinstance(proof, bytes) or len(proof) != ROOTS * width:
         got = f"{len(proof)} bytes" if isinstance(proof, bytes) else f"a value of type {type(proof).__name__}"
@@ -77,7 +77,7 @@ def trouble(n: int, proof: object, context: bytes, threads: Threads | None = Non
 
 @cache
 def _small_primes() -> int:
-    """The product of all primes below 2^FACTOR_BITS."""
+    """Return the product of all primes below 2^FACTOR_BITS."""
     most = 1 << FACTOR_BITS
     sieve = bytearray([1]) * most
     for number in range(2, math.isqrt(most) + 1):

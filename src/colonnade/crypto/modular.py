@@ -26,28 +26,28 @@ _WORTH_A_THREAD = 256
 
 
 class Threads:
-    """The kernels hold no GIL, so threads will do."""
+    """A pool of threads; they are enough, as the kernels release the interpreter's lock."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool: ThreadPoolExecutor | None = None
 
     def __call__(self, calls: Sequence[Callable[[], None]]) -> None:
-        """Call all of them, and return when all are done."""
+        """Call all of these functions, and return when all are done."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="modular")
         for done in [self._pool.submit(call) for call in calls]:
             done.result()
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
 
 
 class Modulus:
-    """One odd modulus. `threads` is who shares the work, None for this thread alone."""
+    """Arithmetic modulo one odd number; without threads to share it, the calling thread does all of the work."""
 
     def __init__(self, modulus: int, threads: Threads | None = None) -> None:
         self.modulus, self.threads = modulus, threads
@@ -62,37 +62,37 @@ class Modulus:
     # -- numbers in, numbers out --------------------------------------------------------------------------------
 
     def plain_digits(self, numbers: Sequence[int]) -> Digits:
-        """Digits of whole numbers as they are."""
+        """Return the digits of whole numbers as they are, not in Montgomery's form."""
         width = -(-kernels.BITS * self.digits // 8)
         raw = b"".join([number.to_bytes(width, "little") for number in numbers])
         return self.plain_from_bytes(np.frombuffer(raw, np.uint8).reshape(len(numbers), width))
 
     def plain_from_bytes(self, raw: Bytes) -> Digits:
-        """Digits of numbers as they come over the wire."""
+        """Return the digits of numbers as they come over the wire."""
         out = np.empty((len(raw), self.digits), np.uint64)
         kernels.digits_of(np.ascontiguousarray(raw), out)
         return out
 
     def to_bytes(self, plain: Digits) -> Bytes:
-        """The other way: reduced, one row of `width` bytes each."""
+        """Return plain numbers as the wire carries them: reduced, one row of `width` bytes each."""
         out = np.empty((len(plain), self.width), np.uint8)
         kernels.bytes_of(plain, self._modulus, out)
         return out
 
     def enter(self, plain: Digits) -> Digits:
-        """Into Montgomery's form."""
+        """Turn plain numbers into Montgomery's form."""
         return self.times(plain, self._square_of_r)
 
     def leave(self, numbers: Digits) -> Digits:
-        """Out of it."""
+        """Turn numbers in Montgomery's form into plain ones."""
         return self.times(numbers, self._unit)
 
     def encode(self, numbers: Sequence[int]) -> Digits:
-        """Whole numbers in Montgomery's form."""
+        """Return whole numbers in Montgomery's form."""
         return self.enter(self.plain_digits(numbers))
 
     def decode(self, numbers: Digits) -> list[int]:
-        """The other way."""
+        """Return numbers in Montgomery's form as whole numbers."""
         return whole_numbers(self.to_bytes(self.leave(numbers)))
 
     @cached_property
@@ -111,7 +111,7 @@ class Modulus:
     # -- products -----------------------------------------------------------------------------------------------
 
     def multiply(self, left: Digits, a: Places, right: Digits, b: Places, into: Digits, out: Places) -> None:
-        """into[out[i]] = left[a[i]] right[b[i]] for all i; no result may be an operand of another one."""
+        """Set into[out[i]] = left[a[i]] right[b[i]] for all i; no result may be an operand of another product."""
 
         def part(first: int, last: int) -> None:
             kernels.multiply(
@@ -126,7 +126,7 @@ class Modulus:
         self.threads([partial(part, first, last) for first, last in pairwise(cuts)])
 
     def times(self, left: Digits, right: Digits) -> Digits:
-        """left[i] right[i]; an array of one number stands for as many as needed."""
+        """Return left[i] right[i]; an array of one number stands for as many as needed."""
         count = max(len(left), len(right))
         every, out = np.arange(count), np.empty((count, self.digits), np.uint64)
         a, b = (every if len(one) == count else np.zeros(count, np.int64) for one in (left, right))
@@ -134,13 +134,13 @@ class Modulus:
         return out
 
     def plus(self, left: Digits, right: Digits) -> Digits:
-        """left[i] + right[i], not reduced: below four times the modulus, which is fine for one product more."""
+        """Return left[i] + right[i], not reduced: below four times the modulus, which is fine for one more product."""
         out = np.empty_like(left)
         kernels.add_digits(left, right, out)
         return out
 
     def power(self, base: Digits, exponent: int) -> Digits:
-        """base[i] to the same power for all i."""
+        """Return base[i] to the same power for all i."""
         windows = [exponent >> shift & 15 for shift in range((exponent.bit_length() - 1) // 4 * 4, -1, -4)] or [0]
         out, digits = np.empty_like(base), np.array(windows)
 
@@ -156,19 +156,19 @@ class Modulus:
         return out
 
     def shift(self, base: Digits, bits: int) -> Digits:
-        """base[i] to the power 2^bits."""
+        """Return base[i] to the power 2^bits."""
         out = np.empty_like(base)
         kernels.square_often(base, bits, self._modulus, self._inverse, out)
         return out
 
 
 def whole_numbers(raw: Bytes) -> list[int]:
-    """Rows of bytes, the lowest first, as whole numbers."""
+    """Return rows of bytes, the lowest first, as whole numbers."""
     return [int.from_bytes(row.tobytes(), "little") for row in raw]
 
 
 class PowersOf:
-    """Many powers of one number: a table of its multiples of every byte of the exponent, so only products are left."""
+    """Many powers of one number, from a table of its powers for every byte of an exponent: only products are left."""
 
     def __init__(self, modulus: Modulus, base: int, exponent_bytes: int) -> None:
         self.modulus, self.exponent_bytes = modulus, exponent_bytes
@@ -193,7 +193,7 @@ class PowersOf:
         self._flat = flat
 
     def plain(self, exponents: Bytes) -> Digits:
-        """The base to these powers, which come as bytes, the lowest first; not in Montgomery's form."""
+        """Return plain powers of the base; the exponents come as bytes, the lowest first."""
         places, every = exponents.astype(np.int64), np.arange(len(exponents))
         found = self._flat[places[:, 0]]
         for k in range(1, self.exponent_bytes):
@@ -202,7 +202,7 @@ class PowersOf:
 
 
 def product_tree(modulus: Modulus, numbers: Digits) -> list[Digits]:
-    """The numbers, their products in pairs, and so on to the product of all."""
+    """Return the numbers, their products in pairs, and so on up to the product of all."""
     levels = [numbers]
     while len(levels[-1]) > 1:
         last = levels[-1]
@@ -213,7 +213,7 @@ def product_tree(modulus: Modulus, numbers: Digits) -> list[Digits]:
 
 
 def inverses(modulus: Modulus, levels: list[Digits], of_all: Digits) -> Digits:
-    """The inverse of each number of a tree from that of their product: two products each."""
+    """Return the inverse of each number of a product tree from that of the product of all, by two products each."""
     down = of_all
     for level in reversed(levels[:-1]):
         nxt = np.empty_like(level)

@@ -1,9 +1,10 @@
-"""A table that gives whoever knows a key its value, everybody else noise, and that does not show which keys are in it.
+"""A table in which whoever knows a key finds its value, and anybody else finds noise; it does not show its keys.
 
-An oblivious key-value store (Garimella, Pinkas, Rosulek, Trieu & Yanai, Crypto 2021; their 3H-GCT): a key's value is
-the xor of three slots and of those of 128 dense rows that the key's own bits name. All rows are filled with random
-numbers and then corrected one key at a time, in an order in which no key disturbs an earlier one. Keys that have no
-such order among themselves are rare and few, and are settled by the dense rows. If values are random, so is the table.
+This is an oblivious key-value store (Garimella, Pinkas, Rosulek, Trieu & Yanai, Crypto 2021; their 3H-GCT). A key's
+value is the xor of three slots and of those of 128 dense rows that the key's own bits name. All rows are filled with
+random numbers and then corrected one key at a time, in an order in which no key disturbs an earlier one. Keys that have
+no such order among themselves are rare and few, and are settled by the dense rows. If the values are random, so is the
+table.
 
 Keys are 128 uniform bits, which only those can make who may look a key up.
 """
@@ -32,7 +33,7 @@ def _segment(keys: int) -> int:
 
 
 def rows(keys: int) -> int:
-    """How many rows the table of so many keys has."""
+    """Return how many rows the table of so many keys has."""
     return 3 * _segment(keys) + _DENSE
 
 
@@ -43,7 +44,7 @@ def _slots(keys: Words, segment: int) -> npt.NDArray[np.int64]:
 
 
 def encode(keys: Words, values: Words) -> Words:
-    """A table in which every key finds its value; no key may occur twice."""
+    """Make a table in which every key finds its value; no key may occur twice."""
     segment, size = _segment(len(keys)), rows(len(keys))
     table = np.frombuffer(bytearray(secrets.token_bytes(16 * size)), np.uint64).reshape(size, 2)
     slots = _slots(keys, segment)
@@ -55,7 +56,7 @@ def encode(keys: Words, values: Words) -> Words:
 
 
 def decode(table: Words, count: int, keys: Words) -> Words:
-    """What each of these keys finds in a table that was made of `count` keys: its value if it is one of them."""
+    """Look keys up in a table that was made of `count` keys: one of these finds its value, any other key noise."""
     segment = _segment(count)
     found = np.empty_like(keys)
     kernels.look_up(table, _slots(keys, segment), keys, 3 * segment, found)
@@ -63,7 +64,7 @@ def decode(table: Words, count: int, keys: Words) -> Words:
 
 
 def _settle(table: Words, slots: Any, keys: Words, values: Words, which: npt.NDArray[np.int64]) -> None:
-    """Correct the dense rows so that these keys find their values: Gaussian elimination over their own bits."""
+    """Correct the dense rows so that these keys find their values, by Gaussian elimination over their own bits."""
     found = np.empty((len(which), 2), np.uint64)
     kernels.look_up(table, slots[which], keys[which], len(table) - _DENSE, found)
     solved: list[tuple[int, int, int]] = []  # (the highest bit, all bits, the correction that they must add up to)

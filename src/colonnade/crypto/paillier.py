@@ -3,11 +3,11 @@
 [[m]] = (1 + m n) r^n modulo n^2, with r uniform: the product of two ciphertexts holds the sum of what they hold. What
 matters beyond the textbook:
 
-- Who holds the key knows p and q, and makes r^n modulo p^2 and q^2 from tables of one generator's powers, whose
+- The holder of the key knows p and q, and makes r^n modulo p^2 and q^2 from tables of one generator's powers, whose
   exponents are uniform to within 2^-64. That is the textbook's distribution, twenty times faster.
-- Who does not hold it makes r^n as the textbook does. Damgård, Jurik and Nielsen's short exponents would be faster, but
-  they hide only from those who can't factor n. Here the ciphertexts go *to* the holder of the key, and their r holds
-  the sender's numbers as much as their m does; only a uniform r^n hides it from one who knows p and q.
+- Anybody else makes r^n as the textbook does. Damgård, Jurik and Nielsen's short exponents would be faster, but they
+  hide only from those who can't factor n. Here the ciphertexts go *to* the holder of the key, and their r holds the
+  sender's numbers as much as their m does; only a uniform r^n hides it from one who knows p and q.
 - A key comes with a proof that gcd(n, φ(n)) = 1 (`key_proof`). Then every number prime to n is (1 + n)^m r^n for one m
   and one r, and times a ciphertext with uniform m and r it is uniform: whatever the holder of a key sends, and
   however it made n, the answer to it is a one-time pad.
@@ -46,7 +46,7 @@ def check_key_bits(bits: object) -> None:
 
 
 class PublicKey:
-    """n: enough to encrypt, and to calculate with ciphertexts."""
+    """The number n, which is enough to encrypt and to calculate with ciphertexts."""
 
     def __init__(self, n: int, threads: Threads | None = None) -> None:
         self.n, self.bits = n, n.bit_length()
@@ -54,14 +54,14 @@ class PublicKey:
         self.width = -(-self.bits // 8)  # bytes of a plaintext
 
     def as_bytes(self) -> bytes:
-        """What other parties are given."""
+        """Return n as other parties are told it."""
         return self.n.to_bytes(self.width, "little")
 
     @classmethod
     def from_wire_value(
         cls, told: object, bits: int, party: str, context: bytes, threads: Threads | None = None
     ) -> PublicKey:
-        """The key of a party, with its proof: nothing is to be multiplied modulo n^2 before."""
+        """Read the key of a party and check its proof, before which nothing may be multiplied modulo n^2."""
         raw, proof = told if isinstance(told, tuple) and len(told) == 2 else (told, None)
         key = cls.from_bytes(raw, bits, party, threads)
         if trouble := key_proof.trouble(key.n, proof, context, threads):
@@ -74,7 +74,7 @@ class PublicKey:
 
     @classmethod
     def from_bytes(cls, raw: object, bits: int, party: str, threads: Threads | None = None) -> PublicKey:
-        """The key of a party as it says it is, without a proof."""
+        """Read the key of a party without a proof."""
         n = int.from_bytes(raw, "little") if isinstance(raw, bytes) and len(raw) == bits // 8 else 0
         if n.bit_length() != bits or n % 2 == 0:
             got = f"{len(raw)} bytes" if isinstance(raw, bytes) else f"a value of type {type(raw).__name__}"
@@ -87,29 +87,29 @@ class PublicKey:
     # -- randomness ---------------------------------------------------------------------------------------------
 
     def residues(self, count: int) -> Digits:
-        """r^n for r uniform and prime to n, in Montgomery's form: what hides a plaintext. Best made in advance."""
+        """Return r^n for r uniform and prime to n, in Montgomery's form; they hide plaintexts and can be made early."""
         return self.square.power(self.square.encode([self._unit() for _ in range(count)]), self.n)
 
     def _unit(self) -> int:
-        """Of a key that somebody else made, one in some hundred numbers may share a factor with n."""
+        """Draw r; under a key that somebody else made, one in some hundred numbers may share a factor with n."""
         while True:
             found = 1 + secrets.randbelow(self.n - 1)
             if math.gcd(found, self.n) == 1:
                 return found
 
     def encrypt(self, plaintexts: Sequence[int], residues: Digits) -> Digits:
-        """Ciphertexts, not in Montgomery's form. Each residue is for one use."""
+        """Return ciphertexts as plain digits, not in Montgomery's form; each residue is for one use."""
         n = self.n
         return self.square.times(self.square.plain_digits([1 + m % n * n for m in plaintexts]), residues)
 
     # -- the wire -----------------------------------------------------------------------------------------------
 
     def to_wire(self, plain: Digits) -> Bytes:
-        """Ciphertexts as rows of bytes, the lowest first."""
+        """Return ciphertexts as rows of bytes, the lowest first."""
         return self.square.to_bytes(plain)
 
     def from_wire(self, raw: Bytes, party: str, step: str) -> tuple[Digits, list[Digits]]:
-        """(ciphertexts of a party in Montgomery's form, the tree of their products); refuses what can't be one."""
+        """Return a party's ciphertexts in Montgomery's form and the tree of their products, or refuse them."""
         square = self.square
         for at, number in enumerate(whole_numbers(raw)):
             if not 0 < number < square.modulus:
@@ -130,7 +130,7 @@ def _no_ciphertext(party: str, step: str, why: str) -> str:
 
 
 class PrivateKey:
-    """p and q. Made anew for every run, and never written or sent."""
+    """The primes p and q, which are made anew for every run and never written or sent."""
 
     def __init__(self, p: int, q: int, threads: Threads | None = None) -> None:
         self.public = PublicKey(p * q, threads)
@@ -141,18 +141,18 @@ class PrivateKey:
 
     @classmethod
     def generate(cls, bits: int, threads: Threads | None = None) -> PrivateKey:
-        """A new key pair."""
+        """Make a new key pair."""
         check_key_bits(bits)
         numbers = rsa.generate_private_key(65537, bits).private_numbers()
         return cls(numbers.p, numbers.q, threads)
 
     def to_wire_value(self, context: bytes) -> tuple[bytes, bytes]:
-        """n, and the proof that `PublicKey.from_wire_value` asks for."""
+        """Return n and the proof that `PublicKey.from_wire_value` asks for."""
         p, q = (half.prime for half in self._halves)
         return self.public.as_bytes(), key_proof.prove(p, q, context)
 
     def residues(self, count: int) -> Digits:
-        """As `PublicKey.residues`, by way of p and q."""
+        """Return what `PublicKey.residues` does, faster by way of p and q."""
         square, parts = self.public.square, []
         for half, join in zip(self._halves, self._join, strict=True):
             digits = half.random_residues(count)
@@ -162,7 +162,7 @@ class PrivateKey:
         return square.plus(*parts)
 
     def decrypt(self, raw: Bytes, party: str, step: str) -> list[int]:
-        """What ciphertexts of a party hold, from 0 to n - 1."""
+        """Decrypt ciphertexts of a party to numbers from 0 to n - 1."""
         found = whole_numbers(raw)
         public = self.public
         for at, number in enumerate(found):
@@ -186,24 +186,24 @@ class _Half:
         self._scale = pow((pow(1 + prime * other, prime - 1, prime * prime) - 1) // prime, -1, prime)
 
     def other_squared_inverse(self) -> int:
-        """1 modulo p^2 and 0 modulo q^2."""
+        """Return the number that is 1 modulo p^2 and 0 modulo q^2."""
         squared = self._other * self._other
         return squared * pow(squared, -1, self.prime * self.prime)
 
     def random_residues(self, count: int) -> Digits:
-        """Plain digits of uniform elements of order p - 1."""
+        """Return plain digits of uniform elements of order p - 1."""
         size = self._powers.exponent_bytes
         return self._powers.plain(np.frombuffer(os.urandom(count * size), np.uint8).reshape(count, size))
 
     def decrypt(self, ciphertexts: Sequence[int]) -> list[int]:
-        """Plaintexts modulo p."""
+        """Return plaintexts modulo p."""
         p, square = self.prime, self.square
         powers = square.power(square.encode([c % square.modulus for c in ciphertexts]), p - 1)
         return [(u - 1) // p * self._scale % p for u in square.decode(powers)]
 
 
 def _generator(prime: int) -> int:
-    """A number whose powers are all of 1 .. p - 1, unless p - 1 has a large factor and chance is against it."""
+    """Find a number whose powers are all of 1 .. p - 1, unless p - 1 has a large factor and chance is against it."""
     small = [
         f for f in range(2, _SMALL_FACTORS) if (prime - 1) % f == 0 and all(f % d for d in range(2, math.isqrt(f) + 1))
     ]
@@ -218,13 +218,13 @@ def _generator(prime: int) -> int:
 
 @dataclass(frozen=True)
 class Slots:
-    """A plaintext as a row of slots of `bits` bits, each for a whole number of either sign.
+    """A plaintext as a row of slots, each for a whole number of either sign.
 
     Sums and multiples act on all slots at once, and stay exact as long as no slot outgrows its bits.
     """
 
     key_bits: int
-    bits: int
+    bits: int  # of a slot
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -234,15 +234,15 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """Slots of one plaintext. The spare bits tell a plaintext from what the wrong key makes of a ciphertext."""
+        """Slots of one plaintext; spare bits tell a plaintext from what the wrong key makes of a ciphertext."""
         return (self.key_bits - 2 - _SPARE) // self.bits
 
     def pack(self, values: Sequence[int]) -> int:
-        """One plaintext of at most `count` values."""
+        """Pack at most `count` values into one plaintext."""
         return sum(value << (self.bits * k) for k, value in enumerate(values))
 
     def unpack(self, plaintext: int, n: int, count: int) -> list[int] | None:
-        """The first `count` values of a plaintext modulo n; None if there is more in it than they."""
+        """Return the first `count` values of a plaintext modulo n, or None if there is more in it than these."""
         rest, half, full = plaintext if plaintext <= n // 2 else plaintext - n, 1 << (self.bits - 1), 1 << self.bits
         found = []
         for _ in range(count):

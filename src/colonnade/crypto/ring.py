@@ -25,9 +25,9 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ring:
-    """Z_2^bits with `fraction_bits` bits after the point, for a sum of `parties` values.
+    """The integers modulo 2^bits as fixed-point numbers, for a sum over parties.
 
-    With 36 of 64 bits a contribution is exact to 7e-12 and may reach 1.3e8 / parties.
+    With 36 of 64 bits after the point a contribution is exact to 7e-12 and may reach 1.3e8 / parties.
     """
 
     parties: int
@@ -44,21 +44,21 @@ class Ring:
 
     @property
     def scale(self) -> float:
-        """2^f: steps of the ring per unit."""
+        """How many steps of the ring make a unit: 2^f."""
         return float(2**self.fraction_bits)
 
     @property
     def largest(self) -> float:
-        """The largest contribution such that a sum over all parties can't wrap around."""
+        """The bound on a contribution below which a sum over all parties can't wrap around."""
         return float(2 ** (self.bits - 1 - self.fraction_bits)) / self.parties
 
     @property
     def grain(self) -> float:
-        """The rounding of a sum: as that of one number on a grid this wide."""
+        """The width of a grid on which one number is rounded as much as a sum over all parties is."""
         return math.sqrt(self.parties) / self.scale
 
     def encode(self, values: FloatArray, party: str) -> AnyRing:
-        """Real numbers into the ring; refuses what does not fit, and NaN."""
+        """Turn real numbers into elements of the ring; what does not fit is refused, and so is NaN."""
         worst = float(np.abs(values).max(initial=0.0))
         # `not <` instead of `>=`: a NaN must not pass.
         if not worst < self.largest:
@@ -69,17 +69,17 @@ class Ring:
         return np.rint(values * self.scale).astype(f"i{self.bits // 8}").view(f"u{self.bits // 8}")
 
     def decode(self, ring: AnyRing) -> FloatArray:
-        """Back to real numbers; the upper half of the ring is negative."""
+        """Turn elements of the ring back into real numbers; the upper half of the ring is negative."""
         return ring.view(f"i{self.bits // 8}") / self.scale
 
 
 def noise(shape: tuple[int, ...], ring: Any) -> AnyRing:
-    """Uniform on the ring, from the operating system: in a sum it hides what everybody else adds."""
+    """Draw uniform elements of a ring from the operating system; in a sum they hide what everybody else adds."""
     found = np.empty(shape, dtype=ring)
     found.reshape(-1)[:] = np.frombuffer(secrets.token_bytes(found.nbytes), dtype=ring)
     return found
 
 
 def narrow_ring(parties: int) -> Ring:
-    """Half the bytes, for values that their sender can make fit: exact to 5e-7, up to 2048 / parties."""
+    """Return a ring of half the bytes, for values that are made to fit it: exact to 5e-7, up to 2048 / parties."""
     return Ring(parties, 20, 32)

@@ -1,1 +1,1 @@
-"""What organisations bring: parties with columns, sites with rows, their labels and ids. No I/O."""
+"""What organisations contribute: parties with columns, sites with rows, and their labels and ids. No I/O."""

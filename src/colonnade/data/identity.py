@@ -1,8 +1,8 @@
 """Who a site is: an Ed25519 key of its own, and a roster of the other sites' public keys.
 
-A site signs the keys of its masks and the list of those who are left in a sum; the others check that against their
-roster. A roster comes from the organisations themselves (read out on the telephone, in a contract), never through the
-server: what the server hands out, it could have made.
+A site signs the keys of its masks and the list of those who are left in a sum; the others check the signatures against
+their rosters. A roster comes from the organisations themselves (read out on the telephone, say, or in a contract) and
+never through the server, which could have made whatever it hands out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,20 @@ KEY_BYTES = 32
 
 
 class Identity:
-    """A site's signing key. `Identity()` makes a new one; `public` is what the other sites put into their rosters."""
+    """A site's signing key; `Identity()` makes a new one.
+
+    Parameters
+    ----------
+    secret
+        The 32 bytes of a private key that exists already.
+
+    Attributes
+    ----------
+    key
+        The public key as bytes.
+    public
+        The public key as text, which the other sites put into their rosters.
+    """
 
     def __init__(self, secret: bytes | None = None) -> None:
         self._private = Ed25519PrivateKey.generate() if secret is None else Ed25519PrivateKey.from_private_bytes(secret)
@@ -30,20 +43,20 @@ class Identity:
 
     @property
     def public(self) -> str:
-        """The public key, 64 hexadecimal digits."""
+        """The public key as 64 hexadecimal digits."""
         return self.key.hex()
 
     @property
     def secret(self) -> bytes:
-        """The key itself; it goes to the site's own program and nowhere else."""
+        """The private key itself, which goes to the site's own program and nowhere else."""
         return self._private.private_bytes_raw()
 
     def sign(self, statement: bytes) -> bytes:
-        """A signature of 64 bytes."""
+        """Sign a statement with 64 bytes."""
         return self._private.sign(statement)
 
     def save(self, path: str | Path) -> None:
-        """Write it to a new file (PEM, PKCS 8) that only its owner can read."""
+        """Write the private key to a new file (PEM, PKCS 8) that only its owner can read."""
         text = self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -54,12 +67,14 @@ class Identity:
 
     @classmethod
     def load(cls, path: str | Path) -> Identity:
-        """From such a file, or one that `openssl genpkey -algorithm ed25519` made."""
+        """Read a private key from a file that `save` or `openssl genpkey -algorithm ed25519` wrote."""
         try:
             found = load_pem_private_key(Path(path).read_bytes(), None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             reason = getattr(error, "strerror", None) or error
-            raise DataError(f"{str(path)!r} holds no key that can be read ({reason}); see Identity().save") from None
+            raise DataError(
+                f"{str(path)!r} holds no key that can be read ({reason}); write one with Identity().save"
+            ) from None
         if not isinstance(found, Ed25519PrivateKey):
             raise DataError(f"{str(path)!r} holds a {type(found).__name__}, an Ed25519 key is needed")
         return cls(found.private_bytes_raw())
@@ -78,7 +93,7 @@ def verified(key: bytes, statement: bytes, signature: bytes) -> bool:
 
 
 def checked_roster(site: str, identity: Any, roster: Any) -> dict[str, bytes] | None:
-    """{site: public key}, this one among them, as its owner gave it; None where none was given."""
+    """Return a site's roster as {site: public key}, with the site's own key in it; None where none was given."""
     if identity is not None and not isinstance(identity, Identity):
         raise OptionError(f"site {site!r}: identity must be a colonnade.Identity, got {type(identity).__name__}")
     if roster is None:

@@ -1,4 +1,4 @@
-"""Ids as people write them, and as parties compare them.
+"""Ids as people write them, and in the normal form in which parties compare them.
 
 An id is text or a whole number. Two ids are the same if their normal forms are:
 
@@ -7,7 +7,8 @@ An id is text or a whole number. Two ids are the same if their normal forms are:
 - a whole number as its decimal digits, so 7 is "7"; a float that is a whole number below 2^53 too, since tables with
   gaps turn numbers into floats.
 
-Missing ids (None, NaN, nothing but white space) and repeated ones are refused with their number. No error quotes an id.
+Missing ids (None, NaN, nothing but white space) and repeated ones are refused, with how many there are. No error quotes
+an id.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _PURPOSE = b"colonnade alignment v1\0"
 
 
 def canonical(ids: Any, who: str) -> Array:
-    """One id per row in its normal form, as an array of integers or of text; `who` begins the error if one is unfit."""
+    """Return one id per row in its normal form, as an array of integers or of text.
+
+    Errors about ids that are unfit begin with `who`.
+    """
     values = ids.to_numpy() if hasattr(ids, "to_numpy") else ids
     if isinstance(values, (str, bytes, Mapping, Set)) or not hasattr(values, "__iter__"):
         raise DataError(f"{who}: ids must be a list or column with one id per row, got a {type(ids).__name__}")
@@ -68,7 +72,7 @@ def canonical(ids: Any, who: str) -> Array:
 
 
 def same(one: Array, other: Array) -> npt.NDArray[np.bool_]:
-    """Row by row, whether two columns of canonical ids agree."""
+    """Say row by row whether two columns of canonical ids agree."""
     if one.dtype.kind == "O" or other.dtype.kind == "O":
         one, other = (np.array(_texts(ids), dtype=object) for ids in (one, other))
     agree: npt.NDArray[np.bool_] = np.asarray(one == other)
@@ -76,14 +80,14 @@ def same(one: Array, other: Array) -> npt.NDArray[np.bool_]:
 
 
 def pack(ids: Array) -> Packed:
-    """Canonical ids as two arrays, which a message can hold."""
+    """Turn canonical ids into two arrays, which a message can hold."""
     raw = [text.encode() for text in _texts(ids)]
     ends = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)), dtype=np.int64)
     return np.frombuffer(b"".join(raw), np.uint8), ends
 
 
 def unpack(text: Array, ends: Array, party: str, step: str, most: int) -> list[str]:
-    """The inverse of `pack`, for what another party sent: `most` ids at most. Nothing is made before all is checked."""
+    """Unpack at most `most` ids that another party packed and sent; nothing is made of them before all is checked."""
     if ends.ndim != 1 or ends.dtype != np.int64 or text.ndim != 1 or text.dtype != np.uint8:
         raise ProtocolError(f"party {party!r} sent no ids at step {step!r}")
     if len(ends) > most or len(text) > _LONGEST * most:
@@ -104,7 +108,7 @@ def unpack(text: Array, ends: Array, party: str, step: str, most: int) -> list[s
 
 
 def digests(packed: Packed, rows: slice) -> Bytes:
-    """SHA-512 of these ids: 64 bytes each, which anybody who knows an id can make."""
+    """Hash these ids with SHA-512, to 64 bytes each that anybody who knows an id can make."""
     text, ends = packed
     start = int(ends[rows.start - 1]) if rows.start else 0
     part = text[start : int(ends[rows.stop - 1])].tobytes()
@@ -136,7 +140,7 @@ def _mixed(values: list[Any], who: str) -> list[str]:
 
 
 def normal(value: Any) -> str | None:
-    """The normal form of one id; "" if the id is missing, None if it can't be an id."""
+    """Return the normal form of one id, "" if the id is missing, or None if the value can't be an id."""
     if isinstance(value, str):
         return _tidy([str(value)])[0]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own None
@@ -163,7 +167,7 @@ def _unfit(who: str, count: int, kinds: list[str]) -> DataError:
 
 
 def encodable(text: str) -> bool:
-    """Whether it is Unicode text: a lone surrogate is not, and no message can hold it."""
+    """Whether this is Unicode text; a lone surrogate is not, and no message can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Labels as users write them, and as losses take them."""
+"""Labels as users write them, and how they become the numbers that losses take."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SHOWN = 5  # how many label values an error names before it says "..."
 
 
 def class_labels(y: npt.ArrayLike, loss: Loss) -> Labels:
-    """Sorted classes of the user's labels, empty for a loss of real numbers or counts.
+    """Return the sorted classes of the user's labels; for a loss of real numbers or counts there are none.
 
-    Labels the loss can't take are refused here, before any work starts.
+    Labels that the loss can't take are refused here, before any work starts.
     """
     labels = _tidy(y, loss)
     if loss.kind in ("real", "count"):
@@ -34,22 +34,22 @@ def class_labels(y: npt.ArrayLike, loss: Loss) -> Labels:
     classes = np.unique(labels)
     if len(classes) == 1:
         what = "a binary loss needs two" if loss.kind == "binary" else f"{loss.name} needs at least two"
-        raise LabelError(f"the labels hold only one class ({_show(classes)}), {what}: add rows of another class")
+        raise LabelError(f"the labels hold only one class ({show(classes)}), {what}: add rows of another class")
     if len(classes) > _MOST_NUMBERS and classes.dtype.kind == "f" and (classes != np.trunc(classes)).any():
         raise LabelError(
-            f"the labels hold {len(classes)} different numbers with fractions ({_show(classes)}), {loss.name} takes "
+            f"the labels hold {len(classes)} different numbers with fractions ({show(classes)}), {loss.name} takes "
             f'classes; use RidgeRegression for numbers (in a job: kind = "ridge")'
         )
     if loss.kind == "binary" and len(classes) > 2:
         raise LabelError(
-            f"the labels hold {len(classes)} classes ({_show(classes)}), {loss.name} needs exactly two; "
+            f"the labels hold {len(classes)} classes ({show(classes)}), {loss.name} needs exactly two; "
             'use SoftmaxRegression (in a job: kind = "softmax")'
         )
     return classes
 
 
 def encode(y: npt.ArrayLike, classes: Labels, loss: Loss) -> Labels:
-    """The user's labels as the loss takes them. `classes` is what `class_labels` gave for the training labels."""
+    """Encode the user's labels as the loss takes them; `classes` are those of the training labels (`class_labels`)."""
     labels = _tidy(y, loss)
     if loss.kind in ("real", "count"):
         return _numbers(labels, loss)
@@ -60,14 +60,14 @@ def encode(y: npt.ArrayLike, classes: Labels, loss: Loss) -> Labels:
         unknown = labels[classes[index] != labels]
     if len(unknown):
         raise LabelError(
-            f"the labels hold {_show(np.unique(unknown))}, the classes known from training are {_show(classes)}; "
+            f"the labels hold {show(np.unique(unknown))}, the classes known from training are {show(classes)}; "
             "use labels of these classes only"
         )
     return index.astype(np.int64) if loss.kind == "classes" else 2.0 * index - 1.0
 
 
 def decode(encoded: Labels, classes: Labels, loss: Loss) -> Labels:
-    """Encoded labels as the user wrote them; numbers of a real or count loss are returned as they are."""
+    """Return encoded labels as the user wrote them; numbers of a real or count loss stay as they are."""
     if loss.kind == "binary":
         decoded: Labels = classes[(encoded > 0).astype(np.intp)]
         return decoded
@@ -77,7 +77,7 @@ def decode(encoded: Labels, classes: Labels, loss: Loss) -> Labels:
 
 
 def _tidy(y: npt.ArrayLike, loss: Loss) -> Labels:
-    """Labels as a flat array of booleans, integers, finite floats or text."""
+    """Return labels as a flat array of booleans, integers, finite floats or text."""
     # Left to itself numpy reads ["a", None, nan] as text, and missing labels would become a class of their own.
     labels = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if labels.ndim != 1:
@@ -105,7 +105,7 @@ def _tidy(y: npt.ArrayLike, loss: Loss) -> Labels:
 
 
 def _from_objects(values: list[Any]) -> Labels:
-    """A typed array of Python values that are all text or all numbers."""
+    """Return a typed array of Python values that are all text or all numbers."""
     text = [isinstance(v, str) for v in values]
     if all(text):
         return np.array(values, dtype=np.str_)
@@ -127,10 +127,10 @@ def _from_objects(values: list[Any]) -> Labels:
 
 
 def _numbers(labels: Labels, loss: Loss) -> Floats:
-    """Tidy labels as float64, refused where they are text or, for counts, negative."""
+    """Return tidy labels as float64; text is refused, and so are negative counts."""
     if labels.dtype.kind == "U":
         raise LabelError(
-            f"the labels are text ({_show(np.unique(labels))}), {loss.name} takes {_TAKES[loss.kind]}; "
+            f"the labels are text ({show(np.unique(labels))}), {loss.name} takes {_TAKES[loss.kind]}; "
             "convert them to numbers or use a loss for classes"
         )
     negative = int((labels < 0).sum()) if loss.kind == "count" else 0
@@ -142,7 +142,7 @@ def _numbers(labels: Labels, loss: Loss) -> Floats:
     return labels.astype(np.float64)
 
 
-def _show(values: Labels) -> str:
-    """The first few values, as the user would write them."""
+def show(values: Labels) -> str:
+    """Show the first few values as the user would write them."""
     first: Iterable[Any] = values[:_SHOWN].tolist()
     return ", ".join(map(repr, first)) + (", ..." if len(values) > _SHOWN else "")

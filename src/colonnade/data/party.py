@@ -1,4 +1,4 @@
-"""A party: a name, a private block of columns, maybe labels, maybe ids. No I/O."""
+"""A party: a name, a private block of columns, and perhaps labels and ids. Nothing here reads or writes a file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,36 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 class Party:
-    """One organisation's part of the table.
+    """One organisation's part of the table: its columns, and its labels if it has any.
 
-    X: rows x columns; numpy, scipy sparse, pandas or polars. float32 and float64 stay what they are, sparse stays CSR.
-    y: labels, if this party holds any; NaN or None where it has no label for a row.
-    ids: one identifier per row, text or whole numbers (`colonnade.data.ids` says when two are the same); parties that
-    bring ids must bring the same ones in the same order, and `align_parties` brings them into it.
-    columns: names of the columns, where X does not bring them itself.
+    Parameters
+    ----------
+    name
+        1 to 63 letters, digits, `_`, `-` or `.`, starting with a letter or digit.
+    X
+        Rows by columns as a numpy array, a scipy sparse matrix, or a pandas or polars frame. float32 and float64 stay
+        what they are, other numbers become float64; what is sparse becomes CSR.
+    y
+        One label per row, if this party holds labels; NaN or None where it has no label for a row.
+    ids
+        One identifier per row, text or whole numbers; `colonnade.data.ids` says when two of them are the same. Parties
+        that have ids must have the same ones in the same order, into which `align_parties` brings them.
+    columns
+        Names of the columns, where X does not have any itself.
+
+    Attributes
+    ----------
+    X, y, ids, columns
+        What was given, in the form in which it is used; `y` and `ids` are None where none were given.
+    labelled
+        Which rows have a label, or None without labels.
+    named
+        Whether the columns' names were given, or made up as x0, x1, ...
+
+    Raises
+    ------
+    DataError, LabelError, OptionError
+        Where columns, labels or the name can't be used; the sentence says why, and what to do.
     """
 
     def __init__(
@@ -49,12 +72,12 @@ class Party:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """How many rows there are."""
         return int(self.X.shape[0])
 
     @property
     def features(self) -> int:
-        """How many columns."""
+        """How many columns there are."""
         return int(self.X.shape[1])
 
     @property
@@ -63,7 +86,7 @@ class Party:
         return self.y is not None
 
     def take(self, rows: Any) -> Party:
-        """The same party with some of its rows: for training and test parts."""
+        """Return this party with some of its rows, by number or mask, as for a training and a test part."""
         part = object.__new__(Party)
         try:
             part.name, part.columns, part.named, part.X = self.name, self.columns, self.named, self.X[rows]
@@ -83,12 +106,12 @@ class Party:
 
 
 def _frame_kind(X: Any) -> str:
-    # By the module's name, so that neither pandas nor polars is imported for those who do not use it.
+    # The module's name tells, so neither pandas nor polars is imported for those who do not use it.
     return type(X).__module__.split(".")[0] if hasattr(X, "columns") else ""
 
 
 def _frame_values(X: Any, kinds: list[Any]) -> Any:
-    """A pandas or polars frame of numbers as an array; missing values become NaN, sparse pandas columns stay sparse."""
+    """Turn a pandas or polars frame of numbers into an array, with NaN for what is missing; sparse stays sparse."""
     if _frame_kind(X) == "polars":
         return X.to_numpy()
     if all(str(kind).startswith("Sparse") for kind in kinds):
@@ -98,7 +121,7 @@ def _frame_values(X: Any, kinds: list[Any]) -> Any:
 
 
 def _matrix(name: str, X: Any) -> tuple[Any, tuple[str, ...], bool]:
-    """Columns as a C-ordered array or CSR matrix of float32 or float64, their names, and whether X brought names."""
+    """Return columns as a C-ordered array or CSR matrix of floats, their names, and whether X had names itself."""
     columns: tuple[str, ...] | None = None
     if type(X).__name__ == "LazyFrame":
         raise DataError(f"party {name!r}: X is a LazyFrame, a table is needed; call collect() first")
@@ -165,7 +188,7 @@ def _complain_not_finite(name: str, X: Any, columns: tuple[str, ...] | None) -> 
 
 
 def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Labels as given and the mask of rows that have one."""
+    """Return the labels as they were given, and the mask of rows that have one."""
     labels = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -176,7 +199,7 @@ def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray
             f"party {name!r}: y has {len(labels)} labels for {rows} rows; give one per row, NaN where unknown"
         )
     if labels.dtype == object:
-        # pandas' own NA is neither None nor NaN
+        # The NA of pandas is neither None nor NaN.
         missing = np.array(
             [v is None or type(v).__name__ == "NAType" or (isinstance(v, float) and np.isnan(v)) for v in labels],
             dtype=bool,
@@ -211,7 +234,7 @@ def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
 
 
 def check_names(parties: Sequence[Party]) -> None:
-    """At least one party, and no name twice."""
+    """Refuse anything but one or more parties with different names."""
     if not parties:
         raise DataError("no party was given; give at least one Party")
     for party in parties:
@@ -224,7 +247,7 @@ def check_names(parties: Sequence[Party]) -> None:
 
 
 def check_together(parties: Sequence[Party]) -> None:
-    """What only shows when parties stand side by side: names, row counts, ids."""
+    """Check what only shows when parties stand side by side: their names, how many rows they have, and their ids."""
     check_names(parties)
     first = parties[0]
     for party in parties[1:]:
@@ -251,10 +274,28 @@ def split(
     ids: Any = None,
     seed: int | None = None,
 ) -> list[Party]:
-    """Cut one table into parties, for experiments.
+    """Cut one table into parties by columns, for experiments.
 
-    into: a number of parties (columns are dealt in order, or at random with a `seed`), lists of column numbers, or
-    {name: column numbers}. active: how many of the first parties hold the labels, or their names.
+    Parameters
+    ----------
+    X
+        The whole table, in any form that `Party` takes.
+    y
+        One label per row.
+    into
+        A number of parties, among whom columns are dealt in order (or at random, with a `seed`); a list of column
+        numbers for each party; or {name: column numbers}. Parties without a name are called party1, party2, ...
+    active
+        How many of the first parties hold the labels, or the names of those who do.
+    ids
+        One identifier per row, which every party gets.
+    seed
+        Deals columns at random where `into` is a number.
+
+    Returns
+    -------
+    list of Party
+        The parties in the order of `into`.
     """
     features = np.shape(X)[1] if not sp.issparse(X) else X.shape[1]
     if isinstance(into, Mapping):

@@ -1,4 +1,4 @@
-"""A site: a party that holds rows instead of columns. Sites have the same columns, about different people. No I/O."""
+"""A site, which holds rows where a party holds columns: sites have the same columns about different people."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from colonnade.data.identity import Identity, checked_roster
+from colonnade.data.labels import show
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 
@@ -17,15 +18,33 @@ Array = npt.NDArray[Any]
 
 
 class Site:
-    """One organisation's rows.
+    """One organisation's rows, for models over rows such as `SSCAClassifier`.
 
-    X: rows x columns; numpy, scipy sparse, pandas or polars, as for a `Party`. y: a label for every row. groups: the
-    name of each row's group, text or whole numbers, where models shall keep limits for groups. columns: names of the
-    columns, where X does not bring them itself.
+    Parameters
+    ----------
+    name
+        1 to 63 letters, digits, `_`, `-` or `.`, starting with a letter or digit.
+    X
+        Rows by columns as a numpy array, a scipy sparse matrix, or a pandas or polars frame, as for a `Party`.
+    y
+        A label for every row.
+    groups
+        The group of each row, as text or whole numbers, where a model is to keep cost limits for groups.
+    columns
+        Names of the columns, where X does not have any itself.
+    identity
+        The key that this site signs with.
+    roster
+        {name of a site: its `Identity.public`} of all sites that this one takes part with. With a roster the site
+        answers no server that puts keys of its own in their place; without one it believes the keys that the server
+        hands on (docs/security.md).
 
-    identity: a `colonnade.Identity` that this site signs with. roster: {name of a site: its Identity.public} of all
-    sites that this one takes part with. With a roster it answers no server that puts keys of its own in their place;
-    without one it believes the keys that the server hands on (docs/security.md).
+    Attributes
+    ----------
+    X, y, groups, columns, identity, roster
+        What was given, in the form in which it is used.
+    named
+        Whether the columns' names were given, or made up as x0, x1, ...
     """
 
     def __init__(
@@ -52,16 +71,16 @@ class Site:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """How many rows there are."""
         return int(self.X.shape[0])
 
     @property
     def features(self) -> int:
-        """How many columns."""
+        """How many columns there are."""
         return int(self.X.shape[1])
 
     def take(self, rows: Any) -> Site:
-        """The same site with some of its rows: for training and test parts."""
+        """Return this site with some of its rows, by number or mask, as for a training and a test part."""
         part = object.__new__(Site)
         try:
             part.X, part.y = self.X[rows], self.y[rows]
@@ -97,7 +116,7 @@ def _groups(name: str, groups: Any, rows: int) -> Array:
 
 
 def check_sites(sites: Sequence[Any]) -> None:
-    """At least one site, no name twice, the same columns at all."""
+    """Refuse anything but one or more sites with different names and the same columns."""
     if not sites:
         raise DataError("no site was given; give at least one Site")
     for site in sites:
@@ -116,12 +135,12 @@ def check_sites(sites: Sequence[Any]) -> None:
 
 
 def naming(sites: Sequence[Site]) -> Site:
-    """The first site that names its columns: theirs are the model's, though another may stand before it."""
+    """Return the first site that names its columns, as the model takes its names; the first site if none does."""
     return next((site for site in sites if site.named), sites[0])
 
 
 def check_same_columns(first: str, columns: tuple[str, ...], named: bool, site: Any) -> None:
-    """The same columns in the same order; names are compared where both sides brought them."""
+    """Refuse a site without the same columns in the same order; names are compared where both sides have them."""
     if site.features != len(columns):
         raise DataError(
             f"site {site.name!r} has {site.features} columns, {first!r} has {len(columns)}; all sites need the same "
@@ -136,7 +155,10 @@ def check_same_columns(first: str, columns: tuple[str, ...], named: bool, site: 
 
 
 def common_classes(sites: Sequence[Site], given: Any = None) -> Array:
-    """The classes, in their order. Sites whose labels differ may be coded differently: then they must be given."""
+    """Return the classes of all sites in their order.
+
+    Sites with different classes may have coded them differently, so in that case all classes have to be `given`.
+    """
     kinds = {site.y.dtype.kind == "U" for site in sites}
     if len(kinds) > 1:
         raise LabelError("one site's labels are text and another's are numbers; use one kind at all sites")
@@ -145,7 +167,7 @@ def common_classes(sites: Sequence[Site], given: Any = None) -> Array:
         for site, classes in zip(sites[1:], own[1:], strict=True):
             if not np.array_equal(classes, own[0]):
                 raise LabelError(
-                    f"site {site.name!r} has the classes {_few(classes)}, {sites[0].name!r} has {_few(own[0])}; if "
+                    f"site {site.name!r} has the classes {show(classes)}, {sites[0].name!r} has {show(own[0])}; if "
                     f"both are right, give all of them as classes=[...]"
                 )
         wanted = own[0]
@@ -159,19 +181,15 @@ def common_classes(sites: Sequence[Site], given: Any = None) -> Array:
             strange = classes if text else classes[~np.isin(classes, wanted)]
             if len(strange):
                 raise LabelError(
-                    f"site {site.name!r} has labels {_few(strange)} that are not among classes, {_few(wanted)}"
+                    f"site {site.name!r} has labels {show(strange)} that are not among classes, {show(wanted)}"
                 )
     if len(wanted) < 2:
         raise LabelError(
-            f"the labels hold only one class ({_few(wanted)}); at least two are needed: add rows of another"
+            f"the labels hold only one class ({show(wanted)}); at least two are needed: add rows of another"
         )
     if wanted.dtype.kind == "f" and (wanted != np.trunc(wanted)).any():
-        raise LabelError(f"the labels are numbers with fractions ({_few(wanted)}), classes are needed")
+        raise LabelError(f"the labels are numbers with fractions ({show(wanted)}), classes are needed")
     return wanted
-
-
-def _few(values: Array) -> str:
-    return ", ".join(map(repr, values[:5].tolist())) + (", ..." if len(values) > 5 else "")
 
 
 def split_rows(
@@ -184,8 +202,24 @@ def split_rows(
 ) -> list[Site]:
     """Cut one table into sites by rows, for experiments.
 
-    into: a number of sites (rows are dealt in order, or at random with a `seed`), lists of row numbers, or {name: row
-    numbers}. groups: as for a `Site`, of all rows.
+    Parameters
+    ----------
+    X
+        The whole table, in any form that `Site` takes.
+    y
+        One label per row.
+    into
+        A number of sites, among whom rows are dealt in order (or at random, with a `seed`); a list of row numbers for
+        each site; or {name: row numbers}. Sites without a name are called site1, site2, ...
+    groups
+        The group of each row, as for a `Site`.
+    seed
+        Deals rows at random where `into` is a number.
+
+    Returns
+    -------
+    list of Site
+        The sites in the order of `into`.
     """
     whole = Site("table", X, y, groups=groups)
     named: dict[str, Any]

@@ -16,7 +16,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
-from colonnade.estimators.checks import check_columns, check_runtime, in_order
+from colonnade.estimators.checks import check_columns, in_order
 from colonnade.families import family, store
 from colonnade.families.checks import all_labels
 from colonnade.families.door import score, train
@@ -24,7 +24,7 @@ from colonnade.families.training_job import ScoringJob, ScoringPart, TrainingJob
 from colonnade.families.warnings import warn_after
 from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
-from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic
+from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import choose_sum
 from colonnade.sums.trees import TOPOLOGIES

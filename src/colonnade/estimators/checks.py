@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.data.party import Party
-from colonnade.errors import DataError, OptionError
+from colonnade.errors import DataError
 
 
 def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:
@@ -32,10 +32,3 @@ def check_columns(names: tuple[str, ...], party: Party) -> None:
             f"party {party.name!r}: column {j} is {party.columns[j]!r} here and {names[j]!r} in training; give the "
             f"same columns in the same order"
         )
-
-
-def check_runtime(on: Any) -> None:
-    """Something that runs programs."""
-    if on is not None and (isinstance(on, type) or not hasattr(on, "run")):
-        what = f"the class {on.__name__}; add ()" if isinstance(on, type) else f"a {type(on).__name__}"
-        raise OptionError(f"on must be a runtime such as Simulation() or Processes(), got {what}")

@@ -28,18 +28,17 @@ from colonnade.errors import (
     whole_number,
 )
 from colonnade.estimators.base import Estimator
-from colonnade.estimators.checks import check_runtime
 from colonnade.families.rows import RowsFamily
 from colonnade.families.warnings import warn_scales
-from colonnade.horizontal.conduct import Plan, Result
+from colonnade.horizontal.conduct import Result, ServerJob
 from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
-from colonnade.horizontal.descriptions import METHODS, check_description, describe_model, model_from_value
+from colonnade.horizontal.messages import METHODS, check_description, describe_model, model_from_value
 from colonnade.horizontal.program import attend, serve
 from colonnade.horizontal.site_work import rows_to_value
 from colonnade.objective import losses
 from colonnade.objective.metrics import METRICS
 from colonnade.progress import History
-from colonnade.runtimes.net import Outcome, Runtime
+from colonnade.runtimes.net import Outcome, Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums.dropout import default_threshold
 
@@ -128,12 +127,12 @@ class SSCAClassifier(Estimator):
 
     def plan(
         self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, limits: CostLimits
-    ) -> Plan:
+    ) -> ServerJob:
         """What the server is told."""
         described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
         masked = self.sum == "pairwise" or (self.sum == "auto" and len(sites) > 1)
         threshold = (method.threshold or default_threshold(len(sites))) if masked else 0
-        return Plan(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
+        return ServerJob(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
 
     def _carry_out(self, programs: Any, on: Runtime | None, method: Any, sites: tuple[str, ...]) -> dict[str, Outcome]:
         history = History(METRICS["classes"], method.rounds, self.verbose)
@@ -147,7 +146,7 @@ class SSCAClassifier(Estimator):
         return dict(outcomes)
 
     def take_result(
-        self, plan: Plan, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
+        self, plan: ServerJob, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
     ) -> None:
         """Be the model that a run ended with."""
         self.parties_, self.holders_, self.sum_, self._family = (SHARED,), (SHARED,), self.sum, RowsFamily.name

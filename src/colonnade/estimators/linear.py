@@ -16,7 +16,6 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import OptionError
 from colonnade.estimators.base import Estimator, ProbabilityMixin
-from colonnade.estimators.checks import check_runtime
 from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
 from colonnade.families.checks import all_labels, check_encrypted, check_exposure, label_holders, owned_rows
@@ -24,7 +23,7 @@ from colonnade.families.linear import AveragedFamily, LinearOptions, choose
 from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart
 from colonnade.families.warnings import warn_before
 from colonnade.objective import losses, penalties
-from colonnade.runtimes.net import Runtime
+from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.sums import choose_sum
 
 if TYPE_CHECKING:
@@ -181,9 +180,9 @@ class LinearModel(Estimator):
         there are more. level: of the confidence intervals. key_bits: of the parties' Paillier keys, made for this run.
         docs/guide.md says what confidence means here, docs/security.md what each party learns.
         """
-        from colonnade.inference.infer import infer
+        from colonnade.estimators.linear_statistics import statistics_of
 
-        return infer(self, parties, on, rows, level, key_bits)
+        return statistics_of(self, parties, on, rows, level, key_bits)
 
 
 class LogisticRegression(ProbabilityMixin, LinearModel):

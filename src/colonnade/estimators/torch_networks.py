@@ -30,7 +30,6 @@ from colonnade.errors import (
     whole_number,
 )
 from colonnade.estimators.base import Estimator, Programs
-from colonnade.estimators.checks import check_runtime
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
 from colonnade.families.checks import all_labels, label_holders
@@ -39,7 +38,7 @@ from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPa
 from colonnade.families.warnings import warn_before
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
-from colonnade.runtimes.net import Outcome, Runtime
+from colonnade.runtimes.net import Outcome, Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
 from colonnade.sums import choose_sum
 

@@ -5,7 +5,7 @@
     app = client_app(load_site)                       # in the ClientApp's module; load_site(context) -> Site
     SSCA(sites=10, classes=range(10)).start(grid)     # in the ServerApp's main
 
-The messages are those of `SSCAClassifier.fit`, in the same codec and under the same masks; their carrier is Flower's.
+The messages are those of `SSCAClassifier.fit`, in the same codec and under the same masks; Flower carries them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ except ImportError:
     ) from None
 
 from colonnade.flower.client import client_app
-from colonnade.flower.strategy import SSCA
+from colonnade.flower.strategy import SSCAStrategy
 
 __all__ = ["SSCA", "client_app"]
+
+SSCA = SSCAStrategy

@@ -1,7 +1,7 @@
-"""The ClientApp: a site answers what the strategy asks.
+"""The ClientApp, in which a site answers what the strategy asks.
 
 A ClientApp's process may end after every message. What a site must remember from one stage of a sum to the next, its
-keys and its own part, lies in Flower's `context.state`, which never leaves the node.
+keys and its own part, is kept in Flower's `context.state`, which never leaves the node.
 """
 
 from __future__ import annotations
@@ -11,37 +11,59 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from colonnade.data.site import Site, common_classes
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
 from colonnade.estimators.horizontal import part_of
-from colonnade.flower.letters import packed, unpacked
 from colonnade.horizontal.cost_limits import CostLimits
-from colonnade.horizontal.descriptions import Make
-from colonnade.horizontal.instructions import instruction
-from colonnade.horizontal.site_work import Own, Part, SiteWork, Turn, going_on
+from colonnade.horizontal.messages import Make, instruction
+from colonnade.horizontal.site_work import Own, SiteRows, SiteWork, Turn, going_on
 from colonnade.runtimes.wire import decode, encode
 from colonnade.sums.dropout import Member
 
 _STATE = "colonnade"
+_RECORD, _KEY = "colonnade", "value"
 Load = Callable[[Context], Site]
 
 
-def client_app(load: Load, *, plain: bool = False, network: Make | None = None) -> ClientApp:
-    """A ClientApp for the site that `load(context)` gives; it is loaded once in a process.
+# A Flower message carries one value in Colonnade's own codec: nothing is pickled, and bits stay bits.
 
-    plain: whether this site also answers a server that asks for its part in the clear (`sum="plain"`, or one site).
-    network: the function make(features, classes) -> torch.nn.Module, where the strategy has one. It is this site's own:
-    the server tells the shapes of its parameters, and never what to call.
+
+def packed(value: Any) -> RecordDict:
+    """Return a value as the content of a Flower message."""
+    return RecordDict({_RECORD: ConfigRecord({_KEY: encode(value)})})
+
+
+def unpacked(message: Message) -> Any:
+    """Return the value that a Flower message carries."""
+    try:
+        data = message.content.config_records[_RECORD][_KEY]
+    except (KeyError, ValueError):
+        raise ProtocolError("a Flower message without Colonnade's record; both sides need colonnade.flower") from None
+    return decode(bytes(data))
+
+
+def client_app(load: Load, *, plain: bool = False, network: Make | None = None) -> ClientApp:
+    """Return a ClientApp for one site.
+
+    Parameters
+    ----------
+    load
+        A function of Flower's context that returns the `Site`; it is called once in a process.
+    plain
+        Whether this site also answers a server that asks for its part in the clear (`sum="plain"`, or a single site).
+    network
+        The function make(features, classes) -> torch.nn.Module, where the strategy has one. It is this site's own: the
+        server tells the shapes of its parameters, and never what to call.
     """
     app, held = ClientApp(), _Held(load, plain, network)
 
     def answer(message: Message, context: Context) -> Message:
         try:
             found: tuple[Any, ...] = ("answer", _answer(held, unpacked(message), context))
-        except ColonnadeError as error:  # in words: the server can't see this process
+        except ColonnadeError as error:  # told in words, as the server can't see this process
             found = ("error", type(error).__name__, str(error))
         return Message(packed(found), reply_to=message)
 
@@ -51,7 +73,7 @@ def client_app(load: Load, *, plain: bool = False, network: Make | None = None) 
 
 
 class _Held:
-    """The sites of this process, by node: a simulation runs many nodes in one."""
+    """The sites of this process by node, since a simulation runs many nodes in one process."""
 
     def __init__(self, load: Load, plain: bool, network: Make | None) -> None:
         self._load, self.plain, self.network, self._sites = load, plain, network, dict[tuple[int, int], Site]()
@@ -68,7 +90,9 @@ class _Held:
 
 def _answer(held: _Held, message: Any, context: Context) -> Any:
     if not isinstance(message, tuple) or len(message) != 4:
-        raise ProtocolError("the server's message is none of Colonnade's; have all use one version")
+        raise ProtocolError(
+            "the server's message is not one of colonnade.flower; use one version of colonnade everywhere"
+        )
     *asked, job = message
     if asked[0] == "hello":
         return _introduction(held.site(context), context)
@@ -80,12 +104,12 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
             _keep(turn, context)
         return answer
     if not isinstance(job, tuple) or len(job) != 5:
-        raise ProtocolError("the server tells no job with its task; have all use one version")
+        raise ProtocolError("the server tells no job with its task; use one version of colonnade everywhere")
     told, *about = job
     site = held.site(context)
     classes, limits = _labels(about)
-    common_classes([site], classes)  # its labels are among them
-    part = Part.from_value(part_of(site, np.asarray(classes), limits))
+    common_classes([site], classes)  # refuses labels that are not among them
+    part = SiteRows.from_value(part_of(site, np.asarray(classes), limits))
     work = SiteWork.of(told, site.name, part, None, Own(held.network, site.identity, site.roster), tuple(about))
     if not work.threshold and not held.plain:
         raise OptionError(
@@ -99,12 +123,12 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
 
 
 def _labels(about: list[Any]) -> tuple[tuple[Any, ...], CostLimits]:
-    """(classes, limits), if that is what the server tells of them."""
+    """Return classes and limits, if that is what the server tells, and refuse anything else."""
     classes, keys, limits, grouped = about
     plain = (int, float, bool, str)
     tuples = [isinstance(one, tuple) for one in (classes, keys, limits)]
     if not all(tuples) or not all(isinstance(one, plain) for one in (*classes, *keys)) or type(grouped) is not bool:
-        raise ProtocolError("the server's classes and limits are none that a server of ours tells")
+        raise ProtocolError("the server's classes and limits can't be read; use one version of colonnade everywhere")
     if keys and len(keys) != len(limits):
         raise ProtocolError(f"the server tells {len(limits)} limits for {len(keys)} groups")
     given = dict(zip(keys, limits, strict=True)) if keys else None
@@ -112,7 +136,7 @@ def _labels(about: list[Any]) -> tuple[tuple[Any, ...], CostLimits]:
 
 
 def _introduction(site: Site, context: Context) -> Any:
-    """(place, name, columns, digest of their names): no rows, no classes."""
+    """Return what a site says of itself: its place, its name, how many columns it has, and a digest of their names."""
     names = "\n".join(site.columns) if site.named else ""
     place = context.node_config.get("partition-id", -1)
     digest = hashlib.sha256(names.encode()).hexdigest() if site.named else ""

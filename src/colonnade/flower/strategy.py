@@ -1,7 +1,7 @@
-"""The strategy: drives the very server logic of `horizontal.conduct`, with Flower's grid as the carrier.
+"""The strategy, which drives the server logic of `horizontal.conduct` with Flower's grid as the carrier.
 
-Flower's own loop exchanges one message per node and round. A masked sum takes five, so `start` has a loop of its own;
-in it `configure_train` and `aggregate_train` (and their twins for evaluations) each do one exchange.
+Flower's own loop exchanges one message per node and round. A masked sum takes five, so `start` has a loop of its own,
+in which `configure_train` and `aggregate_train` (and their twins for evaluations) each do one exchange.
 """
 
 from __future__ import annotations
@@ -21,27 +21,36 @@ from flwr.serverapp.strategy import Result, Strategy
 from colonnade import errors
 from colonnade.errors import ColonnadeError, DataError, PartySilent, whole_number
 from colonnade.estimators.horizontal import SSCAClassifier
-from colonnade.flower.letters import packed, unpacked
-from colonnade.horizontal.conduct import Plan, conduct
+from colonnade.flower.client import packed, unpacked
 from colonnade.horizontal.conduct import Result as Ended
+from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.cost_limits import CostLimits
-from colonnade.horizontal.descriptions import model_from_value
 from colonnade.horizontal.gathering import Heard, Task, gather
+from colonnade.horizontal.messages import model_from_value
 
-_LOOK_EVERY = 0.2  # seconds between two looks at who is there
+_LOOK_EVERY = 0.2  # seconds between two looks at which nodes are there
 PARAMETERS = "parameters"
-# What a site may say went wrong: its word is looked up here, and nowhere else.
+# The kinds of errors that a site may report, which are looked up here and nowhere else.
 _ERRORS = {
     kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ColonnadeError)
 }
 
 
-class SSCA(Strategy):
+class SSCAStrategy(Strategy):
     """Mini-batch SSCA, with or without limits on the cost, or another of Colonnade's algorithms over rows.
 
-    sites: how many nodes take part. classes: all values that labels take, at all sites. The other options are those of
-    `colonnade.SSCAClassifier`; with a dict as cost_limit, its keys are groups where `groups=True` and classes if not.
-    After `start`, `classifier()` is the trained model.
+    It is public as `colonnade.flower.SSCA`. After `start`, `classifier()` returns the trained model.
+
+    Parameters
+    ----------
+    sites
+        How many nodes take part.
+    classes
+        All values that labels take, at all sites.
+    groups
+        Whether the keys of a `cost_limit` that is a dict are groups rather than classes.
+    **options
+        The other options are those of `colonnade.SSCAClassifier`.
     """
 
     def __init__(self, *, sites: int, classes: Iterable[Any], groups: bool = False, **options: Any) -> None:
@@ -54,7 +63,7 @@ class SSCA(Strategy):
             self._limits.check_known(self._classes)
         self.ended: Ended | None = None
         self._nodes: dict[int, int] = {}  # number of a site: its node
-        self._plan: Plan | None = None
+        self._server_job: ServerJob | None = None
         self._asked: tuple[str, dict[int, Any]] = ("", {})
         self._answers: dict[int, Any] = {}
         self._job: tuple[Any, ...] = ()
@@ -77,10 +86,27 @@ class SSCA(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Train; num_rounds and the first parameters are the algorithm's own where they are not given.
+        """Train over the nodes of a grid.
 
-        timeout: seconds that nodes may take to join, and to answer where the algorithm has no `wait`. train_config and
-        evaluate_config would reach no function of a user's, and are refused.
+        Parameters
+        ----------
+        grid
+            Flower's connection to the nodes.
+        initial_arrays
+            The first parameters; by default those of the model's own start.
+        num_rounds
+            How many rounds; by default as many as the algorithm says.
+        timeout
+            Seconds that nodes may take to join, and to answer where the algorithm has no `wait`.
+        train_config, evaluate_config
+            These would reach no function of a user's, and are refused.
+        evaluate_fn
+            Called with the round and its parameters at every evaluation, as in Flower's own strategies.
+
+        Returns
+        -------
+        Result
+            Flower's result, with the last parameters and the metrics by round.
         """
         if train_config or evaluate_config:
             raise errors.OptionError("train_config and evaluate_config have no reader here; give options to SSCA(...)")
@@ -88,12 +114,12 @@ class SSCA(Strategy):
         self.summary()
         if num_rounds is not None:
             self.method = self._model.algorithm = replace(self.method, rounds=num_rounds)
-        plan, self._last = self._meet(grid, timeout), 0
-        self._plan = plan
-        model = model_from_value(plan.model, self._model.network, "the server")
+        job, self._last = self._meet(grid, timeout), 0
+        self._server_job = job
+        model = model_from_value(job.model, self._model.network, "the server")
         first = None if initial_arrays is None else _flat(initial_arrays, model.size)
         result, wait = Result(), self.method.wait or timeout
-        run = conduct(plan, model, lambda said: self._note(result, said), first)
+        run = conduct(job, model, lambda said: self._note(result, said), first)
         task = next(run)
         while True:
             heard = self._sum(grid, task, wait)
@@ -107,20 +133,20 @@ class SSCA(Strategy):
                 self.ended = end.value
                 break
         result.arrays = _record(self.ended.parameters)
-        if plan.limits and not self.ended.met:
+        if job.limits and not self.ended.met:
             log(WARNING, "%s", self._limits.sentence(self.ended.costs, self.ended.slack, self._last, self.method.wait))
         if self.ended.skipped:
             log(WARNING, "Rounds %s were skipped: too few sites answered", list(self.ended.skipped))
         return result
 
     @property
-    def _known(self) -> Plan:
-        if self._plan is None:
+    def _known(self) -> ServerJob:
+        if self._server_job is None:
             raise errors.NotFittedError("this strategy has not met its nodes; call start(grid) first")
-        return self._plan
+        return self._server_job
 
     def _sum(self, grid: Grid, task: Task, wait: float) -> Heard:
-        """One sum: each stage is one exchange with some nodes."""
+        """Collect one sum, each stage of which is one exchange with some nodes."""
         self._serial += 1
         stages = gather(self._known.sites, self._known.threshold, task)
         self._asked = next(stages)
@@ -140,7 +166,7 @@ class SSCA(Strategy):
                 return heard
 
     def _note(self, result: Result, said: tuple[Any, ...]) -> None:
-        """What the server logic reports, as Flower keeps it."""
+        """Keep what the server logic reports in the form of Flower's results."""
         if said[0] == "progress":
             self._last = int(said[1])
         elif said[0] == "record":
@@ -150,8 +176,8 @@ class SSCA(Strategy):
 
     # -- who is there -------------------------------------------------------------------------------------------
 
-    def _meet(self, grid: Grid, timeout: float) -> Plan:
-        """Wait for the nodes, hear who they are, and give each its number: by `partition-id`, else by name."""
+    def _meet(self, grid: Grid, timeout: float) -> ServerJob:
+        """Wait for the nodes, hear who they are, and number them by `partition-id`, or else by name."""
         until, nodes = time.monotonic() + timeout, list(grid.get_node_ids())
         if len(nodes) < self.sites:
             log(INFO, "%d nodes are here, waiting for %d at most %g s", len(nodes), self.sites, timeout)
@@ -171,7 +197,7 @@ class SSCA(Strategy):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise DataError(f"the name {twice[0]!r} is used by several sites; every site needs its own")
-        first = next((node for node in order if heard[node][3]), order[0])  # who names its columns, if anybody does
+        first = next((node for node in order if heard[node][3]), order[0])  # one that names its columns, if any does
         for node in order:
             (_, name, count, digest), (_, other, wanted, known) = heard[node], heard[first]
             if count != wanted or (digest and digest != known):
@@ -193,7 +219,7 @@ class SSCA(Strategy):
         return messages
 
     def _take(self, replies: Iterable[Message]) -> None:
-        """Keep what nodes answered; those that fell away, or whose ClientApp broke, are missing in this sum."""
+        """Keep what nodes answered; those that dropped out, or whose ClientApp broke, are missing in this sum."""
         numbers = {node: number for number, node in self._nodes.items()}
         self._answers = {}
         for reply in replies:
@@ -204,31 +230,31 @@ class SSCA(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of the next exchange of a training sum."""
+        """Return the messages of the next exchange of a training sum."""
         return self._messages("train")
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Take the answers of one exchange; parameters come when the sum is whole."""
+        """Take the answers of one exchange; parameters come when the sum is complete."""
         self._take(replies)
         return None, None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of the next exchange of an evaluation's sum."""
+        """Return the messages of the next exchange of an evaluation's sum."""
         return self._messages("evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Take the answers of one exchange; metrics come when the sum is whole."""
+        """Take the answers of one exchange; metrics come when the sum is complete."""
         self._take(replies)
         return None
 
     # -- afterwards ---------------------------------------------------------------------------------------------
 
     def classifier(self) -> SSCAClassifier:
-        """The trained model, as `SSCAClassifier.fit` leaves it: predict, score, save."""
+        """Return the trained model as `SSCAClassifier.fit` leaves it, ready to predict, score and save."""
         if self.ended is None:
             raise errors.NotFittedError("this strategy has not run; call start(grid) first")
         columns = tuple(f"x{j}" for j in range(self._columns))
@@ -237,7 +263,7 @@ class SSCA(Strategy):
 
 
 def _heard(reply: Message) -> Any:
-    """What a node answered; None if its ClientApp broke, and its own sentence where it refuses."""
+    """Return what a node answered, or None if its ClientApp broke; where it refuses, raise with its own sentence."""
     if reply.has_error():
         log(WARNING, "A node did not answer: %s", reply.error.reason)
         return None
@@ -252,7 +278,7 @@ def _record(parameters: Any) -> ArrayRecord:
 
 
 def _flat(arrays: ArrayRecord, size: int) -> Any:
-    """The parameters of a record that `start` returned, or arrays with as many numbers."""
+    """Return the parameters of a record that `start` returned, or of arrays with as many numbers."""
     found = np.concatenate([np.zeros(0), *(np.ravel(array.numpy()) for array in arrays.values())]).astype(np.float64)
     if len(found) != size or not np.isfinite(found).all():
         raise DataError(

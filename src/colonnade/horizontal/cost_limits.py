@@ -1,4 +1,4 @@
-"""Limits on costs as users write them: one number for all rows, or {class or group: number}."""
+"""Limits on costs, as users write them: one number for all rows, or {class or group: number}."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class CostLimits:
-    """keys: as the user wrote them, none for a limit on all rows. names: in sentences. limits: none without any."""
+    """The limits of a model."""
 
-    keys: tuple[Any, ...] = ()
-    names: tuple[str, ...] = ("",)
-    limits: tuple[float, ...] = ()
+    keys: tuple[Any, ...] = ()  # classes or groups as the user wrote them; empty for a limit on all rows
+    names: tuple[str, ...] = ("",)  # what they are called in sentences
+    limits: tuple[float, ...] = ()  # empty without limits
     grouped: bool = False  # whether keys name groups of rows rather than classes
 
     @classmethod
     def of(cls, given: Any, grouped: bool) -> CostLimits:
-        """From the option `cost_limit`."""
+        """Read the option `cost_limit`."""
         if given is None:
             return cls()
         if not isinstance(given, Mapping):
@@ -44,7 +44,7 @@ class CostLimits:
         return cls(tuple(given), names, tuple(float(limit) for limit in given.values()), grouped)
 
     def check_known(self, known: Array) -> None:
-        """Every key is a class or group that some site has."""
+        """Refuse a key that is not a class or group of some site."""
         what = "group" if self.grouped else "class"
         for key in self.keys:
             if key not in known.tolist():
@@ -52,7 +52,7 @@ class CostLimits:
                 raise OptionError(f"cost_limit names the {what} {key!r}, which no site has; {what} names are {few}")
 
     def numbers(self, site: Site) -> Array:
-        """Of each row of a site the number of its limit; -1 where it has none, and 0 everywhere where no key is."""
+        """Return the number of each row's limit: -1 where it has none, and 0 everywhere without keys."""
         if not self.keys:
             return np.zeros(site.rows, dtype=np.int64)
         if self.grouped and site.groups is None:
@@ -64,11 +64,11 @@ class CostLimits:
         return found
 
     def by_key(self, values: Sequence[float]) -> dict[Any, float]:
-        """{key: value}; the key of all rows is None."""
+        """Return {key: value}; the key of all rows is None."""
         return dict(zip(self.keys or (None,), values, strict=False))
 
     def sentence(self, costs: Sequence[float], slack: Sequence[float], rounds: int, wait: float | None) -> str:
-        """Which limits were not kept, and what was reached; no costs: the last evaluation had too few answers."""
+        """Say which limits were not kept and what was reached; without costs nobody knows, and that is said."""
         if not costs:
             return (
                 f"nobody knows whether the limits are met: too few sites answered the last evaluation, over all their "
@@ -95,7 +95,7 @@ def _check(name: str, value: Any) -> None:
 
 
 def limits_of_sites(given: Any, sites: Sequence[Site], classes: Array) -> CostLimits:
-    """The limits, where all sites can be looked at: keys are groups if the sites have any."""
+    """Read the limits where all sites can be looked at; keys are groups if the sites have any."""
     grouped = [site for site in sites if site.groups is not None]
     limits = CostLimits.of(given, bool(grouped))
     if not limits.keys:

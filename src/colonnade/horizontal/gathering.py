@@ -1,4 +1,4 @@
-"""One sum at the server, stage by stage, without I/O: whom to ask for what, and what the answers add up to."""
+"""One sum at the server, stage by stage: whom to ask for what, and what the answers add up to. There is no I/O here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from colonnade.sums.dropout import FEWEST, Announced, Collector
 
 Array = npt.NDArray[Any]
 Asked = tuple[str, dict[int, Any]]  # a stage, and what each site is told
-Answers = dict[int, Any]  # of those sites that answered in time
+Answers = dict[int, Any]  # the answers of those sites that answered in time
 
 # Stages of a masked sum, and the step under which a site's answer to each is sent. Without masks there is one step.
 STAGES = {
@@ -30,36 +30,33 @@ PLAIN = "sum"
 
 
 def step_of(stage: str, threshold: int) -> str:
-    """The step under which a site answers."""
+    """Return the step under which a site answers."""
     return STAGES[stage] if threshold else PLAIN
 
 
 @dataclass(frozen=True)
 class Task:
-    """A sum that the server asks for: what every site is told, and how many numbers come back.
+    """A sum that the server asks for."""
 
-    parts: the sites whose part is not 0 by their choice of sites; none given: all.
-    """
-
-    kind: str
-    content: tuple[Any, ...]
-    length: int
+    kind: str  # "count", "step" or "evaluate"
+    content: tuple[Any, ...]  # what every site is told
+    length: int  # how many numbers come back
     fraction_bits: int = 36
-    parts: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()  # the sites that are chosen, while the part of all others is 0; empty where all are
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A sum, or None where too few answered; how many did; and who was silent at which step, the last of the sum."""
+    """What the server hears at the end of a sum."""
 
-    total: Array | None
+    total: Array | None  # None where too few sites answered
     answered: int
-    silent: tuple[str, ...] = ()
-    step: str = ""
+    silent: tuple[str, ...] = ()  # who said nothing in the last step of the sum
+    step: str = ""  # that step
 
 
 class _TooFewError(Exception):
-    """A stage of a masked sum that has too few answers: there is no total."""
+    """A stage of a masked sum has too few answers, so there is no total."""
 
     def __init__(self, answered: int) -> None:
         super().__init__()
@@ -67,7 +64,7 @@ class _TooFewError(Exception):
 
 
 def gather(sites: tuple[str, ...], threshold: int, task: Task) -> Generator[Asked, Answers, Heard]:
-    """Yields what to ask, is sent the answers; threshold 0 is a sum without masks."""
+    """Yield what to ask, be sent the answers, and return the sum; threshold 0 is a sum without masks."""
     asked = dict.fromkeys(range(len(sites)), (task.kind, *task.content))
     stages = _masked(sites, threshold, task, asked) if threshold else _plain(sites, task, asked)
     stage, told = next(stages)
@@ -95,7 +92,7 @@ def _plain(sites: tuple[str, ...], task: Task, asked: Answers) -> Generator[Aske
 def _masked(
     sites: tuple[str, ...], threshold: int, task: Task, asked: Answers
 ) -> Generator[Asked, Answers, tuple[Any, int]]:
-    """The stages of `sums.dropout`."""
+    """Go through the stages of a masked sum with a `Collector`."""
     collector = Collector(threshold)
     keys = yield "task", asked
     _enough(collector, keys)
@@ -107,7 +104,7 @@ def _masked(
     _enough(collector, found)
     survivors = tuple(collector.values({n: _value(each, task, sites[n]) for n, each in found.items()}))
     if task.parts and len({*task.parts} & {*survivors}) < FEWEST:
-        raise _TooFewError(len(survivors))  # their total would be one site's part: nobody unmasks it
+        raise _TooFewError(len(survivors))  # the total would be one site's part, which nobody may unmask
     signed = yield "survivors", dict.fromkeys(survivors, survivors)
     _enough(collector, signed)
     signatures = tuple((number, _signature(each, sites[number])) for number, each in signed.items())

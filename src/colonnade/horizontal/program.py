@@ -1,4 +1,4 @@
-"""Learning over rows as programs: a server that asks and sites that answer, over a `Net`.
+"""The programs of a run over rows: a server that asks and sites that answer, over a `Net`.
 
 All messages go between the server and one site. A site that is silent for `wait` seconds is left out of the sum that is
 under way, and asked again for the next one.
@@ -12,22 +12,32 @@ from typing import Any
 from colonnade.blocks.torch_whole import maker_of
 from colonnade.data.identity import Identity
 from colonnade.errors import OptionError, ProtocolError
-from colonnade.horizontal.conduct import Plan, conduct
-from colonnade.horizontal.descriptions import method_from_value, model_from_value
+from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard, Task, gather, step_of
-from colonnade.horizontal.instructions import instruction
-from colonnade.horizontal.site_work import Own, Part, SiteWork, Turn, going_on
+from colonnade.horizontal.messages import instruction, method_from_value, model_from_value
+from colonnade.horizontal.site_work import Own, SiteRows, SiteWork, Turn, going_on
 from colonnade.runtimes.net import Net
 
 INSTRUCTION = "instruction"
-# A site may be silent for this part of the deadline: a round has five stages, and others wait meanwhile. Beyond the
-# second, one that was left out of a sum could take the server for dead before the next one begins.
+# Parts of the deadline for which a site may be silent, by default and at most. A round has five stages, and the others
+# wait meanwhile; beyond the second number a site that was left out of a sum could take the server for dead before the
+# next one begins.
 _WAIT, _LONGEST = 1 / 7, 0.16
 
 
-async def serve(net: Net, plan: Any, network: str | None = None) -> Any:
-    """The server's program: returns how the run ended (`Result.as_value`). network: see `attend`."""
-    told = Plan.from_value(plan)
+async def serve(net: Net, job: Any, network: str | None = None) -> Any:
+    """Run as the server, and return how the run ended (`Result.as_value`).
+
+    Parameters
+    ----------
+    net
+        The server's view of the federation.
+    job
+        A `ServerJob` as a value.
+    network
+        The name of the function that makes the network, where the model is one of torch.
+    """
+    told = ServerJob.from_value(job)
     model = model_from_value(told.model, maker_of(network), "the server")
     net.spare(told.sites)
     desk = _Desk(net, told)
@@ -48,11 +58,11 @@ async def serve(net: Net, plan: Any, network: str | None = None) -> Any:
 
 
 class _Desk:
-    """Where the server's sums are collected."""
+    """Where the server collects its sums."""
 
-    def __init__(self, net: Net, plan: Plan) -> None:
-        self._net, self._plan, self._serial = net, plan, 0
-        self._wait = method_from_value(plan.method).wait or _WAIT * net.deadline
+    def __init__(self, net: Net, job: ServerJob) -> None:
+        self._net, self._job, self._serial = net, job, 0
+        self._wait = method_from_value(job.method).wait or _WAIT * net.deadline
         if self._wait > _LONGEST * net.deadline:
             raise OptionError(
                 f"wait must be at most {_LONGEST:g} of the runtime's deadline, {_LONGEST * net.deadline:g} s, got "
@@ -60,9 +70,9 @@ class _Desk:
             )
 
     async def sum(self, task: Task) -> Heard:
-        """One sum over all sites that stay to its end."""
+        """Collect one sum over all sites that stay to its end."""
         self._serial += 1
-        stages = gather(self._plan.sites, self._plan.threshold, task)
+        stages = gather(self._job.sites, self._job.threshold, task)
         stage, contents = next(stages)
         while True:
             answers = await self._ask(stage, contents)
@@ -73,17 +83,17 @@ class _Desk:
                 return heard
 
     async def _ask(self, stage: str, contents: Mapping[int, Any]) -> dict[int, Any]:
-        """Ask some sites, each with its own content, and hear those who answer in time."""
-        net, step = self._net, step_of(stage, self._plan.threshold)
+        """Ask some sites, each with its own content, and return the answers of those who answer in time."""
+        net, step = self._net, step_of(stage, self._job.threshold)
         for number, content in contents.items():
-            await net.send(self._plan.sites[number], INSTRUCTION, (stage, self._serial, content))
+            await net.send(self._job.sites[number], INSTRUCTION, (stage, self._serial, content))
         until = net.elapsed() + self._wait
-        waits = {number: net.spawn(self._hear(self._plan.sites[number], step, until)) for number in contents}
+        waits = {number: net.spawn(self._hear(self._job.sites[number], step, until)) for number in contents}
         heard = {number: await wait for number, wait in waits.items()}
         return {number: answer[0] for number, answer in heard.items() if answer}
 
     async def _hear(self, site: str, step: str, until: float) -> tuple[Any, ...]:
-        """(its answer,) or (). What it answered to an earlier sum came too late and is not looked at."""
+        """Return (the site's answer,) or (); an answer to an earlier sum came too late and is not looked at."""
         while True:
             found = await self._net.recv_within(site, step, max(0.0, until - self._net.elapsed()))
             if not found:
@@ -96,19 +106,30 @@ class _Desk:
 
 
 async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
-    """A site's program: answers until the server says it is over; returns the parameters.
+    """Run as a site: answer until the server says that the run is over, and return the parameters.
 
-    mine: rows, rows to validate with, the name of the function that makes its network, the secret of its identity, its
-    roster. All of it, and the job, are arguments of the program: whoever started it gave them, and not the server.
+    The job and what is the site's own are given by whoever started the program, and not by the server.
+
+    Parameters
+    ----------
+    net
+        The site's view of the federation.
+    server
+        The name of the server.
+    job
+        A `ServerJob` as a value.
+    mine
+        Rows, rows to validate with, the name of the function that makes its network, the secret of its identity, and
+        its roster.
     """
-    plan = Plan.from_value(job)
-    net.spare(plan.sites)
-    number = plan.sites.index(net.me)
+    told = ServerJob.from_value(job)
+    net.spare(told.sites)
+    number = told.sites.index(net.me)
     train, validation, network, secret, roster = mine
-    held_out = None if validation is None else Part.from_value(validation)
+    held_out = None if validation is None else SiteRows.from_value(validation)
     identity = None if secret is None else Identity(secret)
     own = Own(maker_of(network), identity, None if roster is None else dict(roster))
-    work = SiteWork.of(plan.as_site_job(number), net.me, Part.from_value(train), held_out, own)
+    work = SiteWork.of(told.as_site_job(number), net.me, SiteRows.from_value(train), held_out, own)
     turn: Turn | None = None
     while True:
         message = await net.recv(server, INSTRUCTION)
@@ -123,7 +144,7 @@ async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
             await net.work(work.effort(content))
         else:
             answer = going_on(turn, stage, serial, content)
-        await net.send(server, step_of(stage, plan.threshold), (serial, answer))
+        await net.send(server, step_of(stage, told.threshold), (serial, answer))
         if stage == "task" and content[0] == "step":
             net.traffic.round()
         elif stage == "task" and content[0] == "evaluate":

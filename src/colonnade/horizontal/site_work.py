@@ -1,7 +1,7 @@
-"""What a site does when the server asks: its part of a sum, under masks. No I/O; a carrier hands it messages.
+"""What a site does when the server asks: it computes its part of a sum, and answers under masks.
 
-A carrier is a `Net` (`horizontal.program`) or Flower (`colonnade.flower`). Both bring the same instructions and take
-back the same answers, so a run is the same on either.
+There is no I/O here: a carrier, which is a `Net` (`horizontal.program`) or Flower (`colonnade.flower`), hands over the
+messages. Both bring the same instructions and take back the same answers, so a run is the same on either.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from colonnade.crypto.masks import KeyPair
 from colonnade.crypto.ring import Ring
 from colonnade.data.identity import Identity
 from colonnade.errors import ProtocolError
-from colonnade.horizontal.descriptions import Make, method_from_value, model_from_value
-from colonnade.horizontal.instructions import is_job
+from colonnade.horizontal.messages import Make, is_job, method_from_value, model_from_value
 from colonnade.runtimes.wire import encode, expect_array
-from colonnade.sums.dropout import FEWEST, Member, Terms
+from colonnade.sums.dropout import FEWEST, Member, SumTerms
 
 Array = npt.NDArray[Any]
 
@@ -32,12 +31,12 @@ _CHUNK = 1 << 13  # rows that are evaluated at a time
 
 
 def rows_to_value(X: Any) -> Any:
-    """Rows as the wire carries them."""
+    """Return rows as the wire carries them."""
     return (X.data, X.indices, X.indptr, X.shape) if hasattr(X, "indptr") else X
 
 
 def rows_from_value(value: Any) -> Any:
-    """The inverse: an array or a CSR matrix."""
+    """Return rows from the wire as an array or a CSR matrix."""
     if not isinstance(value, tuple):
         return value
     import scipy.sparse as sp
@@ -46,16 +45,16 @@ def rows_from_value(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows of a site: numbers, classes by number, and of each row the number of its group (-1 is none)."""
+class SiteRows:
+    """Rows of a site: their numbers, their classes by number, and the number of each row's group (-1 for none)."""
 
     X: Any
     y: Array
     groups: Array
 
     @classmethod
-    def from_value(cls, value: Any) -> Part:
-        """Rows as the estimator packed them."""
+    def from_value(cls, value: Any) -> SiteRows:
+        """Read rows as the estimator packed them."""
         X, y, groups = value
         return cls(rows_from_value(X), y, groups)
 
@@ -65,23 +64,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Own:
-    """What a site's owner gave it beside its rows, and no server can: what makes its network, and who is who."""
+    """What a site's owner gave it beside its rows, and no server can give."""
 
-    network: Make | None = None
-    identity: Identity | None = None
-    roster: Mapping[str, bytes] | None = None
+    network: Make | None = None  # the function that makes its network, where the model is one of torch
+    identity: Identity | None = None  # what it signs with
+    roster: Mapping[str, bytes] | None = None  # the public keys of all sites
 
 
 @dataclass
 class Turn:
-    """A site's part in one masked sum that is under way. parts: the sites whose part is not 0; none given: all."""
+    """A site's part in one masked sum that is under way."""
 
     member: Member
     value: Array
-    parts: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()  # the sites that are chosen, while the part of all others is 0; empty where all are
 
     def answer(self, stage: str, content: Any) -> Any:
-        """What this site answers to a stage after the first: all of it may be seen by the server."""
+        """Answer a stage after the first; the server may see all of the answer."""
         if stage == "keys":
             announced = {number: tuple(keys) for number, *keys in content}
             return tuple(self.member.share(_once(announced, content)).items())
@@ -96,7 +95,7 @@ class Turn:
             return self.member.sign(list(content))
         if stage == "signatures":
             return tuple(self.member.unmask(_once(dict(content), content)).items())
-        raise ProtocolError(f"the server asks for stage {stage!r}, which no server of ours does")
+        raise ProtocolError(f"the server asks for stage {stage!r}, which no masked sum has; use one version everywhere")
 
 
 def _once(found: dict[int, Any], content: tuple[Any, ...]) -> dict[int, Any]:
@@ -110,7 +109,7 @@ def _digest(value: Any) -> bytes:
 
 
 def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
-    """The answer to a later stage of the sum that this site has begun."""
+    """Answer a later stage of the sum that this site has begun."""
     if turn is None or turn.member.serial != serial:
         raise ProtocolError(f"the server asks for stage {stage!r} of sum {serial}, which this site has not begun")
     return turn.answer(stage, content)
@@ -118,32 +117,33 @@ def going_on(turn: Turn | None, stage: str, serial: int, content: Any) -> Any:
 
 @dataclass
 class SiteWork:
-    """One site in one run. `names`: of all sites. `number`: its place among them, from 0."""
+    """One site in one run."""
 
-    number: int
-    names: tuple[str, ...]
+    number: int  # its place among all sites, from 0
+    names: tuple[str, ...]  # of all sites
     model: WholeModel
     method: SSCA | LocalSteps
-    functions: int  # how many costs there are: 1, or as many as groups with a limit
+    functions: int  # how many costs there are: 1, or as many as there are groups with a limit
     l2: float
     threshold: int  # 0 is a sum without masks
-    train: Part
-    validation: Part | None = None
+    train: SiteRows
+    validation: SiteRows | None = None
     own: Own = Own()
     told: bytes = b""  # a digest of all that the server tells every site of the run
-    channel: KeyPair = field(default_factory=KeyPair)
+    channel: KeyPair = field(default_factory=KeyPair)  # for letters to other sites
     _latest: int = -1
 
     @classmethod
     def of(
-        cls, job: Any, name: str, train: Part, validation: Part | None, own: Own, also: tuple[Any, ...] = ()
+        cls, job: Any, name: str, train: SiteRows, validation: SiteRows | None, own: Own, also: tuple[Any, ...] = ()
     ) -> SiteWork:
-        """From what the server says of it (`Plan.as_site_job`), of which nothing is believed, and what is its own.
+        """Set a site up from what the server tells it and what is its own.
 
-        also: what else the server tells all sites.
+        The server's `job` (`ServerJob.as_site_job`) is checked before any of it is used; `also` is what else the server
+        tells all sites.
         """
         if not is_job(job):
-            raise ProtocolError("this site can't read the server's job; have all use one version")
+            raise ProtocolError("this site can't read the server's job; use one version of colonnade everywhere")
         number, names, model, method, functions, l2, threshold = job
         if names[number] != name:
             raise ProtocolError(f"the server takes site {name!r} for {names[number]!r}; have it ask who is who again")
@@ -170,15 +170,15 @@ class SiteWork:
         return len(self.names)
 
     def begin(self, serial: int, content: Any) -> tuple[Turn | None, Any]:
-        """The first stage of a sum: this site's part of it is computed, and its answer is the part or its keys."""
+        """Begin a sum: compute this site's part of it, and answer with the part itself or with keys for its masks."""
         if serial <= self._latest:
             raise ProtocolError(f"the server asks for sum {serial} after sum {self._latest}; each has its own number")
         self._latest = serial
         value = self._encoded(*content)
         if not self.threshold:
             return None, value
-        # Letters open only between sites that were asked for the same: or the server would ask all but one for nothing.
-        terms = Terms(self.names, serial, self.threshold, _digest((self.told, *content)))
+        # Letters open only between sites that were asked for the same, or a server could ask all but one for nothing.
+        terms = SumTerms(self.names, serial, self.threshold, _digest((self.told, *content)))
         member = Member(self.number, terms, self.channel, self.own.identity, self.own.roster)
         return Turn(member, value, self._parts(*content)), member.public
 
@@ -199,20 +199,20 @@ class SiteWork:
     # -- tasks --------------------------------------------------------------------------------------------------
 
     def counts(self) -> Array:
-        """Rows of each function, rows in all, rows to validate with."""
+        """Return how many rows there are of each function, in all, and to validate with."""
         of = self._functions_of(self.train)
         found = [float(len(rows)) for rows in of]
         return np.array([*found, float(len(self.train)), float(len(self.validation or ()))])
 
-    def _functions_of(self, part: Part) -> list[Array]:
-        """Rows that each cost is a mean over."""
+    def _functions_of(self, part: SiteRows) -> list[Array]:
+        """Return the rows that each cost is a mean over."""
         return [np.nonzero(part.groups == m)[0] for m in range(self.functions)]
 
     def step(self, t: int, w: Array, totals: Array) -> Array:
-        """Line 4 of the paper's algorithms: of each function (weight, weight x cost, weight x gradient).
+        """Line 4 of the paper's algorithms: return (weight, weight x cost, weight x gradient) of each function.
 
-        The weight is N_i / N; with the mean over the batch this makes the paper's N_i / (B N). Whoever is missing in a
-        round is missing in the sum of weights too.
+        The weight is N_i / N; with the mean over the batch this makes the paper's N_i / (B N). A site that is missing
+        in a round is missing in the sum of weights too.
         """
         rng = np.random.default_rng([self.method.seed, self.number, t])
         if isinstance(self.method, LocalSteps):
@@ -222,7 +222,7 @@ class SiteWork:
             if not len(rows):
                 parts.append(np.zeros(2 + len(w)))
                 continue
-            # The batch has of every group its share, so that no group's cost moves with how many of it were drawn.
+            # Every group has its share of the batch, so that no cost moves with how many rows of a group were drawn.
             share = min(len(rows), max(1, round(sizes * len(rows) / len(self.train))))
             batch = rng.choice(rows, share, replace=False)
             cost, gradient = self.model.value_and_gradient(w, self.train.X[batch], self.train.y[batch])
@@ -237,7 +237,7 @@ class SiteWork:
         return weight * np.concatenate([[1.0, cost], moved])
 
     def evaluate(self, w: Array, totals: Array) -> Array:
-        """(weight, cost) of each function and (weight, cost, right) of all rows and of those to validate with."""
+        """Return (weight, cost) of each function, and (weight, cost, right) of all rows and of the validation rows."""
         found: list[float] = []
         each, right = self._costs(w, self.train)
         for rows, total in zip(self._functions_of(self.train), totals, strict=False):
@@ -250,7 +250,7 @@ class SiteWork:
             found += [0.0, 0.0, 0.0]
         return np.array(found)
 
-    def _costs(self, w: Array, part: Part) -> tuple[Array, Array]:
+    def _costs(self, w: Array, part: SiteRows) -> tuple[Array, Array]:
         each, right = np.empty(len(part)), np.empty(len(part), dtype=bool)
         for at in range(0, len(part), _CHUNK):
             piece = slice(at, at + _CHUNK)
@@ -260,7 +260,7 @@ class SiteWork:
         return each, right
 
     def effort(self, content: Any) -> float:
-        """Numbers that a task touches, for the virtual clock."""
+        """Return how many numbers a task touches, for the virtual clock."""
         if content[0] == "count":
             return 0.0
         rows = len(self.train) if content[0] == "evaluate" else self.method.batch_for(len(self.train))

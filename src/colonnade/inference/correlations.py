@@ -1,7 +1,7 @@
-"""Correlations of all parties' columns at the first label holder, without any of the columns.
+"""Correlations of all parties' columns come to the first label holder, without any of the columns.
 
-Every party has white, turned columns U_k (`blocks.information`). For two parties, the one that comes first in the order
-has a key pair of its own:
+Every party has white, rotated columns U_k (`blocks.information`). Of every two parties, the one that comes first in the
+order has a key pair of its own:
 
     party i                                party j                             first label holder
     [[U_i]]       -- sealed columns ->
@@ -10,11 +10,11 @@ has a key pair of its own:
     decrypts: W + rho mod n                                   -- product shares ->
                                            rho                -- product shares ->   W
 
-Every key comes with a proof that gcd(n, φ(n)) = 1, without which nobody multiplies under it (`key_proof`). So party i
-sees uniform numbers, whatever it has sent, and party j ciphertexts under i's key: nobody but the first label holder
-learns W. No coalition without i can open what i has encrypted: that is why each has a key of its own, and not the first
-label holder one for all. Rows go in portions, and all parties wait for each other after every portion: no wait is
-longer than the work on one of them.
+Every key comes with a proof that gcd(n, φ(n)) = 1, without which nobody multiplies under it (`crypto.key_proof`). So
+party i sees uniform numbers, whatever it has sent, and party j sees ciphertexts under i's key; nobody but the first
+label holder learns W. No coalition without i can open what i has encrypted, which is why each party has a key of its
+own instead of one key of the first label holder for all. Rows go in portions, and all parties wait for each other after
+every portion, so no wait is longer than the work on one of them.
 """
 
 from __future__ import annotations
@@ -35,19 +35,32 @@ from colonnade.errors import ProtocolError
 from colonnade.kernels.cores import cores
 from colonnade.runtimes.wire import expect_array
 
-# Numbers of white columns are at most 1. Encrypted, they have so many bits after the point, and one before it; as
-# values that ciphertexts are multiplied with, so many altogether. Correlations are then known to about 1e-10.
+# The numbers of white columns are at most 1. Encrypted, they have FRACTION_BITS after the point and one bit before it;
+# where they multiply ciphertexts, they have VALUE_BITS altogether. Correlations are then known to about 1e-10.
 FRACTION_BITS, VALUE_BITS = 40, 31
-# Products of ciphertexts in a portion of rows, about: some seconds on any machine, far below any deadline.
+# Products of ciphertexts in a portion of rows: they take some seconds on any machine, far below any deadline.
 _PORTION, _FEWEST, _MOST = 1 << 20, 64, 4096
-_PER_VALUE = 6  # products for a value of a column, about
+_PER_VALUE = 6  # products that a value of a column takes, about
 
 
 class Correlations:
-    """One party's side."""
+    """One party's side of the products between all parties' columns.
+
+    Parameters
+    ----------
+    session
+        The run that this is part of.
+    order
+        All parties, the first label holder first; each encrypts for those after it.
+    sizes
+        How many columns each party has.
+    rows
+        How many rows the columns have.
+    bits
+        The length of the Paillier keys.
+    """
 
     def __init__(self, session: Session, order: Sequence[str], sizes: Mapping[str, int], rows: int, bits: int) -> None:
-        """order: who encrypts for whom. sizes: the columns of each. rows: of all of them. bits: of the keys."""
         self._session, self._net, self._order, self._sizes = session, session.net, tuple(order), sizes
         self._bits, self._rows = bits, rows
         self._threads = Threads(cores())
@@ -60,7 +73,7 @@ class Correlations:
         }
 
     async def matrix(self, columns: FloatArray) -> FloatArray | None:
-        """At the first of the order: products of all parties' columns, 1 on the diagonal; None elsewhere."""
+        """Return the products of all parties' columns at the first party of the order, and None elsewhere."""
         try:
             await self._tell_keys()
             shares = await self._shares(columns)
@@ -84,7 +97,7 @@ class Correlations:
     # -- products -----------------------------------------------------------------------------------------------
 
     def _portions(self) -> list[Rows]:
-        """Portions of nearly one size, of which every party knows the number."""
+        """Cut the rows into portions of nearly one size, as every party does alike."""
         order, sizes = self._order, self._sizes
         work = max(
             (
@@ -98,7 +111,7 @@ class Correlations:
         return np.array_split(np.arange(self._rows), -(-self._rows // most))
 
     async def _shares(self, columns: FloatArray) -> dict[tuple[str, str], Bytes]:
-        """This party's share of the products of its own columns with those of each other party; (i, j) as above."""
+        """Return this party's shares of the products of its columns with those of each other party, by (i, j)."""
         net, me = self._net, self._net.me
         whole = WholeColumns(DenseColumns(columns), ones=False, bits=VALUE_BITS, within=1.0)
         sums: dict[str, list[Digits]] = {}
@@ -144,7 +157,7 @@ class Correlations:
         return [self._keys[name].square.times(a, b) for a, b in zip(one, other, strict=True)]
 
     async def _keep_pace(self, at: int) -> None:
-        """Nobody is more than a portion ahead."""
+        """Wait until everybody has done this portion, so that nobody is more than a portion ahead."""
         await self._session.tell("pace", at)
         for name in self._session.others:
             if await self._net.recv(name, "pace") != at:
@@ -154,7 +167,7 @@ class Correlations:
         self._net.traffic.round()
 
     async def _blind(self, name: str, sums: list[Digits], whole: WholeColumns) -> Bytes:
-        """Send what `name` opens and can't read; what is left here is the other share."""
+        """Send products that `name` decrypts to its share, and return the masks, which are the other share."""
         key, packing = self._keys[name], self._packings[name]
         layout = packing.layout(whole.width)
         masks = packing.masks(key, layout)
@@ -188,16 +201,16 @@ class Correlations:
         return out
 
     def _pairs(self, name: str) -> list[tuple[str, str]]:
-        """The pairs that a party is one of, (who encrypts, who multiplies)."""
+        """Return the pairs that a party belongs to, as (who encrypts, who multiplies)."""
         at = self._order.index(name)
         return [(one, name) for one in self._order[:at]] + [(name, one) for one in self._order[at + 1 :]]
 
     def _ciphertexts(self, first: str, second: str) -> int:
-        """Of the products of a pair."""
+        """How many ciphertexts the products of a pair of parties take."""
         return self._packings[first].layout(self._sizes[second]).groups * self._packings[first].chunks
 
     def _joined(self, first: str, second: str, opened: Bytes, masks: Bytes) -> FloatArray:
-        """W from its two shares: a row for each column of the second, a column for each of the first."""
+        """Join W from its two shares, with a row for each column of the second party and a column for the first's."""
         packing = self._packings[first]
         layout = packing.layout(self._sizes[second])
         whole = packing.unblind(self._keys[first], whole_numbers(opened), whole_numbers(masks), layout)

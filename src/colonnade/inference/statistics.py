@@ -1,4 +1,4 @@
-"""Standard errors, p values and confidence intervals of a linear model's coefficients, and how well it fits."""
+"""The result of `LinearModel.statistics`: standard errors, p values and intervals, and how well the model fits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import ColonnadeWarning, OptionError
-from colonnade.objective.deviance import Fit
 from colonnade.runtimes.net import Traffic
 
 Floats = npt.NDArray[np.float64]
@@ -22,21 +21,48 @@ _FAR = 0.3  # standard errors
 STUDENT = "RidgeRegression"  # its variance is estimated too: t instead of z
 
 
+@dataclass(frozen=True)
+class Fit:
+    """How well a model fits as a whole."""
+
+    deviance: float
+    null_deviance: float  # of a model with nothing but the intercept
+    aic: float
+    auc: float  # NaN, like ks, where labels are not two classes
+    ks: float
+    rows: int
+    parameters: int  # independent columns, with the intercept
+    dispersion: float  # the variance that is left; 1 for models that have none
+    distance: float  # to the optimum in standard errors, as far as the first label holder can tell; NaN if it can't
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom that are left: rows less parameters."""
+        return self.rows - self.parameters
+
+    def as_value(self) -> tuple[float | int, ...]:
+        """A form that the wire can carry."""
+        return (
+            self.deviance, self.null_deviance, self.aic, self.auc, self.ks, self.rows, self.parameters, self.dispersion,
+            self.distance,
+        )  # fmt: skip
+
+
 class Coefficient(NamedTuple):
-    """One row of a table. NaN where the data do not determine the coefficient."""
+    """One row of a table, with NaN where the data do not determine the coefficient."""
 
     name: str
     coefficient: float
     standard_error: float
-    z: float  # of a ridge regression it is t
-    p: float  # two-sided, of the coefficient being 0
+    z: float  # t in a ridge regression
+    p: float  # two-sided, for the coefficient being 0
     low: float
     high: float
 
 
 @dataclass(frozen=True)
-class Coefficients:
-    """A party's own coefficients: rows by number or name, columns as arrays."""
+class CoefficientTable:
+    """A party's own coefficients: rows are found by number or name, and columns are arrays."""
 
     names: tuple[str, ...]
     coefficient: Floats
@@ -66,9 +92,12 @@ class Coefficients:
 
 def table_of(
     names: Sequence[str], coefficient: Floats, covariance: Floats, level: float, df: int | None
-) -> Coefficients:
-    """The table of some coefficients from their covariance; df: of Student's distribution, None for the normal one."""
-    from scipy import special  # here, so that who never asks for statistics never loads it
+) -> CoefficientTable:
+    """Make the table of some coefficients from their covariance.
+
+    `df` are the degrees of freedom of Student's distribution; None stands for the normal one.
+    """
+    from scipy import special  # loaded here, for those alone who ask for statistics
 
     errors = np.sqrt(np.diag(covariance))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,26 +107,41 @@ def table_of(
     else:
         p, width = 2.0 * special.stdtr(df, -np.abs(z)), special.stdtrit(df, 0.5 + level / 2.0)
     reach = float(width) * errors
-    return Coefficients(tuple(names), coefficient, errors, z, p, coefficient - reach, coefficient + reach)
+    return CoefficientTable(tuple(names), coefficient, errors, z, p, coefficient - reach, coefficient + reach)
 
 
 def check_level(level: object) -> None:
-    """Refuse a confidence that is none."""
+    """Refuse a level of confidence that is not between 0 and 1."""
     if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise OptionError(f"level must be between 0 and 1, got {level!r}; 0.95 is usual")
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What `statistics` of a model says.
+    """What `statistics` of a linear model returns; printed, it is a table.
 
-    coefficients: {party: its own}. intercept: None where the model has none. covariance: {party: of its coefficients},
-    the intercept's last at the first label holder. df: rows less coefficients. auc and ks are NaN but for two classes.
-    rows: how many of the n correlations between parties come from.
+    Attributes
+    ----------
+    model
+        The name of the estimator.
+    coefficients
+        {party: the table of its own coefficients}.
+    intercept
+        The row of the intercept, or None where the model has none.
+    covariance
+        {party: covariance of its coefficients}; the first label holder's ends with the intercept.
+    fit
+        How well the model fits as a whole; its numbers are also attributes of this object.
+    rows
+        How many of the `n` rows the correlations between parties come from.
+    level
+        The confidence of the intervals, 0.95 by default.
+    traffic
+        {party: what it sent}.
     """
 
     model: str
-    coefficients: dict[str, Coefficients]
+    coefficients: dict[str, CoefficientTable]
     intercept: Coefficient | None
     covariance: dict[str, Floats] = field(repr=False)
     fit: Fit
@@ -107,12 +151,12 @@ class Statistics:
 
     @property
     def deviance(self) -> float:
-        """Twice the log-likelihood that is missing to a perfect fit; of a ridge regression, the squared error."""
+        """Twice the log-likelihood that the model falls short of a perfect fit; the squared error of a ridge model."""
         return self.fit.deviance
 
     @property
     def null_deviance(self) -> float:
-        """The deviance of a model of nothing but the intercept (if this one has any)."""
+        """The deviance of a model of nothing but the intercept (if this one has one)."""
         return self.fit.null_deviance
 
     @property
@@ -122,27 +166,27 @@ class Statistics:
 
     @property
     def auc(self) -> float:
-        """Area under the ROC curve; with several label holders the mean over theirs, by rows."""
+        """Area under the ROC curve; with several label holders the mean of theirs, weighted by rows."""
         return self.fit.auc
 
     @property
     def ks(self) -> float:
-        """Kolmogorov and Smirnov's statistic; with several label holders the mean over theirs, by rows."""
+        """Kolmogorov and Smirnov's statistic; with several label holders the mean of theirs, weighted by rows."""
         return self.fit.ks
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """How many rows the model was trained on."""
         return self.fit.rows
 
     @property
     def df(self) -> int:
-        """Degrees of freedom that are left."""
+        """Degrees of freedom that are left: rows less parameters."""
         return self.fit.df
 
     @property
     def dispersion(self) -> float:
-        """The variance that is left of a ridge regression; 1 for the others."""
+        """The variance that a ridge regression leaves; 1 for the other models."""
         return self.fit.dispersion
 
     def __str__(self) -> str:
@@ -192,7 +236,7 @@ def _shown(value: float, chance: bool) -> str:
 
 
 def warn_far(fit: Fit, leader: str) -> None:
-    """Say that a model is not where its statistics are about, as far as its first label holder can tell."""
+    """Warn that a model is not at the optimum that statistics are about, as far as its first label holder can tell."""
     if fit.distance > _FAR:
         warnings.warn(
             f"the model is not at its optimum: party {leader!r} alone could still move its coefficients by "
@@ -205,8 +249,8 @@ def warn_far(fit: Fit, leader: str) -> None:
 
 def own_table(
     names: Sequence[str], state: Any, found: Any, model: str, level: float
-) -> tuple[Coefficients, Coefficient | None]:
-    """(a party's own coefficients, the intercept where it has it) from its parameters and what its program returned."""
+) -> tuple[CoefficientTable, Coefficient | None]:
+    """Return a party's own table, and the intercept where it has it, from what its program returned."""
     theta, intercept, *_ = state
     covariance, df, _ = found
     all_names, values = (*names, "intercept"), theta[:, 0]
@@ -216,7 +260,7 @@ def own_table(
     if intercept is None:
         return whole, None
     cut = {column.name: getattr(whole, column.name)[:-1] for column in fields(whole)}
-    return Coefficients(**cut), whole[len(names)]
+    return CoefficientTable(**cut), whole[len(names)]
 
 
 def put_together(
@@ -229,7 +273,7 @@ def put_together(
     level: float,
     traffic: dict[str, Traffic],
 ) -> Statistics:
-    """From what each party's program returned."""
+    """Make the statistics of a model from what each party's program returned."""
     tables, intercept = {}, None
     for name, names in columns.items():
         tables[name], own = own_table(names, states[name], found[name], model, level)

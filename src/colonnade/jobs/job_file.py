@@ -24,7 +24,7 @@ from colonnade.families.checks import check_encrypted
 from colonnade.families.linear import LinearFamily
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES
-from colonnade.objective.deviance import FAMILIES as LIKELIHOODS
+from colonnade.objective.metrics import LIKELIHOODS
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
 from colonnade.settings import toml

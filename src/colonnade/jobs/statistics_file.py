@@ -11,9 +11,8 @@ from pathlib import Path
 
 from colonnade import private_files
 from colonnade.families import family
-from colonnade.inference.statistics import Coefficient, own_table, warn_far
+from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
 from colonnade.jobs.job import Job
-from colonnade.objective.deviance import Fit
 from colonnade.service.training import Trained
 
 LEVEL = 0.95

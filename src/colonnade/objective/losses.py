@@ -1,16 +1,17 @@
-"""What is minimised over the score, and how labels become numbers.
+"""The losses that models minimise, as functions of the score and of encoded labels.
 
 A *score* z is the sum over all parties: shape (b,), or (b, c) for softmax. A loss knows its value, its first
 derivative per row (the *signal*) and its second derivative per row (the *curvature*). None of them is divided by
 the batch size, and all of them stay finite and quiet for |z| up to 1e4.
 
-Labels come in two forms: the user's own (numbers, booleans, text) and the encoded ones the losses take:
+Labels come in two forms: the user's own (numbers, booleans, text) and the encoded ones that losses take. `data.labels`
+turns one into the other.
 
-    kind       loss                    encoded labels
-    binary     logistic, smooth_hinge, binary_square  float64, -1.0 or +1.0
-    classes    softmax                 int64, index into the sorted classes
-    real       square                  float64, finite
-    count      poisson                 float64, finite, >= 0
+    kind       loss                                     encoded labels
+    binary     logistic, smooth_hinge, binary_square    float64, -1.0 or +1.0
+    classes    softmax                                  int64, index into the sorted classes
+    real       square                                   float64, finite
+    count      poisson                                  float64, finite, >= 0
 """
 
 from __future__ import annotations
@@ -37,50 +38,60 @@ _EXP_MAX = 700.0  # exp overflows just above 709; 1 / exp(700) is 0 for every pu
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """A loss of the score. It holds no state, so every process may have its own copy."""
+    """A loss of the score. It holds no state, so every process may have its own copy.
+
+    Attributes
+    ----------
+    name
+        What the loss is called in options and in sentences.
+    kind
+        Which encoded labels it takes: `"binary"`, `"classes"`, `"real"` or `"count"`.
+    curvature_bound
+        The largest second derivative over all scores, from which step sizes are chosen.
+    boldness
+        How much longer than 1 / curvature a first step may be. A loss whose signal is bounded can't run away, and its
+        curvature is mostly far below the bound; a step that turns out to be too long is shortened later.
+    """
 
     name: ClassVar[str]
     kind: ClassVar[Kind]
     curvature_bound: ClassVar[float]
-    """Largest second derivative over all scores, the constant that step sizes are chosen from."""
     boldness: ClassVar[float] = 1.0
-    """How much longer than 1 / curvature a first step may be. A loss whose signal is bounded can't run away, and its
-    curvature is mostly far below the bound; the step is shortened later where that turns out to be too long."""
 
     def outputs(self, classes: int) -> int:
-        """Width of the score for that many classes."""
+        """Return the width of the score for that many classes."""
         return 1
 
     @abstractmethod
     def values(self, z: Floats, y: Labels) -> Floats:
-        """Loss of each row, shape (b,)."""
+        """Return the loss of each row, shape (b,)."""
 
     def value(self, z: Floats, y: Labels) -> float:
-        """Mean loss over the rows."""
+        """Return the mean loss over the rows."""
         return float(self.values(z, y).mean())
 
     @abstractmethod
     def signal(self, z: Floats, y: Labels) -> Floats:
-        """First derivative of each row's loss, shape of z, not divided by the batch size."""
+        """Return the first derivative of each row's loss, in the shape of z and not divided by the batch size."""
 
     @abstractmethod
     def curvature(self, z: Floats, y: Labels) -> Floats:
-        """Second derivative of each row's loss, shape of z."""
+        """Return the second derivative of each row's loss, in the shape of z."""
 
     def curvature_from(self, signal: Floats) -> Floats | None:
-        """The curvature as far as the signal alone tells it, None if it does not: then it has to be sent, too."""
+        """Return the curvature as far as the signal alone tells it; None if it does not, and then it has to be sent."""
         return None
 
     @abstractmethod
     def predict(self, z: Floats) -> Labels:
-        """The decision, in encoded labels."""
+        """Return the decision in encoded labels."""
 
     def start(self, y: Labels) -> float:
-        """Where the owner of the intercept lets it start, from its own labels."""
+        """Return where the owner of the intercept lets it start, from its own labels."""
         return 0.0
 
     def probability(self, z: Floats) -> Floats:
-        """Probability of each class, one column per class."""
+        """Return the probability of each class, one column per class."""
         raise OptionError(f"{self.name} has no probabilities, only logistic and softmax do; use predict instead")
 
 
@@ -110,7 +121,7 @@ class Logistic(Loss):
         return out
 
     def curvature_from(self, signal: Floats) -> Floats:
-        """|s| is the probability of the other label."""
+        """p (1 - p), where p = |s| is the probability of the other label."""
         p = np.abs(signal)
         out: Floats = p * (1.0 - p)
         return out
@@ -153,12 +164,12 @@ class Softmax(Loss):
         return p
 
     def curvature(self, z: Floats, y: Labels) -> Floats:
-        """p (1 - p): only the diagonal of the row's Hessian, the cross terms -p_i p_j are left out."""
+        """p (1 - p), which is only the diagonal of the row's Hessian; the cross terms -p_i p_j are left out."""
         p = self.probability(z)
         return p * (1.0 - p)
 
     def curvature_from(self, signal: Floats) -> Floats:
-        """|s| is p, or 1 - p at the label."""
+        """p (1 - p), where |s| is p, or 1 - p at the label."""
         p = np.abs(signal)
         out: Floats = p * (1.0 - p)
         return out
@@ -205,7 +216,7 @@ class Square(Loss):
         return np.ones(signal.shape)
 
     def start(self, y: Labels) -> float:
-        """The mean: a target of any size is then as easy as one around 0."""
+        """Start at the mean, so that a target of any size is as easy as one around 0."""
         return float(y.mean())
 
     def predict(self, z: Floats) -> Labels:
@@ -238,14 +249,16 @@ class SmoothHinge(Loss):
         return out
 
     def curvature(self, z: Floats, y: Labels) -> Floats:
-        """1 for 0 <= t < 1, else 0: at 0, where training starts, it is that of the side where the loss bends."""
+        """1 for 0 <= t < 1, else 0; at 0, where training starts, it is that of the side on which the loss bends."""
         t = y * z
         out: Floats = ((t >= 0) & (t < 1)).astype(np.float64)
         return out
 
     def curvature_from(self, signal: Floats) -> Floats:
-        """1 on the slope between the kinks. A signal of 1 may be at the kink or beyond it: while hardly any row is on
-        the slope, as at the start, all of these count too.
+        """1 on the slope between the kinks.
+
+        A signal of 1 may be at the kink or beyond it; while hardly any row is on the slope, as at the start, all of
+        these rows count too.
         """
         s = np.abs(signal)
         bent, active = (s > 0) & (s < 1), s > 0
@@ -286,7 +299,7 @@ class Poisson(Loss):
         return out
 
     def start(self, y: Labels) -> float:
-        """The log of the mean."""
+        """Start at the log of the mean."""
         return math.log(max(float(y.mean()), 1e-12))
 
     def predict(self, z: Floats) -> Labels:
@@ -297,13 +310,13 @@ class Poisson(Loss):
 
 @dataclass(frozen=True)
 class BinarySquare(Square):
-    """½ (z - y)², y in {-1, +1}: a classifier by least squares."""
+    """½ (z - y)² with y in {-1, +1}: a classifier by least squares."""
 
     name = "binary_square"
     kind = "binary"
 
     def start(self, y: Labels) -> float:
-        """No intercept is asked for where this loss is used."""
+        """Start at 0, as no intercept is asked for where this loss is used."""
         return 0.0
 
     def predict(self, z: Floats) -> Labels:
@@ -318,6 +331,6 @@ LOSSES: dict[str, Loss] = {
 
 
 def loss(name: str) -> Loss:
-    """The loss of that name."""
+    """Return the loss of that name."""
     one_of("loss", name, tuple(LOSSES))
     return LOSSES[name]

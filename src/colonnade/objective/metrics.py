@@ -1,4 +1,4 @@
-"""How good a model is. The numbers equal scikit-learn's, without scikit-learn."""
+"""How good a model is: metrics that equal scikit-learn's without needing it, and the deviance of linear models."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import InputError, LabelError
-from colonnade.objective.losses import Loss
+from colonnade.objective.losses import Floats, Labels, Loss
 
 Array: TypeAlias = npt.NDArray[Any]
 
 METRICS: dict[str, str] = {"binary": "auc", "classes": "accuracy", "real": "r2", "count": "d2"}
 """The metric that `evaluate` gives, by the kind of the loss."""
 
+LIKELIHOODS = ("logistic", "square", "poisson")
+"""Losses that are minus a log-likelihood of one parameter, up to terms of the labels alone."""
+
+_LEAST = 1e-300  # a mean of 0 has no finite score; this one is as good
+
 
 def accuracy(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
-    """Share of rows where the prediction equals the label, NaN without rows."""
+    """Return the share of rows whose prediction equals the label, NaN without rows."""
     y, predicted = _pair(y, predicted)
     return float((y == predicted).mean()) if len(y) else math.nan
 
 
 def auc(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
-    """Area under the ROC curve; the larger of the two label values is the positive one.
+    """Return the area under the ROC curve; the larger of the two label values is the positive one.
 
-    It is the chance that a positive row scores above a negative one, ties count half. NaN if a score is NaN.
+    It is the chance that a positive row scores above a negative one, with ties counting half, and NaN if a score is.
     """
     y, score, classes = _two_classes(y, score, "auc")
     if np.isnan(score).any():
@@ -40,9 +45,9 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
 
 
 def ks(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
-    """Kolmogorov and Smirnov's statistic: how far apart the two classes' distributions of the score are, at most.
+    """Return Kolmogorov and Smirnov's statistic: how far apart the distributions of the score of two classes are.
 
-    0 where they are the same, 1 where some score separates them. NaN if a score is NaN.
+    It is 0 where they are the same, 1 where some score separates them, and NaN if a score is NaN.
     """
     y, score, classes = _two_classes(y, score, "ks")
     if np.isnan(score).any():
@@ -53,7 +58,7 @@ def ks(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
 
 
 def _two_classes(y: npt.ArrayLike, score: npt.ArrayLike, metric: str) -> tuple[Array, Array, Array]:
-    """Labels, scores as float64, and the two classes in their order."""
+    """Return labels, scores as float64, and the two classes in their order."""
     y, score = _pair(y, score)
     classes = np.unique(y)
     if len(classes) != 2:
@@ -62,7 +67,7 @@ def _two_classes(y: npt.ArrayLike, score: npt.ArrayLike, metric: str) -> tuple[A
 
 
 def r2(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
-    """Share of the variance explained, NaN below two rows.
+    """Return the share of the variance that is explained, NaN below two rows.
 
     For labels that are all equal it is 1 if every prediction is right, else 0.
     """
@@ -76,7 +81,7 @@ def r2(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
 
 
 def d2_poisson(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
-    """Share of the Poisson deviance explained by the predicted means, NaN below two rows.
+    """Return the share of the Poisson deviance that the predicted means explain, NaN below two rows.
 
     For labels that are all equal it is 1 if every prediction is right, else 0.
     """
@@ -96,9 +101,9 @@ def d2_poisson(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
 
 
 def evaluate(loss: Loss, z: npt.NDArray[np.float64], y_encoded: Array) -> tuple[str, float]:
-    """Name and value of the loss's default metric for scores and encoded labels.
+    """Return the name and value of the loss's default metric for scores and encoded labels.
 
-    NaN where the metric has no value: no rows, a NaN score, or an AUC over rows of one class.
+    The value is NaN where the metric has none: without rows, with a NaN score, or for an AUC over rows of one class.
     """
     name = METRICS[loss.kind]
     if not len(z) or np.isnan(z).any():
@@ -111,7 +116,7 @@ def evaluate(loss: Loss, z: npt.NDArray[np.float64], y_encoded: Array) -> tuple[
 
 
 def _poisson_deviance(y: Array, mean: Array) -> float:
-    """Half of the summed Poisson deviance, infinite for an infinite mean or where a mean of 0 meets a label above 0."""
+    """Return half of the summed Poisson deviance, infinite for an infinite mean, or a mean of 0 at a label > 0."""
     if np.isinf(mean).any():
         return math.inf
     seen = y > 0  # y log y is 0 at y = 0
@@ -121,14 +126,14 @@ def _poisson_deviance(y: Array, mean: Array) -> float:
 
 
 def _explained(left: float, total: float, *, constant: bool) -> float:
-    """1 - left / total; where there is nothing to explain, what scikit-learn's r2_score says."""
+    """Return 1 - left / total or, where there is nothing to explain, what scikit-learn's r2_score returns."""
     if constant or total == 0.0:
         return 1.0 if left == 0.0 else 0.0
     return 1.0 - left / total
 
 
 def _pair(y: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
-    """Both as flat arrays of one length: (b,) against (b, 1) would silently compare every row with every row."""
+    """Return two flat arrays of one length; (b,) against (b, 1) would silently compare every row with every row."""
     y, other = np.asarray(y), np.asarray(other)
     if y.ndim != 1 or y.shape != other.shape:
         raise InputError(
@@ -139,6 +144,54 @@ def _pair(y: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def _floats(y: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
-    """`_pair` as float64."""
+    """Return two flat arrays of one length as float64."""
     y, other = _pair(y, other)
     return y.astype(np.float64), other.astype(np.float64)
+
+
+# -- deviance, in sums over rows that label holders can add up --------------------------------------------------------
+
+
+def target(loss: Loss, y: Labels) -> Floats:
+    """Return what the model's mean is a mean of: 1 for the second class and 0 for the first, or the label itself."""
+    out: Floats = (y + 1.0) / 2.0 if loss.kind == "binary" else np.asarray(y, dtype=np.float64)
+    return out
+
+
+def null_score(loss: Loss, mean: float) -> float:
+    """Return the score of all rows in a model of nothing but an intercept; `mean` is that of all targets."""
+    if loss.name == "square":
+        return mean
+    if loss.name == "poisson":
+        return math.log(max(mean, _LEAST))
+    return math.log(max(mean, _LEAST)) - math.log(max(1.0 - mean, _LEAST))
+
+
+def deviance(loss: Loss, z: Floats, y: Labels) -> float:
+    """Return twice the log-likelihood that a model falls short of a perfect fit; for real numbers the squared error."""
+    return 2.0 * float((loss.values(z, y) - _best(loss, y)).sum())
+
+
+def _best(loss: Loss, y: Labels) -> Floats:
+    """Return the least loss that any score has for these labels."""
+    if loss.name != "poisson":
+        return np.zeros(len(y))
+    seen = np.where(y > 0, y, 1.0)  # y log y is 0 at y = 0
+    out: Floats = y - y * np.log(seen)
+    return out
+
+
+def unnormalised(loss: Loss, z: Floats, y: Labels) -> float:
+    """Return minus twice the log-likelihood of these rows; for real numbers the squared error, which `aic` takes."""
+    if loss.name != "poisson":
+        return deviance(loss, z, y)
+    constants = np.array([math.lgamma(count + 1.0) for count in y])
+    return 2.0 * float((loss.values(z, y) + constants).sum())
+
+
+def aic(loss: Loss, total: float, rows: int, parameters: int) -> float:
+    """Return Akaike's criterion from the sum of `unnormalised` over all rows; as in R, a variance is a parameter."""
+    if loss.name != "square":
+        return total + 2.0 * parameters
+    with np.errstate(divide="ignore"):
+        return float(rows * (np.log(2.0 * np.pi * total / rows) + 1.0) + 2.0 * (parameters + 1))

@@ -1,4 +1,4 @@
-"""What keeps the weights small. A party adds the penalty of its own weights by itself, nobody else sees them."""
+"""Penalties that keep weights small; a party adds that of its own weights by itself, and nobody else sees them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Penalty(ABC):
-    """A penalty on weights of any shape, `strength` (the option `l2`) times a sum over coordinates."""
+    """A penalty on weights of any shape: a strength times a sum over coordinates.
+
+    Parameters
+    ----------
+    strength
+        The option `l2` of estimators.
+    """
 
     name: ClassVar[str]
     strength: float
@@ -26,20 +32,20 @@ class Penalty(ABC):
 
     @property
     def curvature_bound(self) -> float:
-        """Largest second derivative of a coordinate, in absolute value: both penalties reach it at 0."""
+        """Largest second derivative of a coordinate in absolute value, which both penalties reach at 0."""
         return float(self.strength)
 
     @abstractmethod
     def value(self, w: Floats) -> float:
-        """Penalty of all weights together."""
+        """Return the penalty of all weights together."""
 
     @abstractmethod
     def gradient(self, w: Floats) -> Floats:
-        """First derivative per coordinate, shape of w."""
+        """Return the first derivative per coordinate, in the shape of w."""
 
     @abstractmethod
     def curvature(self, w: Floats) -> Floats:
-        """Second derivative per coordinate, shape of w."""
+        """Return the second derivative per coordinate, in the shape of w."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,6 @@ PENALTIES: dict[str, type[Penalty]] = {"l2": L2, "nonconvex": NonConvex}
 
 
 def penalty(name: str, strength: float) -> Penalty:
-    """The penalty of that name and strength."""
+    """Return the penalty of that name and strength."""
     one_of("penalty", name, tuple(PENALTIES))
     return PENALTIES[name](strength)

@@ -1,4 +1,4 @@
-"""Which algorithms a plan tries: those that train the job's model and disclose no more than the job does."""
+"""The algorithms that a plan tries: those that train the job's model and disclose no more than the job does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Candidate:
     """An algorithm with its options."""
 
     algorithm: Algorithm
-    own: bool  # the job's
+    own: bool  # whether it is the job's own
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ def check_plannable(job: Job) -> None:
 
 
 def candidates(job: Job) -> list[Candidate]:
-    """The job's own algorithm first, then others with their own defaults, and the job's seed and batch."""
+    """Return the job's own algorithm, then others with their own defaults and the job's seed and batch."""
     check_plannable(job)
     own: Any = job.algorithm
     found = [Candidate(own, own=True)]
@@ -77,7 +77,10 @@ def _fits(sum_name: str, algorithm: Algorithm) -> bool:
 async def agree_on_candidates(
     net: Net, known: list[Candidate], rows: int, holders: int, check: Callable[[int], None]
 ) -> list[Candidate]:
-    """Those that no party's policy refuses, and the job's own; `check` gets the rows of the smallest batch."""
+    """Return the job's own algorithm and those that no party's policy refuses.
+
+    `check` gets the rows of an algorithm's smallest batch, and raises if the party's policy does not allow it.
+    """
     mine = tuple(one.own or _allowed(one, rows, holders, check) for one in known)
     others = [name for name in net.names if name != net.me]
     for name in others:
@@ -99,11 +102,14 @@ def _allowed(one: Candidate, rows: int, holders: int, check: Callable[[int], Non
     return True
 
 
-# An epoch of so few rounds is timed as it is; longer ones with an evaluation after so many rounds.
+# An epoch of at most _SHORT rounds is timed as it is, a longer one with an evaluation after every _STRIDE rounds.
 _SHORT, _STRIDE = 25, 8
 
 
 def timed(one: Candidate, rounds: int, seconds: float) -> Algorithm:
-    """The same for some rounds, of which an epoch has so many: what they cost, wherever they lead."""
+    """Return the algorithm for a timed trial of some rounds, of which only the cost counts, and not where they lead.
+
+    An epoch has `rounds` of them, and the trial ends after so many `seconds`.
+    """
     every = one.algorithm.evaluate_every if rounds <= _SHORT else _STRIDE
     return replace(one.algorithm, evaluate_every=every, tol=None, goal=None, metric_goal=None, seconds=seconds)

@@ -8,43 +8,38 @@ from dataclasses import dataclass, field
 
 from colonnade.algorithms import Algorithm
 from colonnade.planning.candidates import Candidate
-from colonnade.planning.costs import Costs, bytes_of, save_of, seconds_of
-from colonnade.planning.forecast import Span, epochs_of_curve, epochs_of_sample
-from colonnade.planning.lines import Line
-from colonnade.planning.trials import Taken
+from colonnade.planning.forecast import Costs, Span, bytes_of, epochs_of_curve, epochs_of_sample, save_of, seconds_of
+from colonnade.planning.trials import LineSpeed, Taken
 
-# As near to the lowest objective an algorithm shall end, as a part of it, to be recommended.
-NEAR = 1e-4
-
-
-FIGURES = 8  # of one algorithm that are told
+NEAR = 1e-4  # how near to the lowest objective, relative to it, an algorithm has to end to be recommended
+FIGURES = 8  # numbers that the first label holder tells of one algorithm
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run with one algorithm will take, from the handshake's end to the model."""
+    """What a run with one algorithm will take, from the end of the handshake to the model."""
 
     name: str
-    own: bool  # the job's algorithm
+    own: bool  # whether it is the job's algorithm
     rounds: Span
     seconds: Span
     gap: float  # to the lowest objective, as a part of it, on the rows that were tried; nan where nothing is known
-    tried: int  # rows
+    tried: int  # rows that it was tried on
     sent: Mapping[str, float]  # bytes, by party
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All of them, the lines they were measured over, and what every run begins with."""
+    """The forecasts of all algorithms, and the lines that they were measured over."""
 
     rows: int
-    lines: Mapping[str, Line]
-    before: float  # seconds for alignment and preparation
+    lines: Mapping[str, LineSpeed]
+    before: float  # seconds for alignment and preparation, with which every run begins
     forecasts: tuple[Forecast, ...]
 
     @property
     def best(self) -> Forecast:
-        """The fastest of those that end near the optimum; where none is known to, the nearest."""
+        """The fastest of those that end near the optimum or, where none is known to do so, the nearest."""
         near = [one for one in self.forecasts if one.gap <= NEAR]
         if near:
             return min(near, key=lambda one: one.seconds.likely)
@@ -53,16 +48,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trial:
-    """Something to try together with others."""
+    """One thing to try: an algorithm on some of the rows."""
 
     algorithm: Algorithm
     rows: int
     draw: int = 0  # which sample of so many rows
-    whole: bool = True  # whether it ends as a run does, if the clock lets it
+    whole: bool = True  # whether it ends as a run does, if there is time enough
 
 
 @dataclass
-class Known:
+class Findings:
     """What the trials of one algorithm found, at this party."""
 
     alone: Taken
@@ -77,18 +72,18 @@ class Figures:
         self.rows, self._holders = rows, holders
         self._limit = limit  # seconds after which trials are ended that are tried together
         self._saves_every = saves_every  # epochs, where a run keeps its states
-        self.known: dict[Candidate, Known] = {}
+        self.known: dict[Candidate, Findings] = {}
         self._cold = 0.0  # seconds to the first evaluation of the first trial, which loads and compiles
         self._lowest: dict[tuple[int, int], float] = {}  # objective on a sample, at the first label holder
 
     def note_alone(self, one: Candidate, trial: Trial, taken: Taken, *, cut: bool) -> None:
-        """What one algorithm took on all rows, with nothing else under way."""
-        self.known[one] = Known(taken, cut)
+        """Note what one algorithm took on all rows, with nothing else under way."""
+        self.known[one] = Findings(taken, cut)
         self._cold = self._cold or taken.evaluations[0].seconds
         self._note(trial, taken)
 
     def note(self, one: Candidate | None, trial: Trial, taken: Taken) -> None:
-        """What was found together with others; of no algorithm, if only the optimum was looked for."""
+        """Note what a trial beside others found; it is that of no algorithm if only the optimum was looked for."""
         self._note(trial, taken)
         if one is not None:
             self.known[one].together.append((trial, taken))
@@ -99,16 +94,19 @@ class Figures:
             self._lowest[on] = min(self._lowest.get(on, math.inf), record.objective)
 
     def batches(self, one: Candidate, rows: int) -> int:
-        """Of an epoch, where label holders share the rows equally."""
+        """Return the batches of an epoch, where label holders share the rows equally."""
         return self._holders * -(-rows // (self._holders * one.algorithm.batch_for(rows)))
 
     def pace(self, one: Candidate) -> float:
-        """Seconds for a round, with its share of an evaluation."""
+        """Return the seconds for a round, with its share of an evaluation."""
         costs = seconds_of(self.known[one].alone)
         return costs.round + costs.evaluation / self.batches(one, self.rows)
 
     def of(self, one: Candidate, before: float) -> list[float]:
-        """Rounds and seconds (low, likely, high), gap, rows tried: at the first label holder, who hears objectives."""
+        """Return rounds and seconds (low, likely, high each), gap and rows tried.
+
+        Only the first label holder can, as it hears the objectives.
+        """
         known, rounds = self.known[one], self._rounds(one)
         if one.second_order and not known.cut:
             whole = before + known.alone.end.seconds
@@ -128,12 +126,12 @@ class Figures:
         lowest = self._lowest[trial.rows, trial.draw]
         gap = (min(record.objective for record in taken.records) - lowest) / max(abs(lowest), 1e-300)
         if cut or (known.together and not self._ended(trial, taken)):
-            gap = math.nan  # it would have gone on, or will not come so far
+            gap = math.nan  # the trial would have gone on, or a run will not come so far
         spans = (rounds.low, rounds.likely, rounds.high, seconds.low, seconds.likely, seconds.high)
         return [*spans, gap, float(trial.rows)]
 
     def _rounds(self, one: Candidate) -> Span:
-        """Of a run on all rows."""
+        """Return the rounds of a run on all rows."""
         known, every = self.known[one], self.rows
         if not known.together:
             count = float(known.alone.end.rounds)
@@ -142,7 +140,7 @@ class Figures:
         return Span.over([self._epochs(one, trial, taken) for trial, taken in known.together]).times(scale)
 
     def _epochs(self, one: Candidate, trial: Trial, taken: Taken) -> Span:
-        """Passes over the rows until it ends, each as many rounds as there are batches."""
+        """Return the passes over the rows until a run ends, each of as many rounds as there are batches."""
         method, every = one.algorithm, self.rows
         here, there = (1 if one.second_order else self.batches(one, rows) for rows in (trial.rows, every))
         ended = self._ended(trial, taken)
@@ -151,12 +149,12 @@ class Figures:
             return Span(done, done, done)
         if one.second_order or one.remembers:
             rounds, objectives = zip(*((each.rounds, each.objective) for each in taken.records), strict=True)
-            known = any(each.second_order for each in self.known)  # what finds the optimum
+            known = any(each.second_order for each in self.known)  # one of these finds the optimum
             optimum = self._lowest[trial.rows, trial.draw] if known else None
             return epochs_of_curve(method, rounds, objectives, optimum, there)
         watched, looked = [each.watched for each in taken.records], len(taken.records) - 1
         stopped = ended and taken.end.rounds < method.epochs * here
-        if method.evaluate_every is not None:  # then it looks after as many rounds, however many rows there are
+        if method.evaluate_every is not None:  # a run then evaluates after as many rounds, however many rows there are
             return epochs_of_sample(method, watched, 1.0, ended=stopped).times(method.evaluate_every / there)
         # Where parties take turns, a batch is more than one round.
         turns = max(1.0, taken.end.rounds / here / max(1, looked))
@@ -168,7 +166,7 @@ class Figures:
         return trial.whole and taken.trained < self._limit
 
     def bytes(self, one: Candidate, rounds: float) -> float:
-        """That leave this party in training."""
+        """Return the bytes that leave this party in training."""
         known = self.known[one]
         if one.second_order and not known.cut:
             return float(known.alone.end.bytes)
@@ -176,7 +174,7 @@ class Figures:
 
     def _evaluations(self, one: Candidate, rounds: float) -> float:
         if one.second_order:
-            return 0.0  # they are in the rounds
+            return 0.0  # evaluations are part of the rounds
         return rounds / (one.algorithm.evaluate_every or self.batches(one, self.rows))
 
     def _saves(self, one: Candidate, rounds: float) -> float:
@@ -185,9 +183,9 @@ class Figures:
 
 
 def _by_the_clock(rounds: Span, seconds: Span, begun: float, most: float | None, looks: int) -> tuple[Span, Span, bool]:
-    """Rounds and seconds of a run that may take so long at most, and whether it is likely to.
+    """Return rounds and seconds of a run that may take at most so long, and whether it is likely to be cut short.
 
-    begun: when its first round begins; looks: rounds from one look at the clock to the next.
+    `begun` is when its first round begins, `looks` the rounds from one look at the clock to the next.
     """
     if most is None:
         return rounds, seconds, False

@@ -1,6 +1,7 @@
-"""When an algorithm will stop by its own rule, from trials that were short or on some of the rows.
+"""When an algorithm will stop by its own rule, and what the rounds until then will cost.
 
-Tried on five data sets (docs/adr/0016-plans.md): what is likely was within 30 % of what then happened in most cases.
+Both come from trials that were short or on some of the rows. On five data sets (docs/adr/0016-plans.md) the likely
+number was in most cases within 30 % of what then happened.
 """
 
 from __future__ import annotations
@@ -8,21 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 import numpy as np
 
 from colonnade.blocks import FloatArray
 from colonnade.engine.options import Training
+from colonnade.planning.trials import Mark, Taken
 
-# Points at the end of a curve that say how it goes on; the start, where everything is easy, does not.
+# At least so many points at the end of a curve say how it goes on; the start, where everything is easy, does not.
 _FEWEST = 4
 # No curve is followed down further than to this part of the optimum.
 _NOTHING = 1e-15
+# Rounds at the start, which load and compile: what they take beyond others is counted once, and not for every round.
+_COLD = 3
 
 
 @dataclass(frozen=True)
 class Span:
-    """A number that is not known for sure."""
+    """A number that is not known for sure: its likely value, and how low or high it may be."""
 
     low: float
     likely: float
@@ -30,17 +35,17 @@ class Span:
 
     @classmethod
     def between(cls, one: float, two: float) -> Span:
-        """From one to the other; likely is the middle, by their ratio."""
+        """Return the span from one number to the other; their geometric mean is likely."""
         return cls(min(one, two), math.sqrt(one * two), max(one, two))
 
     @classmethod
     def over(cls, spans: Sequence[Span]) -> Span:
-        """Several that are worth the same: likely is their mean, possible all from the lowest to the highest."""
+        """Return the span of several equally good ones, from the lowest to the highest; their mean is likely."""
         likely = float(np.mean([span.likely for span in spans]))
         return cls(min(span.low for span in spans), likely, max(span.high for span in spans))
 
     def times(self, factor: float) -> Span:
-        """All of it, so many times."""
+        """Return this span times a factor."""
         return Span(self.low * factor, self.likely * factor, self.high * factor)
 
     @property
@@ -52,12 +57,12 @@ class Span:
 def epochs_of_curve(
     options: Training, rounds: Sequence[int], objectives: Sequence[float], optimum: float | None, per_epoch: float
 ) -> Span:
-    """How many epochs a run takes whose objective falls as it did in these rounds, with `per_epoch` rounds in each.
+    """Return how many epochs a run takes whose objective falls as it did in these rounds, `per_epoch` in each.
 
-    For algorithms that remember the signals of all rows. Their gap to the optimum goes by rounds, whatever the number
-    of rows: exponentially where columns are well conditioned, like a power of the rounds where they are not. Both laws
-    are put through the last points, and the truth is between them. optimum: of the same rows; without it nothing can
-    be said but that a run ends after `options.epochs`.
+    This is for algorithms that remember the signals of all rows. Their gap to the optimum goes by rounds, whatever the
+    number of rows: exponentially where columns are well conditioned, like a power of the rounds where they are not.
+    Both laws are fitted to the last points, and the truth is between them. `optimum` is that of the same rows; without
+    it nothing can be said but that a run ends after `options.epochs`.
     """
     done, most = rounds[-1] / per_epoch, float(options.epochs)
     if options.tol is None and options.goal is None:
@@ -70,12 +75,13 @@ def epochs_of_curve(
 
 
 def epochs_of_sample(options: Training, objectives: Sequence[float], share: float, *, ended: bool) -> Span:
-    """How many epochs a run takes on all rows, from one on some of them with an evaluation after every epoch.
+    """Return how many epochs a run takes on all rows, from a trial on some of them that evaluated after every epoch.
 
-    For plain stochastic gradients, whose rule shortens the step after every epoch that brings nothing and stops after
-    some of them. Such epochs are as many on all rows. Of the others, in which the objective fell, there will be fewer,
-    as more rows are more steps: between as many as here, and for each stretch of them `share`, the part of the rows
-    that was tried, but one epoch at least. ended: by its own rule, and not by the clock or the last epoch.
+    This is for plain stochastic gradients, whose rule shortens the step after every epoch that brings nothing and stops
+    after some of these. On all rows there are as many of them. Of the epochs in which the objective fell there will be
+    fewer, as more rows are more steps: at most as many as here, and at least, for each stretch of them, the `share` of
+    the rows that was tried, or one epoch. `ended` says that the trial ended by its own rule, and not by the clock or
+    after the last epoch.
     """
     if options.tol is None and options.goal is None:
         return Span.between(float(options.epochs), float(options.epochs))
@@ -97,7 +103,7 @@ Law = Callable[[float], float]  # rounds -> gap
 
 
 def _laws(rounds: FloatArray, gaps: FloatArray, scale: float) -> list[Law]:
-    """Both of them, if there are points to put them through."""
+    """Fit both laws to the last points, if there are enough of them."""
     good = (rounds > 0) & (gaps > _NOTHING * scale)
     rounds, gaps = rounds[good], gaps[good]
     start = max(0, min(len(rounds) - _FEWEST, len(rounds) // 2))
@@ -117,7 +123,7 @@ def _power(slope: float, height: float) -> Law:
 
 
 def _end(options: Training, law: Law, optimum: float, done: float, per_epoch: float) -> float:
-    """The epoch after which it stops, if the gap goes on to fall like this."""
+    """Return the epoch after which a run stops, if the gap to the optimum falls by this law."""
     idle = 0
     for epoch in range(1, options.epochs + 1):
         gap, before = law(epoch * per_epoch), law(max(epoch - 1, 0.5) * per_epoch)
@@ -128,3 +134,67 @@ def _end(options: Training, law: Law, optimum: float, done: float, per_epoch: fl
         if reached or idle >= options.patience:
             return float(epoch)
     return float(options.epochs)
+
+
+# -- costs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the parts of a run cost, in seconds or in bytes."""
+
+    start: float  # up to the first evaluation, and what the first rounds take to load and compile
+    round: float
+    evaluation: float
+
+    def of_run(self, rounds: float, evaluations: float) -> float:
+        """Return the cost of a run with so many rounds and later evaluations."""
+        return self.start + rounds * self.round + evaluations * self.evaluation
+
+
+def seconds_of(taken: Taken) -> Costs:
+    """Return what a trial cost in seconds, without those for keeping states."""
+    saved: dict[int, float] = {}
+    for rounds, seconds in taken.saves:
+        saved[rounds] = saved.get(rounds, 0.0) + seconds
+    return _costs(taken, lambda mark: mark.seconds, saved, cold=True)
+
+
+def bytes_of(taken: Taken) -> Costs:
+    """Return what a trial cost in bytes that left this party."""
+    return _costs(taken, lambda mark: float(mark.bytes), {}, cold=False)
+
+
+def _costs(taken: Taken, of: Callable[[Mark], float], saved: dict[int, float], *, cold: bool) -> Costs:
+    """Tell rounds and evaluations apart: those with an evaluation after them cost both, the others a round."""
+    looked = {mark.rounds for mark in taken.evaluations}
+    alone: list[tuple[int, float]] = []
+    looking: list[tuple[int, float]] = []
+    for one, two in zip(taken.rounds, taken.rounds[1:], strict=False):
+        cost = of(two) - of(one) - saved.get(one.rounds, 0.0)
+        (looking if one.rounds in looked else alone).append((one.rounds, cost))
+    if not alone:  # every round has an evaluation, or there is only one round
+        start = of(taken.evaluations[0])
+        once = of(taken.end) - start - sum(saved.values())
+        return Costs(start, _usual(looking) if looking else once, 0.0)
+    usual = _usual(alone)
+    first = sum(cost - usual for at, cost in alone if at < _COLD) if cold else 0.0
+    # Where an evaluation follows the first round, but not the second, that round was an epoch of its own, on all rows.
+    opening, looking = [one for one in looking if one[0] == 1], [one for one in looking if one[0] > 1]
+    if not looking:  # the only evaluation came after the last round
+        last = taken.evaluations[-1]
+        looking = [(last.rounds, of(last) - of(taken.rounds[-1]))]
+    evaluation = max(0.0, _usual(looking) - usual)
+    first += sum(cost - usual - evaluation for _, cost in opening)
+    return Costs(of(taken.evaluations[0]) + max(0.0, first), usual, evaluation)
+
+
+def _usual(found: Sequence[tuple[int, float]]) -> float:
+    """Return the mean, as what takes longer now and then does so in a run too; without the first rounds, if it can."""
+    later = [cost for at, cost in found if at >= _COLD]
+    return mean(later or [cost for _, cost in found])
+
+
+def save_of(taken: Taken) -> float:
+    """Return the seconds to keep a state once; the least, as the first time makes the folder."""
+    return min((seconds for _, seconds in taken.saves), default=0.0)

@@ -1,41 +1,49 @@
-"""Trials: the real training code over the real lines, for a while or on some rows, with what it took written down.
+"""What a plan measures: how fast the lines are, and what trials of the real training code take.
 
-Several trials may be under way at once, so that their round trips overlap. Each has messages of its own, told apart by
-a number behind the names of their steps; to the policy they are what they are without it.
+A trial runs over the real lines, for a while or on some of the rows, and what it takes is written down. Several trials
+may be under way at once, so that their round trips overlap. Each has messages of its own, told apart by a number behind
+the names of their steps; to the policy they are what they would be without the number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from statistics import median
+from typing import Any
 
 import numpy as np
 
 from colonnade.blocks.columns import rows_of_value
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
+from colonnade.errors import ProtocolError
 from colonnade.families.door import train
 from colonnade.families.training_job import TrainingJob, TrainingPart
 from colonnade.runtimes.endpoint import FRAME_OVERHEAD
-from colonnade.runtimes.net import Net, Promise, Traffic
+from colonnade.runtimes.net import Net, Traffic
 from colonnade.runtimes.wire import Value, encoded_size
 
-T = TypeVar("T")
+# Small messages, of which the median counts; the first one finds the line asleep and is left out.
+_TIMES = 9
+# Large messages: the first is short, in case the line is slow; each is longer, until one takes long enough.
+_FIRST, _LARGER, _LARGEST, _LONG_ENOUGH = 1 << 16, 4, 1 << 22, 0.1
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How much it had taken when something was done."""
+    """How much a trial had taken when something was done."""
 
     seconds: float
-    bytes: int  # that have left this party
+    bytes: int  # those that have left this party
     rounds: int
 
 
 @dataclass(frozen=True)
 class Record:
-    """An evaluation; only the first label holder hears the objective."""
+    """What an evaluation found, of which only the first label holder hears the objective."""
 
     rounds: int
     objective: float
@@ -50,7 +58,7 @@ class Taken:
     rounds: list[Mark] = field(default_factory=list)  # after every round
     evaluations: list[Mark] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
-    saves: list[tuple[int, float]] = field(default_factory=list)  # after which round a state was kept, and seconds
+    saves: list[tuple[int, float]] = field(default_factory=list)  # after which round a state was kept, and how long
     end: Mark = Mark(0.0, 0, 0)
 
     @property
@@ -60,113 +68,107 @@ class Taken:
 
 
 class Counted(Traffic):
-    """The traffic of one trial; its rounds count for the run as well, and so for the policy."""
+    """The traffic of one trial; its rounds count for the plan as well, and so for the policy."""
 
     def __init__(self, net: Net, taken: Taken) -> None:
         super().__init__()
         self._net, self._taken = net, taken
 
     def round(self) -> None:
-        """See `Traffic.round`."""
+        """Count a round here and in the plan's own traffic, and mark what it took."""
         super().round()
         self._net.traffic.round()
         self._taken.rounds.append(self.mark())
 
     def mark(self) -> Mark:
-        """Now."""
+        """Return what the trial has taken up to now."""
         return Mark(self._net.elapsed() - self._taken.begun, self.bytes, self.rounds)
 
 
 class Aside:
-    """A `Net` for one trial among others, over the same lines. opening: evaluations before its clock starts."""
+    """A `Net` for one trial among others, over the same lines: what it does not name, count or time is the net's own.
+
+    Parameters
+    ----------
+    net
+        The party's view of the federation.
+    number
+        The number of the trial, which tells its messages from those of others.
+    say
+        Called after every report, as a sign of life.
+    opening
+        How many evaluations come before the trial's clock starts.
+    """
 
     def __init__(self, net: Net, number: int, say: Callable[[], None] = lambda: None, opening: int = 0) -> None:
-        self.me, self.names, self.deadline = net.me, net.names, net.deadline
         self.taken = Taken(net.elapsed())
         self.counted = Counted(net, self.taken)
         self.traffic: Traffic = self.counted
         self._net, self._number, self._say, self._opening = net, number, say, opening
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._net, name)
+
     def _named(self, tag: str) -> str:
         return f"{tag} in trial {self._number}"
 
     async def send(self, to: str, tag: str, value: Value) -> None:
-        """See `Net.send`; counted as it would be without the number."""
+        """Send under this trial's number, but count the message as a run would, without the number."""
         self.traffic.out(tag, FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value))
         tag = self._named(tag)
         await self._net.send(to, tag, value)
 
     async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
-        """See `Net.recv`."""
+        """Receive what the same trial of another party sent."""
         tag = self._named(tag)
         return await self._net.recv(frm, tag, patient=patient)
 
     async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
-        """See `Net.recv_within`."""
+        """Receive what the same trial of another party sends in so many seconds."""
         return await self._net.recv_within(frm, self._named(tag), seconds)
 
-    def spare(self, names: Collection[str]) -> None:
-        """See `Net.spare`."""
-        self._net.spare(names)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """See `Net.spawn`."""
-        return self._net.spawn(coroutine)
-
-    async def work(self, nonzeros: float, lane: str = "forward") -> None:
-        """See `Net.work`."""
-        await self._net.work(nonzeros, lane)
-
-    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """See `Net.in_thread`."""
-        return await self._net.in_thread(function, *args)
-
     def elapsed(self) -> float:
-        """Since the first evaluation that counts: `seconds` of an algorithm end no trial before a round of it."""
+        """Return the seconds since the first evaluation that counts, so that no trial ends before its first round."""
         first = self.taken.evaluations[self._opening :]
         return self.counted.mark().seconds - first[0].seconds if first else 0.0
 
-    def promise(self) -> Promise:
-        """See `Net.promise`."""
-        return self._net.promise()
-
     def secret(self, purpose: str) -> bytes:
-        """See `Net.secret`; another one in every trial."""
+        """Return another secret in every trial."""
         return self._net.secret(self._named(purpose))
 
     def report(self, value: Any) -> None:
-        """What a run would show is written down instead."""
+        """Write down what a run would show."""
         kind, *rest = value
         if kind == "record":
             _, _, rounds, objective, _, *held_out = rest
             self.taken.records.append(Record(int(rounds), float(objective), float((held_out or [objective])[0])))
-        elif kind == "traffic":  # every party says so at the end of every evaluation
+        elif kind == "traffic":  # which every party reports at the end of every evaluation
             self.taken.evaluations.append(self.counted.mark())
         self._say()
 
 
 class Timed:
-    """A keeper that keeps as a run would, with the seconds that it takes; there is nothing to go on from."""
+    """A keeper that keeps states as a run would and notes how long it takes; a trial never goes on from one."""
 
     def __init__(self, keeper: Keeper, net: Net, taken: Taken) -> None:
         self.every, self._keeper, self._net, self._taken = keeper.every, keeper, net, taken
 
     def versions(self) -> tuple[int, ...]:
-        """None: a trial starts at the start."""
+        """Return none, as a trial starts from the beginning."""
         return ()
 
     def load(self, version: int) -> Any:
-        """See `Keeper.load`."""
+        """Load a state that was kept."""
         return self._keeper.load(version)
 
     def save(self, version: int, state: Value) -> None:
-        """See `Keeper.save`."""
+        """Keep a state, and note how long that takes."""
         began = self._net.elapsed()
         self._keeper.save(version, state)
         self._taken.saves.append((self._net.traffic.rounds, self._net.elapsed() - began))
 
     def forget(self, after: int) -> None:
-        """See `Keeper.forget`."""
+        """Forget the states after a version."""
         self._keeper.forget(after)
 
 
@@ -194,3 +196,65 @@ def _some(part: Any, rows: int, of: int, seed: tuple[int, int]) -> tuple[Any, An
     X, y, labelled = part
     chosen = np.sort(np.random.default_rng([*seed, of]).permutation(of)[:rows])
     return rows_of_value(X, chosen), None if y is None else y[chosen], None if labelled is None else labelled[chosen]
+
+
+# -- lines -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LineSpeed:
+    """How fast the line between two parties is."""
+
+    latency: float  # seconds there and back
+    bandwidth: float  # bytes per second
+
+
+async def measure_lines(net: Net) -> dict[str, LineSpeed]:
+    """Measure the lines to all others; of every two parties the first one measures, and tells the other."""
+    found = {}
+    for name in net.names:
+        if name != net.me:
+            first = net.names.index(net.me) < net.names.index(name)
+            found[name] = await (_measure(net, name) if first else _answer(net, name))
+    return found
+
+
+async def _measure(net: Net, other: str) -> LineSpeed:
+    trips = [await _there_and_back(net, other, None) for _ in range(_TIMES)]
+    latency, size, spent = median(trips[1:]), _FIRST, 0.0
+    while True:
+        # Random bytes can't be compressed, like masked scores; the shorter time of two counts, as others may disturb.
+        spent = min([await _there_and_back(net, other, os.urandom(size)) for _ in range(2)]) - latency
+        if spent > _LONG_ENOUGH or size == _LARGEST:
+            break
+        size *= _LARGER
+    line = LineSpeed(latency, size / max(spent, 1e-6))
+    await net.send(other, "load", None)  # says that no more will come
+    await net.send(other, "ping", (line.latency, line.bandwidth))
+    return line
+
+
+async def _there_and_back(net: Net, other: str, load: bytes | None) -> float:
+    began = net.elapsed()
+    if load is None:
+        await net.send(other, "ping", None)
+    else:
+        await net.send(other, "load", load)
+    await net.recv(other, "ping")
+    return net.elapsed() - began
+
+
+async def _answer(net: Net, other: str) -> LineSpeed:
+    for _ in range(_TIMES):
+        await net.recv(other, "ping")
+        await net.send(other, "ping", None)
+    while await net.recv(other, "load") is not None:
+        await net.send(other, "ping", None)
+    return _told(await net.recv(other, "ping"), other)
+
+
+def _told(value: Any, other: str) -> LineSpeed:
+    numbers = type(value) is tuple and [type(one) for one in value] == [float, float]
+    if not numbers or not all(math.isfinite(one) and one >= 0.0 for one in value):
+        raise ProtocolError(f"party {other!r} must tell the latency and the bandwidth as two numbers at step 'ping'")
+    return LineSpeed(*value)

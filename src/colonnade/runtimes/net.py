@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from colonnade.errors import OptionError
 from colonnade.runtimes.wire import Value
 
 T = TypeVar("T")
@@ -160,3 +161,10 @@ class Runtime(Protocol):
         spare: parties that may die meanwhile, if their partners' programs say so too (`Net.spare`).
         """
         ...
+
+
+def check_runtime(on: Any) -> None:
+    """Refuse what can't run programs, as an option `on=` of a user's; None stands for the default runtime."""
+    if on is not None and (isinstance(on, type) or not hasattr(on, "run")):
+        what = f"the class {on.__name__}; add ()" if isinstance(on, type) else f"a {type(on).__name__}"
+        raise OptionError(f"on must be a runtime such as Simulation() or Processes(), got {what}")

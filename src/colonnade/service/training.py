@@ -4,7 +4,7 @@
 2. preparation   of its columns, learned on its training rows
 3. classes       the label holders agree on them; the others hear how many scores a row has
 4. training      see `families.linear`
-5. statistics    of the coefficients, where the job asks for them: see `inference.standard_errors`
+5. statistics    of the coefficients, where the job asks for them: see `inference.program`
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Trained:
     held_out: int
     best: bool  # of all epochs, rather than the last one
     outputs: int = 1  # scores of a row
-    statistics: Any = None  # see `inference.standard_errors.infer_linear`
+    statistics: Any = None  # see `inference.program.infer_linear`
     people: Rows | None = None  # the common rows, held-out ones too
 
 
@@ -185,7 +185,7 @@ async def take_part(
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:
     """Of the training rows; None, and a warning at every party, where they have too many columns for it."""
-    from colonnade.inference.standard_errors import MOST_ROWS, SEALED, infer_linear
+    from colonnade.inference.program import MOST_ROWS, SEALED, infer_linear
 
     penalty = (job.model.penalty, job.model.l2)
     told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)

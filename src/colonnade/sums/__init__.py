@@ -1,14 +1,11 @@
-"""Secure sums: how contributions become a score."""
+"""Secure sums: how the contributions of all parties become a score, and which of them there are."""
 
 from __future__ import annotations
 
 from colonnade.errors import one_of
 from colonnade.runtimes.net import Net
-from colonnade.sums.base import SecureSum
-from colonnade.sums.paillier import PaillierSum
-from colonnade.sums.pairwise import PairwiseSum
-from colonnade.sums.plain import PlainSum
-from colonnade.sums.two_trees import TwoTreesSum
+from colonnade.sums.base import PlainSum, SecureSum
+from colonnade.sums.masked import PaillierSum, PairwiseSum, TwoTreesSum
 
 __all__ = ["SUMS", "SecureSum", "choose_sum", "open_sum"]
 
@@ -16,7 +13,7 @@ SUMS: dict[str, type[SecureSum]] = {kind.name: kind for kind in (PairwiseSum, Tw
 
 
 def choose_sum(name: str, parties: int) -> str:
-    """The sum that "auto" stands for: pairwise masks, except between two parties, from whom no mask hides anything."""
+    """Resolve "auto": pairwise masks, except between two parties, from whom no mask can hide anything."""
     one_of("sum", name, ("auto", *SUMS))
     if name == "auto":
         return "pairwise" if parties > 2 else "plain"
@@ -24,7 +21,7 @@ def choose_sum(name: str, parties: int) -> str:
 
 
 async def open_sum(name: str, net: Net, topology: str) -> SecureSum:
-    """This party's side of a secure sum, keys agreed."""
+    """Open this party's side of a secure sum, with keys agreed where it needs any."""
     opened = SUMS[name](net, topology)
     await opened.open()
     return opened

@@ -1,12 +1,12 @@
-"""What the members of a masked sum agree on, and sign, so that a server can't tell them different things.
+"""What the members of a masked sum agree on and sign, so that a server can't tell them different things.
 
-Two statements, as in Bonawitz et al. (CCS 2017), Figure 4, the parts against an active server: "these are my keys in
-this sum" and "these are left in this sum". Both are signed under a member's identity. A member whose owner gave it a
-roster believes the identities in it and no others; without one it believes those that the server hands on, which binds
-a server that lies about who is left, and not one that puts its own keys in the place of a member's.
+There are two statements, as in Bonawitz et al. (CCS 2017), Figure 4, the parts against an active server: "these are my
+keys in this sum" and "these members are left in this sum". Both are signed under a member's identity. A member whose
+owner gave it a roster believes the identities in it and no others. Without a roster it believes those that the server
+hands on; this binds a server that lies about who is left, but not one that replaces a member's keys by its own.
 
-More than half of the members must stay (2t > n): a member signs one list of those who are left in a sum, so no two
-lists can both have t signatures.
+More than half of the members must stay (2t > n). Since a member signs only one list of those who are left in a sum, no
+two lists can then both have t signatures.
 """
 
 from __future__ import annotations
@@ -28,24 +28,21 @@ _KEYS, _LEFT = "colonnade mask keys v1", "colonnade survivors v1"
 
 
 @dataclass(frozen=True)
-class Terms:
-    """All members by name (their numbers are their places), the sum's number, its threshold, and what is summed.
+class SumTerms:
+    """The terms of one masked sum, which all of its members must have been told alike."""
 
-    about: a digest of what the members were asked for. Who was asked for something else is in another sum.
-    """
-
-    names: tuple[str, ...]
-    serial: int
-    threshold: int
-    about: bytes = b""
+    names: tuple[str, ...]  # all members; the number of a member is its place here
+    serial: int  # the number of the sum
+    threshold: int  # how many members have to stay to the end
+    about: bytes = b""  # a digest of what was asked for; a member that was asked for something else is in another sum
 
     @property
     def as_value(self) -> tuple[Any, ...]:
-        """A form that can be encoded, the order of the fields."""
+        """The fields in their order, in a form that can be encoded."""
         return (self.names, self.serial, self.threshold, self.about)
 
     def check(self, roster: Roster | None) -> None:
-        """What a member refuses to take part in."""
+        """Refuse terms under which a member does not take part."""
         t = self.threshold
         if type(t) is not int or t < FEWEST:
             raise ProtocolError(f"a masked sum needs a threshold of at least {FEWEST} members, got {t!r}")
@@ -65,16 +62,16 @@ class Terms:
             )
 
     def keys_statement(self, number: int, keys: tuple[bytes, ...]) -> bytes:
-        """What a member says of itself at the start: its keys, in this sum and on these terms."""
+        """Return what a member signs at the start: these are its keys, in this sum and on these terms."""
         return encode((_KEYS, self.as_value, number, *keys))
 
     def digest(self, keys: Mapping[int, Announced]) -> bytes:
-        """The terms and everybody's keys in 32 bytes; with keys that are new in every sum, so is it."""
+        """Hash the terms and everybody's keys; as keys are new in every sum, the digest is too."""
         told = tuple((number, *keys[number]) for number in sorted(keys))
         return hashlib.sha256(encode((self.as_value, told))).digest()
 
     def check_keys(self, keys: Mapping[int, Announced], roster: Roster | None) -> None:
-        """Everybody's keys are its own: signed by the identity that the roster, or at least the server, has for it."""
+        """Refuse keys that are not signed by the identity that the roster, or at least the server, has for a member."""
         for number, (*parts, signature) in keys.items():
             if not 0 <= number < len(self.names):
                 raise ProtocolError(f"the server hands on keys of member {number}, and there are {len(self.names)}")
@@ -95,14 +92,14 @@ class Terms:
 
 
 def left_statement(digest: bytes, survivors: tuple[int, ...]) -> bytes:
-    """What a member says before it hands in any share: who is left, of those with these keys."""
+    """Return what a member signs before it hands in any share: who is left, of those with these keys."""
     return encode((_LEFT, digest, survivors))
 
 
 def check_left(
     statement: bytes, signed: Mapping[int, bytes], keys: Mapping[int, Any], survivors: Collection[int], t: int
 ) -> None:
-    """At least t of those who are left signed the same statement, and nobody signed another."""
+    """Refuse signatures unless at least t of those who are left signed this statement, and nobody signed another."""
     strange = [number for number in signed if number not in survivors]
     if strange or len(signed) < t:
         raise ProtocolError(

@@ -1,4 +1,8 @@
-"""What every secure sum shares: the ring, the tree walk, and the one way to open one."""
+"""What every secure sum shares, the fixed-point ring and the walk along a tree, and the sum without masks.
+
+A secure sum adds up one array per party at a root and shows the root nothing but the total. How masks hide the single
+contributions is in `colonnade.sums.masked`; which party passes its partial sum to whom is in `colonnade.sums.trees`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring, noise
-from colonnade.leaks import Leak, Setting
+from colonnade.leaks import OF_COLUMNS, SINGLE, Leak, Setting
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.trees import Tree
+from colonnade.sums.trees import Tree, topology
 
 
 async def tree_sum(net: Net, tag: str, value: AnyRing, tree: Tree) -> AnyRing | None:
-    """Add up along a tree: the whole of an aggregation. The root gets the sum, the others None."""
+    """Add up along a tree, which is the whole of an aggregation; the root gets the sum, the others None."""
     for child in tree.children(net.me):
         # Unsigned numbers wrap around by themselves: this is addition in Z_2^64, or in Z_2^32 for phases.
         value = value + expect_array(await net.recv(child, tag), value.shape, value.dtype, child, tag)
@@ -29,7 +33,30 @@ async def tree_sum(net: Net, tag: str, value: AnyRing, tree: Tree) -> AnyRing | 
 
 
 class SecureSum(ABC):
-    """One party's side of a sum over all parties. Every party calls `total` in the same order for the same root."""
+    """One party's side of a sum over all parties.
+
+    Every party asks for the sums of one root in the same order.
+
+    Parameters
+    ----------
+    net
+        The party's view of the federation.
+    topology
+        The shape of the tree along which partial sums travel: `"tree"`, `"star"` or `"ring"`.
+    fraction_bits
+        How many of the ring's 64 bits are after the point.
+
+    Attributes
+    ----------
+    name
+        What users call this sum.
+    masked
+        Whether contributions are hidden from the parties on their way.
+    numbers
+        How many numbers about rows this party has put into sums so far.
+    charge
+        Asked before any of these numbers leave the party; it raises where the party's budget has no room for them.
+    """
 
     name: ClassVar[str]
     masked: ClassVar[bool]
@@ -38,14 +65,14 @@ class SecureSum(ABC):
         self.net, self.topology = net, topology
         self.ring = Ring(len(net.names), fraction_bits)
         self.narrow = narrow_ring(len(net.names))
-        self.numbers = 0  # about rows, that went into sums so far
-        self.charge: Callable[[int], None] | None = None  # asked before any of them leave this party
+        self.numbers = 0
+        self.charge: Callable[[int], None] | None = None
         self._serial = dict.fromkeys(net.names, 0)
         self._last: dict[str, Promise] = {}  # the end of the latest sum for each root
 
     @classmethod
     def leaks(cls, setting: Setting) -> tuple[Leak, ...]:
-        """What is shown beside the total, which is the algorithm's business: nothing, to any single party."""
+        """Declare what is shown beside the total, which the algorithm declares itself: to any single party, nothing."""
         return ()
 
     async def open(self) -> None:
@@ -55,9 +82,10 @@ class SecureSum(ABC):
     async def total(
         self, tag: str, value: FloatArray, root: str, hidden: npt.NDArray[np.bool_] | None = None
     ) -> FloatArray | None:
-        """The sum of everybody's `value` at `root`, None elsewhere. Exact in the ring, so the same bits everywhere.
+        """Return the sum of everybody's `value` at `root`, and None elsewhere.
 
-        hidden: rows of which this party adds noise instead, so that nobody learns what the others add to them.
+        The sum is exact in the ring, so it has the same bits whatever the topology. For the rows in `hidden` this party
+        adds noise instead of its value, so that nobody learns what the others add to them.
         """
         self._count(value.size)
         encoded = self.ring.encode(value, self.net.me)
@@ -67,19 +95,19 @@ class SecureSum(ABC):
         return None if summed is None else self.ring.decode(summed)
 
     async def total_phases(self, tag: str, phases: PhaseArray, root: str) -> PhaseArray | None:
-        """The same for points on a circle of 2^32 steps: there is nothing to round and nothing to overflow."""
+        """Sum points on a circle of 2^32 steps, where there is nothing to round and nothing to overflow."""
         self._count(phases.size)
         summed = await self._in_turn(tag, phases, root)
         return None if summed is None else summed.astype(np.uint32, copy=False)
 
     async def total_narrow(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
-        """The same in half the bytes, for values that the sender has made fit; see `ring.narrow_ring`."""
+        """Sum in half the bytes (`ring.narrow_ring`), for values that the sender has made fit."""
         self._count(value.size)
         summed = await self._in_turn(tag, self.narrow.encode(value, self.net.me), root)
         return None if summed is None else self.narrow.decode(summed.astype(np.uint32, copy=False))
 
     async def total_wide(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
-        """The same for a few numbers of any size (a loss, a curvature): whole parts and fractions summed apart."""
+        """Sum a few numbers of any size, such as a loss or a curvature: whole parts and fractions are summed apart."""
         whole = np.rint(value)
         rings = Ring(self.ring.parties, 0), Ring(self.ring.parties, 52)
         parts = rings[0].encode(whole, self.net.me), rings[1].encode(value - whole, self.net.me)
@@ -90,13 +118,13 @@ class SecureSum(ABC):
         return rings[0].decode(high) + rings[1].decode(low)
 
     def _count(self, numbers: int) -> None:
-        """Numbers about rows go into a sum, if this party's budget has room for them."""
+        """Count numbers about rows that go into a sum, if this party's budget has room for them."""
         if self.charge is not None:
             self.charge(numbers)
         self.numbers += numbers
 
     async def _in_turn(self, tag: str, value: AnyRing, root: str) -> AnyRing | None:
-        """One sum after the other for a root, though many may be under way: none takes what was sent for another.
+        """Run the sums for a root one after the other, so that none takes a message that was sent for another.
 
         A sum that has been handed a message runs on only when its coroutine has its turn. Until then a later one must
         not ask for the next message of the same party: it could overtake, and would take the second child's too.
@@ -113,4 +141,33 @@ class SecureSum(ABC):
 
     @abstractmethod
     async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
-        """The sum in the ring of the value's own size."""
+        """Add up in the ring of the value's own size; `serial` is the number of this sum towards the root."""
+
+
+class PlainSum(SecureSum):
+    """The sum without masks, AFSGD-VP Algorithm 1: contributions travel along one tree as they are.
+
+    It is meant for two parties, between whom no mask can hide anything, for tests and for comparison.
+    """
+
+    name: ClassVar[str] = "plain"
+    masked: ClassVar[bool] = False
+
+    @classmethod
+    def leaks(cls, setting: Setting) -> tuple[Leak, ...]:
+        """Whoever is next on the way to a label holder sees a party's own number, with those behind it."""
+        if len(setting.parties) < 3:
+            return ()  # between two parties the total says it already
+        trees = [topology(setting.topology, setting.parties, root) for root in setting.holders]
+        words = "{who} can see your part of the score of {people} as it is, or with those behind you, as sums are plain"
+        if setting.model == "linear":
+            words += "; and work out {directions}"
+        found = []
+        for name in setting.parties:
+            above = dict.fromkeys(parent for tree in trees if (parent := tree.parent(name)) is not None)
+            if above:
+                found.append(Leak(SINGLE, OF_COLUMNS, (name,), tuple(above), (), words, left=True))
+        return tuple(found)
+
+    async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
+        return await tree_sum(self.net, tag, value, topology(self.topology, self.net.names, root))

@@ -1,17 +1,18 @@
-"""A sum at a server that learns nothing else, though members fall silent on the way: practical secure aggregation.
+"""A masked sum at a server that learns only the total, even when members fall silent on the way.
 
-Bonawitz et al.: "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4, with the
-parts against an active server: signed keys and a consistency check (`sums.agreement`). No I/O: whoever carries the
-messages calls a `Member` at each site and a `Collector` at the server, one method per stage.
+This is Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4,
+with the parts against an active server: signed keys and a consistency check (`sums.agreement`). There is no I/O here:
+whoever carries the messages calls a `Member` at each site and a `Collector` at the server, one method per stage.
 
 Member u sends x_u + PRG(b_u) + the sum over v > u of PRG(s_uv) - the sum over v < u of PRG(s_uv). The pairwise masks
-cancel where both came through. Of who did not, the others hand in shares of its key, and of who did, shares of its b_u;
-never both of the same member. So a value that comes late, when its member's key is known, is still hidden by b_u.
-Keys and b_u are made for one sum and never used again.
+cancel where both members came through. Of a member that did not, the others hand in shares of its key; of one that did,
+shares of its b_u; never both of the same member. So a value that comes late, when its member's key is known, is still
+hidden by b_u. Keys and b_u are made for one sum and never used again.
 
-A share is handed in only when t of those who are left have signed the same list of them. There is one such list at most
-(2t > n), and each of its signers holds letters of all who are on it: so the server opens one total, over all of them.
-2t > n alone is not enough: in docs/adr/0018-signed-survivors.md is a server that opens a single value without the list.
+A share is handed in only when t of those who are left have signed the same list of them. There is at most one such list
+(2t > n), and each of its signers holds letters of all who are on it, so the server opens one total, over all of them.
+2t > n alone would not be enough: docs/adr/0018-signed-survivors.md shows a server that opens a single value without
+the list.
 """
 
 from __future__ import annotations
@@ -24,35 +25,44 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from colonnade.crypto.masks import KeyPair, MaskStream
+from colonnade.crypto.masks import SHARE_BYTES, KeyPair, MaskStream, join_shares, split_secret
 from colonnade.crypto.ring import AnyRing, RingArray
-from colonnade.crypto.shamir import SHARE_BYTES, join_shares, split_secret
 from colonnade.data.identity import Identity
 from colonnade.errors import ProtocolError
-from colonnade.sums.agreement import FEWEST, Announced, Roster, Terms, check_left, left_statement
+from colonnade.sums.agreement import FEWEST, Announced, Roster, SumTerms, check_left, left_statement
 
-__all__ = ["FEWEST", "Announced", "Collector", "Member", "Terms", "add_pair", "default_threshold"]
+__all__ = ["FEWEST", "Announced", "Collector", "Member", "SumTerms", "add_pair", "default_threshold"]
 
 _NONCE = 12
-Letters = dict[int, bytes]  # to or from each member, by its number
+Letters = dict[int, bytes]  # one to or from each member, by the member's number
 
 
 def default_threshold(members: int) -> int:
-    """More than two thirds: no two sets of so many have fewer than a third of all in common."""
+    """Return a threshold of more than two thirds: two sets of so many have at least a third of all in common."""
     return 2 * members // 3 + 1
 
 
 class Member:
     """One site in one sum.
 
-    channel: its key for letters to other members, which may serve for many sums. identity: what it signs with; where
-    none is given, one for this sum. roster: the identities of all sites, where its owner knows them.
+    Parameters
+    ----------
+    number
+        Its place among the members, from 0.
+    terms
+        What this member was told about the sum.
+    channel
+        Its key for letters to other members, which may serve for many sums.
+    identity
+        What it signs with; where none is given, an identity for this sum only.
+    roster
+        The identities of all sites, where its owner knows them.
     """
 
     def __init__(
         self,
         number: int,
-        terms: Terms,
+        terms: SumTerms,
         channel: KeyPair,
         identity: Identity | None = None,
         roster: Roster | None = None,
@@ -70,21 +80,21 @@ class Member:
 
     @property
     def serial(self) -> int:
-        """The sum's number."""
+        """The number of the sum."""
         return self.terms.serial
 
     # -- stage 0: keys ------------------------------------------------------------------------------------------
 
     @property
     def public(self) -> Announced:
-        """(key of this sum, key of the channel, identity, its signature), for everybody."""
+        """What everybody is told: the key of this sum, the key of the channel, the identity and its signature."""
         keys = (self._keys.public, self._channel.public, self._identity.key)
         return *keys, self._identity.sign(self.terms.keys_statement(self.number, keys))
 
     # -- stage 1: shares ----------------------------------------------------------------------------------------
 
     def share(self, keys: Mapping[int, Announced]) -> Letters:
-        """A sealed letter to every other member that sent keys: a share of this one's key and of its b."""
+        """Write a sealed letter to every other member that sent keys, with a share of this one's key and of its b."""
         needed = self.terms.threshold
         if len(keys) < needed or self.number not in keys or self._known:
             raise ProtocolError(
@@ -113,13 +123,13 @@ class Member:
         return ChaCha20Poly1305(key)
 
     def _about(self, sender: int, receiver: int) -> bytes:
-        """A letter opens only where its receiver was told the same terms and the same keys of all as its sender."""
+        """Bind a letter to its two ends, and to the terms and keys that its sender and its receiver must share."""
         return self._agreed + f"{sender} {receiver}".encode()
 
     # -- stage 2: the masked value ------------------------------------------------------------------------------
 
     def mask(self, letters: Mapping[int, bytes], value: RingArray) -> AnyRing:
-        """The value under all masks, for those whose letters came: they and this one are in the sum's pairs."""
+        """Return the value under its masks: this member's own, and one for each member whose letter came."""
         needed = self.terms.threshold
         if len(letters) + 1 < needed or self._sent:
             raise ProtocolError(
@@ -147,7 +157,7 @@ class Member:
     # -- stage 3: who is left -----------------------------------------------------------------------------------
 
     def sign(self, survivors: list[int]) -> bytes:
-        """A signature of those whose values came through: one list in a sum, and never a second."""
+        """Sign the list of those whose values came through; a member signs one list in a sum, and never a second."""
         there = {*survivors}
         if not self._sent or len(there) < self.terms.threshold or self.number not in there or self._left:
             raise ProtocolError(
@@ -166,7 +176,7 @@ class Member:
     # -- stage 4: unmasking -------------------------------------------------------------------------------------
 
     def unmask(self, signed: Mapping[int, bytes]) -> Letters:
-        """Of every member one share, once enough have signed who is left: of b if it is, of its key if not."""
+        """Hand in one share per member, once enough have signed who is left: of b if it is left, of its key if not."""
         if not self._left or self._told:
             raise ProtocolError(
                 "the server asks for shares of a sum whose survivors this member has not signed, or once more: they "
@@ -179,9 +189,9 @@ class Member:
     # -- between two messages -----------------------------------------------------------------------------------
 
     def freeze(self) -> dict[str, Any]:
-        """All that the next stage depends on, for whoever can't keep the object; it is secret.
+        """Return all that the next stage depends on, for a carrier that can't keep the object; it is secret.
 
-        An identity that its owner gave is not in it: it is given again.
+        An identity that the owner gave is not part of it, and has to be given to `thaw` again.
         """
         passing = b"" if self._lasting else self._identity.secret
         return {
@@ -195,10 +205,10 @@ class Member:
 
     @classmethod
     def thaw(cls, state: Mapping[str, Any], identity: Identity | None = None, roster: Roster | None = None) -> Member:
-        """The inverse."""
+        """Restore a member from what `freeze` returned."""
         number, sent, told = state["head"]
         channel, keys, own, passing = state["own"]
-        member = cls(number, Terms(*state["terms"]), KeyPair(channel), identity, roster)
+        member = cls(number, SumTerms(*state["terms"]), KeyPair(channel), identity, roster)
         if passing:
             member._identity, member._lasting = Identity(passing), False
         member._keys, member._own, member._sent, member._told = KeyPair(keys), own, bool(sent), bool(told)
@@ -214,7 +224,10 @@ def add_pair(value: AnyRing, stream: MaskStream, *, plus: bool) -> None:
 
 
 class Collector:
-    """The server in one sum. Each stage names those who answered; below the threshold there is no sum."""
+    """The server in one sum: each stage takes the answers of those who are still there.
+
+    Below the threshold there is no sum.
+    """
 
     def __init__(self, threshold: int) -> None:
         self.threshold = threshold
@@ -223,16 +236,16 @@ class Collector:
         self._values: dict[int, AnyRing] = {}
 
     def enough(self, answered: Mapping[int, Any]) -> bool:
-        """Whether a stage can go on."""
+        """Whether enough members answered for the sum to go on."""
         return len(answered) >= self.threshold
 
     def keys(self, answered: Mapping[int, Announced]) -> dict[int, Announced]:
-        """Stage 0: what everybody who answered is told."""
+        """Stage 0: keep the keys of those who answered, and return what all of them are told."""
         self._keys = dict(answered)
         return self._keys
 
     def letters(self, answered: Mapping[int, Letters]) -> dict[int, Letters]:
-        """Stage 1: {receiver: {sender: letter}}; those who sent letters are in the sum's pairs."""
+        """Stage 1: sort the letters as {receiver: {sender: letter}}; those who sent letters are in the sum's pairs."""
         self._paired = sorted(answered)
         try:
             return {to: {frm: answered[frm][to] for frm in self._paired if frm != to} for to in self._paired}
@@ -240,12 +253,12 @@ class Collector:
             raise ProtocolError("a member sent no letter to another one that sent its keys") from None
 
     def values(self, answered: Mapping[int, AnyRing]) -> list[int]:
-        """Stage 2: those whose values came through."""
+        """Stage 2: keep the masked values, and return the numbers of those whose values came through."""
         self._values = dict(answered)
         return sorted(answered)
 
     def total(self, answered: Mapping[int, Letters]) -> RingArray:
-        """Stage 4: the sum over all whose values came through, exact in the ring."""
+        """Stage 4: return the sum over all whose values came through, exact in the ring."""
         total: AnyRing = np.zeros_like(next(iter(self._values.values())))
         for value in self._values.values():
             total += value
@@ -259,7 +272,7 @@ class Collector:
             if keys.public != self._keys[number][0]:
                 raise ProtocolError(f"the shares of member {number}'s key do not give the key that it announced")
             for other in self._values:
-                # what `other` added or subtracted for the one who is missing is taken back
+                # Take back what `other` added or subtracted for the member that is missing.
                 stream = keys.agree(self._keys[other][0], f"number {other}")
                 add_pair(total, stream, plus=not other < number)
         return total

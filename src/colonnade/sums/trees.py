@@ -31,10 +31,16 @@ from colonnade.errors import OptionError, one_of
 
 @dataclass(frozen=True)
 class Tree:
-    """A rooted tree of parties. `parents` holds one (child, parent) pair for every party but the root.
+    """A rooted tree of parties, along which partial sums travel to the root.
 
-    The order of the pairs is the order in which a parent adds its children. A tree that is none (a cycle, a party
-    twice, a parent that isn't a party) raises `OptionError`.
+    What is no tree (a cycle, a party twice, a parent that isn't a party) raises an `OptionError`.
+
+    Parameters
+    ----------
+    root
+        The party at which the sum arrives.
+    parents
+        One (child, parent) pair for every party but the root, in the order in which a parent adds its children.
     """
 
     root: str
@@ -84,19 +90,19 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """Messages on the longest way to the root."""
+        """How many messages the longest way to the root takes."""
         return self._depth
 
     def parent(self, name: str) -> str | None:
-        """Where this party sends its sum, or None for the root."""
+        """Return the party to which this one sends its sum, or None for the root."""
         return self._parent[name]
 
     def children(self, name: str) -> tuple[str, ...]:
-        """From whom this party receives sums, in the order in which it adds them."""
+        """Return the parties from which this one receives sums, in the order in which it adds them."""
         return self._children[name]
 
     def subtree(self, name: str) -> frozenset[str]:
-        """This party and all below it: the parties in the sum that it sends."""
+        """Return this party and all below it, that is, the parties in the sum that it sends."""
         return self._subtree[name]
 
 
@@ -119,17 +125,17 @@ def _heap(order: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def binary_tree(names: Sequence[str], root: str) -> Tree:
-    """Every party adds at most two others: depth log2 of the number of parties."""
+    """Let every party add at most two others: the depth is log2 of the number of parties."""
     return Tree(root, tuple(_heap([root, *_others(names, root)])))
 
 
 def star(names: Sequence[str], root: str) -> Tree:
-    """Everyone sends to the root: depth 1, all the work at the root."""
+    """Let everyone send to the root: the depth is 1, and all the work is at the root."""
     return Tree(root, tuple((name, root) for name in _others(names, root)))
 
 
 def ring(names: Sequence[str], root: str) -> Tree:
-    """Each sends to its neighbour in the circle of names, up to the root: as deep as it is long."""
+    """Let each party send to its neighbour in the circle of names, up to the root: as deep as it is long."""
     _others(names, root)
     start = list(names).index(root)
     circle = [*names[start:], *names[:start]]
@@ -140,7 +146,7 @@ TOPOLOGIES: dict[str, Callable[[Sequence[str], str], Tree]] = {"tree": binary_tr
 
 
 def topology(kind: str, names: Sequence[str], root: str) -> Tree:
-    """The tree of one of the `TOPOLOGIES`. Built once: a sum may ask for its tree every time."""
+    """Return the tree of one of the `TOPOLOGIES`; it is built once, so a sum may ask for it every time."""
     one_of("topology", kind, tuple(TOPOLOGIES))
     return _topology(kind, tuple(names), root)
 
@@ -154,7 +160,7 @@ def _topology(kind: str, names: tuple[str, ...], root: str) -> Tree:
 
 
 def partial_sums(tree: Tree) -> frozenset[frozenset[str]]:
-    """The parties in every running sum of the tree that holds more than one of them and fewer than all."""
+    """Return the parties in every running sum of the tree that holds more than one of them and fewer than all."""
     found = set()
     for name in tree.nodes:
         running = frozenset((name,))
@@ -166,16 +172,19 @@ def partial_sums(tree: Tree) -> frozenset[frozenset[str]]:
 
 
 def significantly_different(t1: Tree, t2: Tree) -> bool:
-    """AFSGD-VP, Definition 1: the trees have no partial sum in common. What it doesn't promise: see `leaks`."""
+    """Whether the trees have no partial sum in common (AFSGD-VP, Definition 1).
+
+    This says which sums exist and not who sees them; `leaks` says what single parties learn.
+    """
     _same_parties(t1, t2)
     return partial_sums(t1).isdisjoint(partial_sums(t2))
 
 
 def leaks(t1: Tree, t2: Tree) -> dict[str, tuple[frozenset[str], ...]]:
-    """What single parties learn from a sum with masked values in `t1` and masks in `t2`, beyond what they may.
+    """Find what single parties learn from a sum with masked values in `t1` and masks in `t2`, beyond what they may.
 
-    For each party that learns something: the sets of parties whose sum of values it can compute. These sums and their
-    combinations are all that it learns, over the reals and over the integers mod 2^64 alike.
+    The result has, for each party that learns something, the sets of parties whose sum of values it can compute. These
+    sums and their combinations are all that it learns, over the reals and over the integers modulo 2^64 alike.
     """
     _same_parties(t1, t2)
     if t1.root != t2.root:
@@ -197,7 +206,7 @@ def leak_free(t1: Tree, t2: Tree) -> bool:
 
 
 def _shared_sums(first: list[frozenset[str]], second: list[frozenset[str]]) -> tuple[frozenset[str], ...]:
-    """A basis of what the spans of two families of disjoint sets (as 0/1 vectors) have in common.
+    """Return a basis of what the spans of two families of disjoint sets (as 0/1 vectors) have in common.
 
     A vector in both spans has one value on each set of either family, so one value on each group of sets that overlap
     one another; and it is 0 on a group of which some member is in only one family. What is left is one vector for each
@@ -233,10 +242,10 @@ def _same_parties(t1: Tree, t2: Tree) -> None:
 
 
 def different_pair(names: Sequence[str], root: str, kind: str = "tree") -> tuple[Tree, Tree]:
-    """Two trees for a masked sum, both `significantly_different` and `leak_free`; the first is `topology(kind, ...)`.
+    """Return two trees for a masked sum that are `significantly_different` and `leak_free`.
 
-    With one or two parties both trees are the same: the result itself tells the root the other party's value.
-    The same arguments always give the same pair, at every party.
+    The first is `topology(kind, ...)`. With one or two parties both trees are the same, since the result itself tells
+    the root the other party's value. The same arguments give the same pair at every party.
     """
     one_of("topology", kind, tuple(TOPOLOGIES))
     return _different_pair(tuple(names), root, kind)
@@ -267,7 +276,7 @@ def _different_pair(names: tuple[str, ...], root: str, kind: str) -> tuple[Tree,
 
 
 def _reorderings(names: Sequence[str]) -> Iterable[list[str]]:
-    """The names in steps of s from each start, for every s that reaches them all; backwards first."""
+    """Yield the names in steps of s from each start, for every s that reaches them all; backwards first."""
     n = len(names)
     for step in range(n - 1, 0, -1):
         if math.gcd(step, n) == 1:

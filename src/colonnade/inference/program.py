@@ -1,9 +1,12 @@
-"""Standard errors of every party's own coefficients, and how well the model fits: at a party, as a runtime starts it.
+"""One party's program for the statistics of a trained linear model.
 
-1. evaluation      scores of all rows at their label holders, summed as in training
-2. curvatures      of every row's loss there, to everybody
-3. correlations    of white, turned columns, at the first label holder (`correlations`)
-4. inverse block   of their matrix, back to its owner, who turns it into the covariance of its own coefficients
+Every party ends with the standard errors of its own coefficients, the first label holder also with how well the model
+fits. The steps are:
+
+1. evaluation      scores of all rows go to their label holders, summed as in training
+2. curvatures      of every row's loss at these scores go to everybody
+3. correlations    of white, rotated columns come together at the first label holder (`inference.correlations`)
+4. inverse block   of their matrix goes back to its owner, who turns it into the covariance of its own coefficients
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import CHUNK, Session
 from colonnade.errors import DataError, OptionError, ProtocolError
 from colonnade.inference.correlations import Correlations
+from colonnade.inference.statistics import Fit
 from colonnade.leaks import (
     COLUMNS,
     CORRELATIONS,
@@ -37,21 +41,21 @@ from colonnade.leaks import (
     nothing,
 )
 from colonnade.objective import losses, metrics, penalties
-from colonnade.objective.deviance import Fit, aic, deviance, null_score, target, unnormalised
+from colonnade.objective.metrics import aic, deviance, null_score, target, unnormalised
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
 
-# All parties' columns together: the first label holder inverts a matrix of so many rows, and time goes by their square.
+# All parties' columns together: the first label holder inverts a matrix of that size, and time grows with its square.
 MOST_COLUMNS = 512
-MOST_ROWS = 20_000  # that correlations come from, unless told otherwise
+MOST_ROWS = 20_000  # rows that correlations come from, unless told otherwise
 SEALED = "paillier"
 # Where no row's curvature is above this, all scores are as good as infinite.
 _FLAT = 1e-10
 
 
 def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """What is shown after training; scores are those of the last evaluation once more, which training has declared."""
+    """Declare what statistics show after training; their scores are those of training's last evaluation once more."""
     everybody, leader, holders = setting.parties, (setting.leader,), setting.holders
     found = [
         Leak(COLUMNS, OF_COLUMNS, everybody, everybody, ("block size",), "{who} will learn how many columns you have"),
@@ -64,9 +68,9 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
             "{who} could work out how well your columns predict theirs"
             + ("" if setting.pair else ", with all others' added"),
         ),
-        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and what is uniform modulo n
+        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and numbers that are uniform modulo n
     ]  # fmt: skip
-    if setting.loss != "square":  # where it is 1 for every row, as all know
+    if setting.loss != "square":  # of which the curvature is 1 for every row, as all know
         size = "the size of the score" if setting.loss == "logistic" else "the score"
         found.append(Leak(
             CURVATURES, OF_LABELS, holders, everybody, ("curvatures",),
@@ -81,10 +85,27 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
 
 
 async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = None) -> Any:
-    """(covariance of this party's own coefficients, the intercept's last; degrees of freedom; at the leader the fit).
+    """Compute the statistics of a trained linear model, as one party.
 
-    Columns must be those that the model was trained on, and all parties' together fewer than the rows. budget: as in
-    `program.train_linear`; the scores are one number about each row.
+    The columns must be those that the model was trained on, and all parties' together fewer than the rows.
+
+    Parameters
+    ----------
+    net
+        The party's view of the federation.
+    job
+        What all parties agree on: loss, penalty, label holders, sum, topology, how products are sealed, bits of keys,
+        and how many rows correlations come from.
+    mine
+        This party's columns, parameters, labels, and which rows have one.
+    budget
+        Numbers about rows that may still leave this party; the scores are one number about each row.
+
+    Returns
+    -------
+    tuple
+        The covariance of this party's own coefficients (the intercept's last), the degrees of freedom, and at the
+        first label holder how well the model fits.
     """
     loss, penalty, holders, sum_name, topology, sealing, key_bits, most = job
     X, state, y, labelled = mine
@@ -99,13 +120,13 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = Non
     await session.allowance.agree(net, session.leader, session.others, 1.0, "a computation of statistics")
     party = _Party(session, block)
     await party.score()
-    if sealing != SEALED:  # as in a rehearsal, which makes no keys
+    if sealing != SEALED:  # a rehearsal makes no keys, and ends here
         raise OptionError(f"correlations leave a party under {SEALED!r} only, got {sealing!r}")
     return await party.infer(min(most, train.rows), key_bits)
 
 
 class _Party:
-    """One party's side."""
+    """One party's side of the computation."""
 
     def __init__(self, session: Session, block: LinearBlock) -> None:
         self.session, self.net, self.block = session, session.net, block
@@ -117,7 +138,7 @@ class _Party:
     # -- scores -------------------------------------------------------------------------------------------------
 
     async def score(self) -> None:
-        """Scores at the label holders, and the curvature of all rows everywhere."""
+        """Bring scores to the label holders, and the curvature of all rows to everybody."""
         session, part = self.session, self.part
         await self.net.work(self.block.touched(np.arange(part.rows)), "forward")
         for holder, rows in part.owned.items():
@@ -125,7 +146,7 @@ class _Party:
             if z is not None and part.y is not None:
                 self.z, self.y = z, part.y[rows]
         self.net.traffic.round()
-        if self.loss.kind == "real":  # 1 everywhere, as all know
+        if self.loss.kind == "real":  # the curvature is 1 everywhere, as all know
             return
         for holder, rows in part.owned.items():
             for portion in np.array_split(np.arange(len(rows)), -(-len(rows) // CHUNK) or 1):
@@ -142,7 +163,7 @@ class _Party:
     # -- the information ----------------------------------------------------------------------------------------
 
     async def infer(self, most: int, key_bits: int) -> Any:
-        """What the program returns, from the scores as they are."""
+        """Return what the program returns, from the scores that `score` brought."""
         session, net = self.session, self.net
         if not self.curvature.max() > _FLAT:
             why = (
@@ -158,9 +179,9 @@ class _Party:
         order = (session.leader, *(name for name in net.names if name != session.leader))
         sample = sampled(self.part.rows, most)
         information = await net.in_thread(OwnInformation, own, self.curvature, sample)
-        # Dependent columns of a party's own are fewer directions: the rest is told anew.
+        # Where a party's own columns depend on each other it has fewer directions, so sizes are told anew.
         sizes = await self._sizes(information.size, most)
-        # What a sample does not show is a coefficient all the same.
+        # A direction that does not show in a sample of rows is a coefficient all the same.
         ranks = sizes if len(sample) == self.part.rows else await self._sizes(information.rank, most)
         parameters = sum(ranks.values())
         sizes = {name: max(1, size) for name, size in sizes.items()}  # a party without any sends a column of zeros
@@ -183,12 +204,12 @@ class _Party:
         return len(self.y) == self.part.rows
 
     def _gradient(self, own: NewtonBlock) -> FloatArray:
-        """Of the objective, in sums over all rows, by this party's own coefficients; where it knows all labels."""
+        """Return the gradient of the objective (a sum over all rows) by this party's own coefficients."""
         signal = self.loss.signal(self.z, self.y)
         return self.part.rows * own.gradient([(np.arange(self.part.rows), signal)], self.part.rows)[:, 0]
 
     async def _sizes(self, mine: int, rows: int) -> dict[str, int]:
-        """How many columns everybody has; refused by all where they are too many."""
+        """Tell and hear how many columns everybody has; all refuse where these are too many."""
         found = {self.net.me: mine}
         await self.session.tell("block size", mine)
         for name in self.session.others:
@@ -202,7 +223,7 @@ class _Party:
     async def _own_part(
         self, joint: Joint | None, order: tuple[str, ...], sizes: dict[str, int], fit: Fit | None
     ) -> tuple[FloatArray, FloatArray, float, int]:
-        """This party's block of the inverse and of the directions that are free; dispersion, degrees of freedom."""
+        """Return this party's block of the inverse and of the free directions, dispersion and degrees of freedom."""
         if joint is None or fit is None:
             size, leader = sizes[self.net.me], self.session.leader
             told = await self.net.recv(leader, "inverse block")
@@ -224,7 +245,7 @@ class _Party:
     # -- the fit ------------------------------------------------------------------------------------------------
 
     async def _fit(self, parameters: int, distance: float) -> Fit | None:
-        """How well the model fits all rows, at the first label holder."""
+        """Return how well the model fits all rows, at the first label holder; None elsewhere."""
         loss, rows, null = self.loss, self.part.rows, 0.0
         means = await self._totals([float(target(loss, self.y).sum()) / rows])
         if means is not None:
@@ -250,14 +271,17 @@ class _Party:
         return Fit(far, null_far, criterion, auc, ks, rows, parameters, dispersion, distance)
 
     def _apart(self) -> tuple[float, float, float]:
-        """(auc, ks, weight) of this holder's own rows, times the weight: comparing two holders' would take scores."""
+        """Return AUC and KS of this holder's own rows times their weight, and the weight.
+
+        Metrics over the rows of two holders would take scores from one of them to the other.
+        """
         if self.loss.kind != "binary" or len(np.unique(self.y)) < 2:
             return 0.0, 0.0, 0.0
         weight = len(self.y) / self.part.rows
         return weight * metrics.auc(self.y, self.z), weight * metrics.ks(self.y, self.z), weight
 
     async def _totals(self, mine: list[float]) -> list[float] | None:
-        """Sums over all label holders at the first of them, None elsewhere; one alone needs nobody for it."""
+        """Return sums over all label holders at the first of them, None elsewhere; a single one needs nobody else."""
         if len(self.session.job.holders) == 1:
             return mine if self.leads else None
         found = await self.session.sum.total_wide("objective", np.array(mine), self.session.leader)
@@ -265,14 +289,14 @@ class _Party:
 
 
 def sampled(rows: int, most: int) -> Rows:
-    """The rows that correlations are made of: all, or some that every party draws alike."""
+    """Return the rows that correlations are made of: all of them, or a sample that every party draws alike."""
     if rows <= most:
         return np.arange(rows)
     return np.sort(np.random.default_rng([rows, most]).choice(rows, most, replace=False))
 
 
 def check_sizes(columns: int, rows: int) -> None:
-    """Refuse what would take too long, or determine nothing."""
+    """Refuse so many columns that statistics would take too long, or that the rows would not determine them."""
     if columns > MOST_COLUMNS:
         raise DataError(
             f"the parties have {columns} columns together (with the intercept), statistics take {MOST_COLUMNS} at "

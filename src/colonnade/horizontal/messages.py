@@ -1,8 +1,9 @@
-"""What a server may tell of a model and of an algorithm: sizes, numbers, and names out of tables of ours.
+"""What a server may tell a site: instructions, a job, a model, an algorithm; a site checks the form of all of them.
 
-Such a name is compared with the table and never imported. A module of torch is made at each site by a function that the
-site itself names (`SSCAClassifier(network=...)`, `client_app(load, network=...)`); the server tells no more of it than
-the shapes of its parameters, and a site whose own module has others says so.
+Of a model and of an algorithm the server tells sizes, numbers, and names out of tables of ours. Such a name is compared
+with the table and never imported. A module of torch is made at each site by a function that the site itself names
+(`SSCAClassifier(network=...)`, `client_app(load, network=...)`); the server tells no more of it than the shapes of its
+parameters, and a site whose own module has other shapes says so.
 
     ("layers", columns, hidden cells, classes, whether cells are always 1)
     ("own", columns, shapes of the parameters, classes, False)
@@ -10,8 +11,11 @@ the shapes of its parameters, and a site whose own module has others says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from colonnade.algorithms.fedavg import FedAvg, LocalSteps, MiniBatchSGD, ParallelRestartedSGD
 from colonnade.algorithms.ssca import SSCA
@@ -25,10 +29,11 @@ METHODS: dict[str, type[SSCA | LocalSteps]] = {
 }
 LAYERS, OWN = "layers", "own"
 _MOST = 1 << 40  # parameters; no array of them is made before the server has sent as many
+_MOST_LIMITS = 1 << 16  # every limit costs a pass over the rows
 
 
 def method_from_value(value: Any) -> SSCA | LocalSteps:
-    """The inverse of `Rounds.as_value`."""
+    """Read an algorithm as its `as_value` wrote it."""
     if not isinstance(value, tuple) or len(value) != 2 or not _is_options(value[1]):
         raise ProtocolError("an algorithm must be told as (its name, ((option, value), ...))")
     name, options = value
@@ -49,7 +54,7 @@ def _is_options(given: Any) -> bool:
 
 
 def check_description(value: Any) -> None:
-    """Refuse what is no description of a model."""
+    """Refuse what is not the description of a model."""
     if isinstance(value, tuple) and len(value) == 5:
         kind, features, what, classes, constant = value
         sizes = _is_size(features, 1) and _is_size(classes, 2) and type(constant) is bool
@@ -71,7 +76,7 @@ def _is_shapes(given: Any) -> bool:
 
 
 def model_from_value(value: Any, make: Make | None, whose: str) -> WholeModel:
-    """The model of that description; `make` is the own function of whoever it is made for, where it has one."""
+    """Make the model of a description; `make` is the function that its receiver has of its own for a torch module."""
     check_description(value)
     kind, features, what, classes, constant = value
     if (kind == OWN) != (make is not None):
@@ -94,7 +99,7 @@ def model_from_value(value: Any, make: Make | None, whose: str) -> WholeModel:
 
 
 def describe_model(features: int, classes: int, hidden: int, constant: bool, make: Make | None) -> Any:
-    """The description of a model that is about to be trained; a network that can't be made fails here."""
+    """Describe a model that is about to be trained; a network that can't be made fails here."""
     if make is None:
         return (LAYERS, features, hidden, classes, constant)
     from colonnade.blocks.torch_whole import TorchModule
@@ -105,3 +110,57 @@ def describe_model(features: int, classes: int, hidden: int, constant: bool, mak
 def _short(value: Any) -> str:
     text = str(value) if isinstance(value, Exception) else repr(value)
     return text if len(text) <= 200 else text[:200] + "..."
+
+
+# -- the forms of messages --------------------------------------------------------------------------------------------
+
+
+def instruction(message: Any) -> tuple[str, int, Any]:
+    """Return (stage, number of the sum, content), if that is what a server's message is, and refuse anything else."""
+    if isinstance(message, tuple) and len(message) == 3:
+        stage, serial, content = message
+        form = _FORMS.get(stage) if isinstance(stage, str) else None
+        if form is not None and type(serial) is int and form(content):
+            return stage, serial, content
+    raise ProtocolError(
+        "the server's instruction is not one that this site knows; use one version of colonnade everywhere"
+    )
+
+
+def _each(*kinds: type) -> Callable[[Any], bool]:
+    return lambda content: (
+        isinstance(content, tuple) and all(isinstance(one, tuple) and tuple(map(type, one)) == kinds for one in content)
+    )
+
+
+def _is_task(content: Any) -> bool:
+    if not isinstance(content, tuple) or not content:
+        return False
+    kind, *rest = content
+    arrays = len(rest) == 3 and type(rest[0]) is int and all(isinstance(one, np.ndarray) for one in rest[1:])
+    return not rest if kind == "count" else kind in ("step", "evaluate") and arrays and rest[0] >= (kind == "step")
+
+
+# What the content of each stage must be; arrays are checked more closely where their length is known.
+_FORMS: dict[str, Callable[[Any], bool]] = {
+    "task": _is_task,
+    "keys": _each(int, bytes, bytes, bytes, bytes),
+    "letters": _each(int, bytes),
+    "survivors": lambda content: isinstance(content, tuple) and all(type(one) is int for one in content),
+    "signatures": _each(int, bytes),
+    "end": lambda content: isinstance(content, np.ndarray),
+}
+
+
+def is_job(job: Any) -> bool:
+    """Whether this is (number, names, model, algorithm, limits, l2, threshold).
+
+    The model and the algorithm are checked by functions of their own.
+    """
+    if not isinstance(job, tuple) or len(job) != 7:
+        return False
+    number, names, _, _, functions, l2, threshold = job
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        return False
+    sizes = type(number) is int and 0 <= number < len(names) and type(functions) is int and type(threshold) is int
+    return sizes and 1 <= functions <= _MOST_LIMITS and threshold >= 0 and type(l2) is float and 0 <= l2 < math.inf

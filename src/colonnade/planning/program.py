@@ -1,10 +1,10 @@
-"""A plan at one party: a coroutine over a `Net`, like every program. All do the same trials, in the same order.
+"""One party's program for a plan. All parties do the same trials, in the same order.
 
-1. everything that a run does before training
+1. ready     everything that a run does before training
 2. lines     latency and bandwidth between every two parties
 3. alone     second-order algorithms to their end, others for some rounds: what a round costs, on all rows
-4. together  how many rounds there will be, see `planning.forecast`: on some of the rows where all take too long, and
-             side by side, so that round trips overlap
+4. together  how many rounds there will be (`planning.forecast`): on some of the rows where all of them take too long,
+             and side by side, so that round trips overlap
 5. figures   the first label holder works them out and tells them; each party adds the bytes that will leave it
 """
 
@@ -25,35 +25,35 @@ from colonnade.leaks import Leak, Setting, nothing, objective
 from colonnade.planning.candidates import Candidate, agree_on_candidates, candidates, timed
 from colonnade.planning.figures import FIGURES, Figures, Forecast, Plan, Trial
 from colonnade.planning.forecast import Span
-from colonnade.planning.lines import Line, measure_lines
-from colonnade.planning.trials import Aside, Taken, attempt, sample
+from colonnade.planning.trials import Aside, LineSpeed, Taken, attempt, measure_lines, sample
 from colonnade.runtimes.net import Net
 from colonnade.service.training import Align, Ready, Source, get_ready
 from colonnade.sums.trees import topology
 
-# Of the seconds that a plan may take: for each second-order algorithm, for the timed rounds of each other one, and for
-# all that is tried together.
+# Parts of the seconds that a plan may take: for each second-order algorithm, for the timed rounds of each other one,
+# and for all that is tried together.
 _NEWTON, _TIMED, _TOGETHER = 0.25, 0.03, 0.65
-# Epochs that an algorithm usually takes to stop, to choose how many rows it can be tried on; batches of these rows.
+# Epochs that an algorithm usually takes to stop, from which follows how many rows it can be tried on; and the fewest
+# and most batches of these rows.
 _USUAL, _FEWEST, _MOST = 40, 8, 64
-# An answer that comes sooner than this comes from the same machine: what it takes is computing, and not the line.
+# An answer that comes sooner than this comes from the same machine, and what it takes is computing and not the line.
 _NEAR_BY = 0.002
-# Points on the curve of an algorithm that remembers all rows, and epochs that it shall have on a sample; where there is
-# time for so many epochs on all rows, it goes on by its own rule there.
+# Points on the curve of an algorithm that remembers all rows, and the epochs that it has on a sample; where there is
+# time for _MANY epochs on all rows, it runs by its own rule there.
 _POINTS, _EPOCHS, _MANY = 12, 4, 3
-# Samples of rows, as one may be unlike the others: at least, and at most where computing them all takes no longer than
-# the line does.
+# Samples of rows, as one may be unlike the others: at least so many, and at most, where computing them all takes no
+# longer than the line does.
 _DRAWS, _MOST_DRAWS = 3, 5
-# Numbers about each person that a policy must let out for each algorithm that is tried: trials that are cut off by it
-# would say nothing about a run.
+# Numbers about each person that a policy must let out for each algorithm that is tried, since trials that the policy
+# cuts short would say nothing about a run.
 _NUMBERS = 100
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
 
 
 def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """What a plan shows beside its trials, which are runs: how far from the optimum they were."""
-    # Who has no labels tells what its policy allows, and how many bytes it sent.
+    """Declare what a plan shows beside its trials, which are runs: how far from the optimum they were."""
+    # A party without labels tells what its policy allows, and how many bytes it sent.
     return (objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))
 
 
@@ -68,16 +68,33 @@ async def make_plan(
     say: Callable[[str, int, int], None] = lambda *_: None,
     budget: Budget | None = None,
 ) -> Plan:
-    """Try what could train this job, and say what a run with each of them will take. `check` as in `take_part`.
+    """Try what could train this job, and say what a run with each algorithm will take.
 
-    keeper_of: where the states of a trial are kept, by its number, if a run keeps any. seconds: for all trials.
-    say: hears (what is tried, how many trials are done, of how many). budget: of numbers about people that may leave;
-    every trial is a training and pays like one.
+    Parameters
+    ----------
+    net
+        The party's view of the federation.
+    job
+        The job that is planned.
+    source
+        The party's table.
+    align
+        Finds the common rows.
+    check
+        Gets a number of columns and the rows of a batch, and raises where the party's policy does not allow them.
+    keeper_of
+        Where the states of a trial are kept, by its number, if a run keeps any.
+    seconds
+        How long all trials together may take.
+    say
+        Hears what is tried, how many trials are done, and of how many.
+    budget
+        Numbers about people that may leave the party; every trial is a training and pays like one.
     """
     known = candidates(job)
     ready = await get_ready(net, job, source, align, check, budget=budget)
     if job.sum == ENCRYPTED and job.algorithm.batch is None:
-        batch = await _usual_batch(net, job, ready)  # of all rows: trials on some of them would choose another
+        batch = await _usual_batch(net, job, ready)  # that of all rows, as trials on some rows would choose another
         known = [replace(one, algorithm=replace(one.algorithm, batch=batch)) for one in known]
     before, sent = net.elapsed(), net.traffic.bytes
     columns = len(ready.prepared.columns)
@@ -110,7 +127,7 @@ class Planner:
         keeper_of: Callable[[int], Keeper] | None,
         seconds: float,
         say: Callable[[str, int, int], None],
-        lines: Mapping[str, Line],
+        lines: Mapping[str, LineSpeed],
         budget: Budget | None = None,
     ) -> None:
         self._budget = budget
@@ -123,9 +140,9 @@ class Planner:
     # -- trials -------------------------------------------------------------------------------------------------
 
     def _start(self, trial: Trial, share: float, *, keeps: bool = False) -> Coroutine[Any, Any, Taken]:
-        """A trial that may let out this share of the numbers that are left."""
+        """Start a trial that may let out this share of the numbers that the budget has left."""
         self._numbers += 1
-        # Where signals are encrypted the first round is about all rows: what rounds take is seen after it.
+        # Where signals are encrypted the first round is on all rows, so what rounds take is seen after it.
         aside = Aside(self.net, self._numbers, self._sign_of_life, int(self.job.sum == ENCRYPTED))
         mine = self.ready.mine
         if trial.rows < self.ready.train:
@@ -143,7 +160,7 @@ class Planner:
         self._say(f"{what}, {self.net.traffic.rounds:,} rounds so far", turn, len(self.chosen) + 2)
 
     async def try_alone(self) -> None:
-        """One after another, on all rows: nothing else is under way that would take time."""
+        """Try the algorithms one after another on all rows, with nothing else under way that would take time."""
         for turn, one in enumerate(sorted(self.chosen, key=lambda one: not one.second_order), 1):
             self._do(one.name, turn)
             if one.second_order:
@@ -159,7 +176,7 @@ class Planner:
             self._found.note_alone(one, trial, taken, cut=cut)
 
     async def try_together(self) -> None:
-        """As many rounds as there is time for. How long they take is known at the first label holder."""
+        """Try the algorithms side by side, for as many rounds as the first label holder finds time for."""
         found = self._found
         mine = [number for one in self.chosen for number in (found.pace(one), float(found.known[one].cut))]
         on_the_line, *told = await self._from_leader([self._on_the_line(), *mine])
@@ -179,18 +196,18 @@ class Planner:
             found.note(whose, trial, await task)
 
     def _on_the_line(self) -> float:
-        """Seconds of a round in which nobody computes: contributions travel to the root, and an answer back."""
+        """Return the seconds of a round in which nobody computes: contributions travel to the root, an answer back."""
         tree = topology(self.job.topology, self.net.names, self.job.holders[0])
         slowest = max(line.latency for line in self.lines.values())
         return 0.0 if slowest < _NEAR_BY else 0.5 * slowest * (tree.depth + 1)
 
     def _together(self, one: Candidate, pace: float, on_the_line: float) -> list[Trial]:
-        """What to try of an algorithm whose rounds take so many seconds, some on the line, which all trials share."""
+        """Return what to try of an algorithm whose rounds take `pace` seconds, `on_the_line` of which trials share."""
         method, every = one.algorithm, self.ready.train
         limited = self._limited(method)
         if one.second_order:
             return [Trial(limited, min(every, _SECOND_ORDER_ROWS))] if self._found.known[one].cut else []
-        # While one party computes for one trial, the others do for another: half of what it takes alone.
+        # While one party computes for one trial, the others compute for another: it takes half as long as alone.
         computing = max(0.0, pace - on_the_line) * len(self.chosen) / 2
         draws = max(_DRAWS, min(_MOST_DRAWS, int(pace / max(computing, 1e-6))))
         affordable = self._limit / max(pace, draws * computing, 1e-6)  # rounds
@@ -212,7 +229,7 @@ class Planner:
         return trials if rows < every else trials[:1]
 
     def _limited(self, method: Algorithm) -> Algorithm:
-        """Ended by the clock only where it would take the plan too long."""
+        """Return the algorithm with a limit on its time, which is all that the plan has for what is tried together."""
         return replace(method, seconds=self._limit)
 
     # -- figures ------------------------------------------------------------------------------------------------
@@ -222,7 +239,7 @@ class Planner:
         return self.net.me == self.job.holders[0]
 
     async def figures(self, before: float, sent: int) -> Plan:
-        """The plan, the same at all parties but for the lines, which are those to this one."""
+        """Make the plan, which is the same at all parties but for the lines, which are those of this one."""
         self._do("the figures", len(self.chosen) + 2)
         none = [0.0] * FIGURES
         mine = [figure for one in self.chosen for figure in (self._found.of(one, before) if self._leads else none)]
@@ -242,7 +259,7 @@ class Planner:
     # -- what is told -------------------------------------------------------------------------------------------
 
     async def _meet(self) -> None:
-        """Begin at one time: a party that is still busy with what came before would be waited for."""
+        """Begin together, as otherwise a trial would wait for a party that is still busy with the one before."""
         leader = self.job.holders[0]
         if not self._leads:
             await self.net.send(leader, "plan", None)
@@ -255,7 +272,7 @@ class Planner:
             await self.net.send(name, "plan", None)
 
     async def _from_leader(self, mine: list[float]) -> list[float]:
-        """The first label holder's numbers, of which there are as many as here."""
+        """Return the first label holder's numbers, of which there are as many as here."""
         leader = self.job.holders[0]
         if not self._leads:
             return _numbers(await self.net.recv(leader, "plan"), len(mine), leader)

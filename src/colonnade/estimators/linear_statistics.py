@@ -1,4 +1,4 @@
-"""`LinearModel.statistics`: what is asked before any work starts, the run, and what its parts make together."""
+"""The statistics of a linear model: the checks before any work starts, the run, and its results put together."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from colonnade.errors import DataError, LabelError, OptionError, whole_number
 from colonnade.families.checks import all_labels
 from colonnade.families.training_job import rows_of
 from colonnade.families.warnings import warn_shown
-from colonnade.inference.standard_errors import SEALED, check_sizes, infer_linear, statistics_leaks
-from colonnade.inference.statistics import Statistics, check_level, put_together, warn_far
+from colonnade.inference.program import SEALED, check_sizes, infer_linear, statistics_leaks
+from colonnade.inference.statistics import Fit, Statistics, check_level, put_together, warn_far
 from colonnade.leaks import CURVATURES, Setting, listed
-from colonnade.objective.deviance import FAMILIES, Fit
+from colonnade.objective.metrics import LIKELIHOODS
 from colonnade.progress import Line
 from colonnade.runtimes.net import Runtime
 from colonnade.runtimes.simulation import Simulation
@@ -28,10 +28,10 @@ _WHY_NOT = {
 }
 
 
-def infer(
+def statistics_of(
     model: LinearModel, parties: tuple[Party, ...], on: Runtime | None, rows: int, level: float, key_bits: int
 ) -> Statistics:
-    """See `LinearModel.statistics`."""
+    """Run the program of `inference.program` at all parties, for `LinearModel.statistics`."""
     _check_model(model)
     ordered = model._check_rows(parties, on, "statistics")
     check_level(level)
@@ -82,7 +82,7 @@ def infer(
 
 
 def _check_model(model: LinearModel) -> None:
-    if model.loss not in FAMILIES:
+    if model.loss not in LIKELIHOODS:
         why = _WHY_NOT[model.loss]
         raise OptionError(
             f"{type(model).__name__} has no statistics: {why}; LogisticRegression, RidgeRegression and "
@@ -96,7 +96,7 @@ def _check_model(model: LinearModel) -> None:
 
 
 def _warn_of_curvatures(model: LinearModel) -> None:
-    """Who trained without signals in the clear is told what statistics show all the same."""
+    """Tell a user who trained without signals in the clear what statistics show all the same."""
     setting = Setting(model.parties_, model.holders_, model.loss, model.sum_)
     method = FedSGD() if isinstance(model.algorithm, str) else model.algorithm  # "auto" sends signals, or encrypts them
     after = statistics_leaks(setting)

@@ -1,0 +1,175 @@
+"""What `colonnade plan` does at one organisation: try out what a job would take, and show it. It leaves no model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import at_least
+from colonnade.jobs.budget import Budget
+from colonnade.jobs.checkpoints import Checkpoints
+from colonnade.jobs.job import Job
+from colonnade.jobs.party_file import PartyFile
+from colonnade.planning.candidates import check_plannable
+from colonnade.planning.figures import NEAR, Forecast, Plan
+from colonnade.planning.forecast import Span
+from colonnade.planning.program import make_plan
+from colonnade.progress import Line, human_bytes
+from colonnade.runtimes.net import Net
+from colonnade.service.attend import attend
+from colonnade.service.run import TableSource
+from colonnade.tables import data
+
+SECONDS = 25.0  # with alignment, a plan on some ten thousand rows then takes about half a minute
+
+
+def plan_job(
+    job: Job,
+    party: PartyFile,
+    *,
+    seconds: float = SECONDS,
+    verbose: int = 1,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Plan:
+    """Try the job's algorithm and others with the partners, and say what a run with each of them will take.
+
+    Parameters
+    ----------
+    job
+        The job that is planned.
+    party
+        This organisation's own file.
+    seconds
+        How long all trials together take, about, after alignment; all parties give the same number.
+    verbose
+        0 for no progress line.
+    tell
+        Hears what happens, in sentences.
+    """
+    from colonnade.alignment.protocol import align
+
+    at_least("seconds", seconds, 0, strict=True, finite=True)
+    check_plannable(job)
+    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
+    line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
+
+    def read() -> tuple[Any, ...]:
+        source = TableSource(data.load(party.data), party.prepare)
+        tell(f"{source.rows:,} rows read")
+        return (source,)
+
+    def say(what: str, done: int, of: int) -> None:
+        line.show(done, what, ("planning", of))
+
+    budget = Budget(party.name, party.policy.max_directions)
+
+    async def program(net: Net, source: Any) -> Plan:
+        check = partial(party.policy.check_part, party.name)
+
+        def keeper_of(number: int) -> Checkpoints:
+            return Checkpoints(kept / str(number), b"plan", job.checkpoint_every)
+
+        find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
+        return await make_plan(net, job, source, find, check, keeper_of, seconds, say, budget)
+
+    def observe(_: str, __: float, value: Any) -> None:
+        if value[0] == "align":
+            line.show(value[1], f"{value[1]:,} of {value[2]:,} ids", ("aligning", value[2]))
+
+    _clear(kept)  # a plan that crashed may have left some
+    agreed = {**job.agreed, "purpose": "plan", "seconds": float(seconds)}
+    try:
+        found: Plan = attend(job, party, program, read, agreed=agreed, observer=observe, tell=tell, budget=budget).value
+    finally:
+        line.close()
+        _clear(kept)
+    return found
+
+
+def _clear(kept: Path) -> None:
+    """Remove the states of trials: they hold signals, like those of any run, and nothing goes on from them."""
+    for folder in sorted(kept.glob("*")):
+        Checkpoints(folder, b"plan").clear()
+        with suppress(OSError):
+            folder.rmdir()
+    for folder in (kept, kept.parent):
+        with suppress(OSError):  # the folder holds other things, or was never made
+            folder.rmdir()
+
+
+def reason(plan: Plan) -> str:
+    """Say in a line why one algorithm is recommended."""
+    best, others = plan.best, [one for one in plan.forecasts if one is not plan.best]
+    if not others:
+        return f"{best.name}: no other algorithm trains this model and discloses no more than the job does"
+    near = [one for one in others if one.gap <= NEAR]
+    if not best.gap <= NEAR:
+        return f"{best.name}: none is known to end within {NEAR:g} of the optimum, and it came nearest"
+    if not near:
+        return f"{best.name}: the only one that was seen to end within {NEAR:g} of the optimum"
+    next_best = min(near, key=lambda one: one.seconds.likely)
+    fewer = f"{best.rounds.likely:,.0f} rounds where {next_best.name} takes {next_best.rounds.likely:,.0f}"
+    return f"{best.name}: the fastest of those that end within {NEAR:g} of the optimum, {fewer}"
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def human_seconds(seconds: float) -> str:
+    """Write a duration for people: 75 is '75.0 s', 300 is '5 min'."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
+
+
+def show(plan: Plan, me: str, job: str) -> None:
+    """Print the table of a plan as this party sees it."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(title=Text(f"{job}: what a run on {plan.rows:,} rows would take"), title_justify="left")
+    for name in ("", "algorithm", "rounds", "bytes", f"of {me}", "time", "above the optimum"):
+        table.add_column(Text(name), justify="left" if name in ("", "algorithm") else "right")
+    for one in plan.forecasts:
+        mark = "*" if one is plan.best else ""
+        name = f"{one.name} (the job's)" if one.own else one.name
+        sent = (sum(one.sent.values()), one.sent[me])
+        cells = (_rounds(one.rounds), *map(human_bytes, sent), _time(one.seconds), _gap(one, plan.rows))
+        table.add_row(mark, Text(name), *map(Text, cells))
+    console.print(table)
+    lines = ", ".join(
+        f"{name} {1000 * line.latency:.1f} ms there and back, {human_bytes(line.bandwidth)}/s"
+        for name, line in plan.lines.items()
+    )
+    for text in (
+        f"* {reason(plan)}",
+        f"lines from {me}: {lines}",
+        f"time is that of a whole run, {human_seconds(plan.before)} of it for alignment and preparation; rounds go on "
+        "until an algorithm's own rule ends it",
+    ):
+        console.print(Text(text))
+
+
+def _rounds(span: Span) -> str:
+    likely = f"{span.likely:,.0f}"
+    return likely if span.sure else f"{likely} ({span.low:,.0f} to {span.high:,.0f})"
+
+
+def _time(span: Span) -> str:
+    likely = human_seconds(span.likely)
+    return likely if span.sure else f"{likely} ({human_seconds(span.low)} to {human_seconds(span.high)})"
+
+
+def _gap(one: Forecast, rows: int) -> str:
+    """Write how far above the optimum an algorithm ends, relative to it."""
+    if math.isnan(one.gap):
+        return "not seen"
+    text = "nothing" if one.gap <= 0.0 else f"{one.gap:.0e}"
+    return text if one.tried == rows else f"{text} on {one.tried:,} rows"

@@ -1,0 +1,110 @@
+"""The masked sum: every party adds masks to its contribution, and in the total at the root they cancel.
+
+This is the one file to read for how a contribution is hidden. A contribution is first rounded to the fixed-point ring
+(`colonnade.crypto.ring`); there a uniform mask hides it perfectly, and a sum is exact. Two sums are made of that:
+
+- `PairwiseSum`, the default from three parties on. Every two parties agree on a stream of masks; one of them adds it
+  and the other subtracts it.
+- `TwoTreesSum`, as in the papers. The masked contributions travel along one tree, the masks along a different one.
+
+`PaillierSum` names a run whose signals are encrypted on their way back; its contributions are added up pairwise. A sum
+at a server of which members may drop out, as models over rows need it, is `colonnade.sums.dropout`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from colonnade.crypto.masks import KeyPair, MaskStream, private_stream
+from colonnade.crypto.ring import AnyRing
+from colonnade.runtimes.net import Net
+from colonnade.sums.base import SecureSum, tree_sum
+from colonnade.sums.trees import different_pair, topology
+
+_BLOCK = 2048  # masks that are made at a time, so that many small sums share one call
+
+
+class PairwiseSum(SecureSum):
+    """Masks that two parties share: one of the two adds a stream, the other subtracts it.
+
+    It takes one tree instead of two, and a coalition learns another party's value only if all the others are in it.
+    Between two parties the root still gets the other's value, the sum minus its own; no mask can change that.
+    """
+
+    name: ClassVar[str] = "pairwise"
+    masked: ClassVar[bool] = True
+
+    def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
+        super().__init__(net, topology, fraction_bits)
+        self._shared: list[tuple[bool, MaskStream]] = []
+        self._made: dict[tuple[int, str], tuple[AnyRing, int]] = {}  # per root and ring: masks, how many are used
+        self._blocks: dict[int, int] = {}  # per root: blocks of masks so far
+
+    async def open(self) -> None:
+        """Exchange public keys and agree on a stream with every other party."""
+        net, keys = self.net, KeyPair()
+        others = [name for name in net.names if name != net.me]
+        for name in others:
+            await net.send(name, "public key", keys.public)
+        for name in others:
+            stream = keys.agree(await net.recv(name, "public key"), name)
+            self._shared.append((net.names.index(net.me) < net.names.index(name), stream))
+
+    async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
+        mask = self._masks(self.net.names.index(root), value.size, value.dtype)
+        tree = topology(self.topology, self.net.names, root)
+        return await tree_sum(self.net, tag, value + mask.reshape(value.shape), tree)
+
+    def _masks(self, root: int, count: int, ring: np.dtype[Any]) -> AnyRing:
+        """Return the next `count` masks towards a root: all streams added up in the value's own ring.
+
+        Sums for a root come in the same order and sizes at every party, so all of them cut their blocks alike.
+        """
+        block, used = self._made.get((root, ring.str), (np.empty(0, dtype=ring), 0))
+        if used + count > len(block):
+            block, used = np.zeros(max(count, _BLOCK), dtype=ring), 0
+            serial = self._blocks.get(root, 0)
+            self._blocks[root] = serial + 1
+            for i_am_first, stream in self._shared:
+                stream.add_to(block, root, serial, negative=not i_am_first)
+        self._made[root, ring.str] = (block, used + count)
+        return block[used : used + count]
+
+
+class PaillierSum(PairwiseSum):
+    """The sum of a run whose signals are encrypted (`colonnade.engine.encrypted`).
+
+    Contributions are added up pairwise, so with three or more parties a label holder sees totals only. Adding them as
+    ciphertexts would show the label holder the same totals, at a thousand times the cost.
+    """
+
+    name: ClassVar[str] = "paillier"
+
+
+class TwoTreesSum(SecureSum):
+    """The masked sum of the papers: VFB² Algorithm 1, AFSGD-VP Algorithm 2.
+
+    Values with masks go along one tree, the masks along a significantly different one; the root subtracts. No single
+    party learns a partial sum. Two parties that are somebody's parents in the two trees can do so together: use
+    `PairwiseSum` where parties may collude.
+    """
+
+    name: ClassVar[str] = "two-trees"
+    masked: ClassVar[bool] = True
+
+    def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
+        super().__init__(net, topology, fraction_bits)
+        self._masks = private_stream()
+
+    async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
+        net = self.net
+        first, second = different_pair(net.names, root, self.topology)
+        # Step 2: a random number delta_l for every value.
+        delta = self._masks.mask(net.names.index(root), serial, value.shape, value.dtype)
+        # Step 4: xi_1, the sum of value + delta, through T_1.
+        masked = await tree_sum(net, tag, value + delta, first)
+        # Step 5: xi_2, the sum of delta, through T_2.
+        deltas = await tree_sum(net, tag + " masks", delta, second)
+        return None if masked is None or deltas is None else masked - deltas
