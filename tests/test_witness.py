@@ -15,9 +15,10 @@ import pytest
 
 from colonnade.errors import LedgerError, PartyFailed, ProtocolError
 from colonnade.jobs.policy import Door, Policy
-from colonnade.ledger.ledger import Ledger, entries, seal_file, verify
-from colonnade.ledger.ledger_key import key_file
+from colonnade.ledger.ledger import Ledger, entries
+from colonnade.ledger.lines import key_file, seal_file
 from colonnade.ledger.receipts import Head, Receipt, Statement, read_receipts, write_receipts
+from colonnade.ledger.verify import verify
 from colonnade.ledger.witness import Witness
 from colonnade.remote.certificates import Authority
 from colonnade.remote.signatures import signer, vouched

@@ -106,7 +106,7 @@ class PartyFile:
 def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     """Read and check a party's file, also against the job, and whose it is expected to be."""
     settings = toml.read(path, PARTY)
-    name, base = settings["name"], settings.place.folder
+    name, base = settings["name"], settings.origin.folder
     if expected is not None and name != expected:
         raise settings.error(
             "name", f"this file is of {name!r} and not of {expected!r}; give the right one with --file"
@@ -172,6 +172,6 @@ def _network(given: Settings | None) -> Any:
     if not name:
         raise given.error("build", f"must be 'file.py:name' or 'module:name', got {given['build']!r}")
     if where.endswith(".py"):
-        where = str(given.place.folder / where)
+        where = str(given.origin.folder / where)
     shape = tuple(given["shape"]) if given["shape"] else None
     return (("named", f"{where}:{name}"), None, shape, given["optimizer"])

@@ -23,9 +23,7 @@ import numpy as np
 
 from colonnade import private_files
 from colonnade.errors import LedgerError
-from colonnade.ledger.ledger_check import Report, verify
-from colonnade.ledger.ledger_key import digest, fingerprint, key_for, line_key
-from colonnade.ledger.ledger_lines import (
+from colonnade.ledger.lines import (
     BROKEN,
     FORMAT,
     START,
@@ -34,8 +32,12 @@ from colonnade.ledger.ledger_lines import (
     Record,
     chained,
     check_record,
+    digest,
     entry_of,
+    fingerprint,
     is_event,
+    key_for,
+    line_key,
     lines,
     remembered,
     seal_file,
@@ -44,8 +46,6 @@ from colonnade.ledger.ledger_lines import (
 )
 from colonnade.ledger.receipts import Head, Statement
 from colonnade.runtimes.wire import Value
-
-__all__ = ["Check", "Ledger", "Report", "Sign", "entries", "seal_file", "shape", "verify"]
 
 _BEFORE_A_SEAL = 2  # lines that a first run may have written when it crashes before its first seal
 _SET_ASIDE = "set both files aside, for whoever looks into it, and a new ledger begins"

@@ -20,9 +20,9 @@ from typing import Any
 
 from colonnade.errors import CertificateError, ColonnadeError, LedgerError, ProtocolError
 from colonnade.ledger.ledger import Ledger, Sign
-from colonnade.ledger.ledger_check import missing
-from colonnade.ledger.ledger_lines import Check, signature
+from colonnade.ledger.lines import Check, signature
 from colonnade.ledger.receipts import MOST_CERTIFICATE, MOST_TEXT, Head, Statement
+from colonnade.ledger.verify import missing
 from colonnade.remote.certificates import Credentials
 from colonnade.remote.signatures import vouched
 from colonnade.runtimes.net import Net

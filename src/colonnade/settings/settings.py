@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from colonnade.errors import InputError, TomlError
-from colonnade.settings.toml_lines import Path as KeyPath
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+KeyPath: TypeAlias = tuple[str | int, ...]  # names of tables and keys, numbers of elements
+
+BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 _WORDS: dict[type, str] = {
     str: "text in quotes",
     int: "a whole number",
@@ -91,7 +92,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Place:
+class Origin:
     """Where settings come from: a file and the lines of its keys; or no file, for settings made in a program."""
 
     file: str = ""
@@ -108,8 +109,8 @@ class Place:
 class Settings(Mapping[str, Any]):
     """A checked table: values by key, with the defaults of keys that the file leaves out."""
 
-    def __init__(self, values: Mapping[str, Any], path: KeyPath, place: Place, given: frozenset[str]) -> None:
-        self._values, self._path, self.place, self.given = values, path, place, given
+    def __init__(self, values: Mapping[str, Any], path: KeyPath, origin: Origin, given: frozenset[str]) -> None:
+        self._values, self._path, self.origin, self.given = values, path, origin, given
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -121,15 +122,15 @@ class Settings(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Settings({self.place.words(self._path) or 'made in a program'}: {shown(dict(self._values))})"
+        return f"Settings({self.origin.words(self._path) or 'made in a program'}: {shown(dict(self._values))})"
 
     def error(
         self, key: str | int | KeyPath, sentence: str, kind: Callable[[str], InputError] = TomlError
     ) -> InputError:
         """An error about one key, or about an element inside it; `kind` is its class. Raise what this returns."""
         path = (*self._path, *(key if isinstance(key, tuple) else (key,)))
-        known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.place.lines), ())
-        place = self.place.words(path, self.place.lines.get(known))
+        known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.origin.lines), ())
+        place = self.origin.words(path, self.origin.lines.get(known))
         return kind(f"{place}: {sentence}" if place else sentence)
 
     def plain(self) -> dict[str, Any]:
@@ -137,9 +138,11 @@ class Settings(Mapping[str, Any]):
         return {key: _plain(value) for key, value in self._values.items()}
 
 
-def check(values: Mapping[str, Any], section: Section, place: Place | None = None, end: int | None = None) -> Settings:
+def check(
+    values: Mapping[str, Any], section: Section, origin: Origin | None = None, end: int | None = None
+) -> Settings:
     """Check settings that were made in a program, or read (`end` is the last line then)."""
-    settings: Settings = _Check(place or Place(), section, end).table(values, section, ())
+    settings: Settings = _Check(origin or Origin(), section, end).table(values, section, ())
     return settings
 
 
@@ -151,11 +154,11 @@ def nearest(name: str, allowed: Mapping[str, Any] | tuple[str, ...] | list[str])
 
 
 class _Check:
-    def __init__(self, place: Place, root: Section, end: int | None) -> None:
-        self.place, self.root, self.end = place, root, end
+    def __init__(self, origin: Origin, root: Section, end: int | None) -> None:
+        self.origin, self.root, self.end = origin, root, end
 
     def refuse(self, path: KeyPath, sentence: str, line: int | None = None) -> TomlError:
-        place = self.place.words(path, line)
+        place = self.origin.words(path, line)
         return TomlError(f"{place}: {sentence}" if place else sentence)
 
     def table(self, values: Mapping[str, Any], section: Section, path: KeyPath) -> Settings:
@@ -168,7 +171,7 @@ class _Check:
         for name, key in section.keys.items():
             if name not in found:
                 found[name] = self.absent(key, path)
-        return Settings(found, path, self.place, frozenset(values))
+        return Settings(found, path, self.origin, frozenset(values))
 
     def unknown(self, name: str, section: Section, path: KeyPath) -> str:
         for home in _homes(self.root, name):
@@ -183,7 +186,7 @@ class _Check:
                 return self.table(key.default, key.kind, (*path, key.name))
             return key.default
         table = isinstance(key.kind, Section)
-        line = self.place.lines.get(path) or (self.end if table else self.end and 1)
+        line = self.origin.lines.get(path) or (self.end if table else self.end and 1)
         words = _dotted((*path, key.name))
         where = f"[{words}]" if table else f"{key.name} = ..." + (f" under [{_dotted(path)}]" if path else "")
         raise self.refuse((*path, key.name), f"this key is required and missing; add {where}", line)
@@ -261,7 +264,7 @@ def _dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             words += f"[{part}]"
         else:
-            words += ("." if words else "") + (part if _BARE.fullmatch(part) else shown(part))
+            words += ("." if words else "") + (part if BARE.fullmatch(part) else shown(part))
     return words
 
 

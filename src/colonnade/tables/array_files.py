@@ -136,7 +136,7 @@ def _ids_of_file(settings: Settings, rows: int, source: Path, new: bool) -> Arra
     """One id per line of the file that `ids` names; its people are not those of new rows, which bring their own."""
     if settings["ids"] is None:
         return None
-    path = source.with_name(f"{source.name}.ids") if new else settings.place.folder / settings["ids"]
+    path = source.with_name(f"{source.name}.ids") if new else settings.origin.folder / settings["ids"]
     if new and not path.is_file():
         raise settings.error(
             "ids",

@@ -77,7 +77,7 @@ def load(
         from colonnade.tables.query import load_sql
 
         return load_sql(settings, labels, as_text)
-    path = Path(source) if source is not None else settings.place.folder / settings["source"]
+    path = Path(source) if source is not None else settings.origin.folder / settings["source"]
     kind = _check_file(settings, path)
     if kind in ("csv", "parquet"):
         from colonnade.tables.query import load_csv, load_parquet

@@ -80,7 +80,7 @@ def load_sql(settings: Settings, labels: bool, texts: frozenset[str]) -> Table:
     """What a SELECT over files or a database finds. Relative paths begin at the TOML file's own folder."""
     import duckdb
 
-    folder = settings.place.folder.absolute()
+    folder = settings.origin.folder.absolute()
     with _connect() as con:
         if settings["database"]:
             _attach(con, settings)
@@ -123,7 +123,7 @@ def _attach(con: DuckDBPyConnection, settings: Settings) -> None:
     name = settings["database"]
     kind = next((kind for kind in ("postgres", "mysql") if name.startswith(f"{kind}:")), "")
     if not kind:
-        path = settings.place.folder / name
+        path = settings.origin.folder / name
         try:
             with path.open("rb") as file:
                 kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else ""

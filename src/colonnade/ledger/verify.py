@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import CertificateError, LedgerError
-from colonnade.ledger.ledger_lines import (
+from colonnade.ledger.lines import (
     BROKEN,
     START,
     Check,
