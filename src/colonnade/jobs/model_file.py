@@ -18,7 +18,7 @@ from colonnade.estimators.linear import MODELS
 from colonnade.families import store
 from colonnade.jobs.job import Job
 from colonnade.service.training import Trained, digest_of
-from colonnade.tables.prepared import Prepared
+from colonnade.tables.learned import LearnedPreparation
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ModelPart:
     state: tuple[Any, ...]
     classes: npt.NDArray[Any]
     columns: tuple[str, ...]
-    prepared: Prepared
+    prepared: LearnedPreparation
 
 
 def digest(combines: str, state: Any) -> str:
@@ -45,7 +45,7 @@ def combines(job: Job) -> str:
     return str(of_its_kind["combines"])
 
 
-def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared) -> Path:
+def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedPreparation) -> Path:
     """Write a party's part, whole or not at all."""
     of_its_kind = _network(job) if job.network else _line(job) if job.kernel is None else _kernel(job)
     public = {
@@ -111,7 +111,7 @@ def load(folder: Path, party: str) -> ModelPart:
     if not path.exists():
         raise DataError(f"{party!r} has no part of a model in {folder.name!r} yet; train one with `colonnade run`")
     public, arrays = store.read_party(path)
-    learned = Prepared.from_arrays(arrays)
+    learned = LearnedPreparation.from_arrays(arrays)
     state = store.arrays_to_state(public["combines"], arrays)
     classes = arrays.get("classes", np.empty(0))
     return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned)

@@ -33,7 +33,7 @@ from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, InputError, OptionError, PolicyRefused
 from colonnade.remote.place import host_and_port
 from colonnade.service.http_request import DESCRIPTION, parse
-from colonnade.tables.prepared import Prepared
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
 MAX_BODY = 1 << 23  # bytes
@@ -127,7 +127,7 @@ class Server(ThreadingHTTPServer):
         self,
         address: str,
         token: str,
-        prepared: Prepared,
+        prepared: LearnedPreparation,
         score: Score | None = None,
         *,
         public: bool = False,

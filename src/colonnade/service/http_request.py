@@ -11,13 +11,13 @@ import numpy as np
 from colonnade import __version__
 from colonnade.data.ids import encodable, normal
 from colonnade.errors import DataError
-from colonnade.tables.prepared import Prepared
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Numbers, Table, Texts
 
 MAX_PEOPLE = 10_000
 
 
-def parse(body: bytes, prepared: Prepared) -> tuple[list[str], Table | None]:
+def parse(body: bytes, prepared: LearnedPreparation) -> tuple[list[str], Table | None]:
     """(ids, rows) of a request; what is wrong with it is one sentence."""
     try:
         request = json.loads(body)

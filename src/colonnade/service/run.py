@@ -29,17 +29,17 @@ from colonnade.service.attend import attend
 from colonnade.service.training import Keepers, Rows, Trained, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
-from colonnade.tables.prepared import Prepared
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
 
-def column_names(learned: Prepared) -> tuple[str, ...]:
+def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
     """Names of the prepared columns; of sparse ones without names, their numbers."""
     width = learned.sparse.width if learned.sparse is not None else 0
     return learned.names or tuple(f"x{column}" for column in range(width))
 
 
-def sources(learned: Prepared) -> int:
+def sources(learned: LearnedPreparation) -> int:
     """How many columns the prepared ones were made of: to work out one level of a category is to work it out."""
     return len(learned.columns) or len(column_names(learned))
 
@@ -49,7 +49,7 @@ class PreparedTable:
     """A table with what was learned on its training rows."""
 
     table: Table
-    learned: Prepared
+    learned: LearnedPreparation
     columns: tuple[str, ...]
     sources: int  # columns that these were made of
 
@@ -64,7 +64,7 @@ class TableSource:
     def __init__(self, table: Table, prepare: Settings | None) -> None:
         self.table, self._prepare = table, prepare
         self.rows, self.ids, self.labels = table.rows, table.ids, table.label
-        self.learned: Prepared | None = None  # as soon as `prepare` was called
+        self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation on these rows."""

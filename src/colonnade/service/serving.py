@@ -31,8 +31,7 @@ from colonnade.service.attend import attend
 from colonnade.service.run import sources
 from colonnade.service.scoring import Asker, Directory, Terms, serve
 from colonnade.tables import data
-from colonnade.tables.csv_dialect import quoted
-from colonnade.tables.query_columns import sql_name
+from colonnade.tables.query import quoted, sql_name
 from colonnade.tables.table import Table
 
 Array = npt.NDArray[Any]

@@ -6,16 +6,25 @@ party without labels can write its rows. Empty lines are skipped. Indices may co
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import warnings
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import DataError
+from colonnade.data.ids import EXACT
+from colonnade.errors import DataError, LabelError
+from colonnade.settings.settings import Settings
+from colonnade.tables.table import Table, without_label
 
 Array = npt.NDArray[Any]
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BLOCK = 1 << 23  # bytes that are worked on at a time: short enough for the processor's caches to help
 _NEWLINE, _COLON, _HASH, _SPACE = b"\n:# "
 _MOST = 2**31 - 2  # columns: their numbers are kept in 32 bits
@@ -28,6 +37,27 @@ _POINTS = np.zeros(256, dtype=bool)  # in a value, never in an index
 _POINTS[list(b"+-.eE")] = True
 _KNOWN = _BLANK | _DIGIT | _POINTS
 _KNOWN[_COLON] = True
+
+
+def load_libsvm(settings: Settings, path: Path, labels: bool) -> Table:
+    """Read a LIBSVM file; `label = "label"` says that a line's first number is a label, and not just for the format."""
+    if settings["label"] not in (None, "label"):
+        raise settings.error("label", f'must be "label", for the first number of each line of {path.name}', LabelError)
+    try:
+        with PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
+            matrix, found = read(file, path.name, settings["first_index"], settings["features"])
+    except DataError as error:
+        raise settings.error("source", str(error), DataError) from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise settings.error("source", f"{path.name} can't be read ({error})", DataError) from None
+    label = None
+    if labels and settings["label"] is not None:
+        missing = np.isnan(found)
+        there = found[~missing]
+        if (there == np.trunc(there)).all() and (np.abs(there) < EXACT).all():
+            found = np.where(missing, 0, found).astype(np.int64)  # classes 1 and -1, not 1.0 and -1.0
+        label = without_label(found, missing, settings, path.name)
+    return Table(path.name, matrix, label=label)
 
 
 class Rows(NamedTuple):

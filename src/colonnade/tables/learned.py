@@ -13,7 +13,7 @@ import numpy.typing as npt
 from colonnade.data.party import Party
 from colonnade.errors import DataError
 from colonnade.tables.filling import Filling
-from colonnade.tables.sparse_columns import SparseColumns
+from colonnade.tables.sparse_preparation import SparsePreparation
 from colonnade.tables.steps import MISSING, Floats, Impute, NumberStep, OneHot, UnfitRow, step_from_value, step_to_value
 from colonnade.tables.table import Numbers, Table, Texts
 
@@ -95,11 +95,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class LearnedPreparation:
     """Every column's steps, as learned from the training rows."""
 
     columns: tuple[Column, ...] = ()
-    sparse: SparseColumns | None = None
+    sparse: SparsePreparation | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -180,14 +180,14 @@ class Prepared:
         return {_KEY: np.array(json.dumps(value)), **arrays}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Prepared:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> LearnedPreparation:
         """The inverse of `to_arrays`."""
         try:
             value = json.loads(str(arrays[_KEY]))
             columns = tuple(Column.from_value(column) for column in value["columns"])
             if value["sparse"] is None:
                 return cls(columns)
-            return cls(sparse=SparseColumns.from_value(value["sparse"], arrays[_SCALES]))
+            return cls(sparse=SparsePreparation.from_value(value["sparse"], arrays[_SCALES]))
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"this is no preparation that Colonnade saved ({error}); train and save the model anew"

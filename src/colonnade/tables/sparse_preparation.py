@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class SparseColumns:
+class SparsePreparation:
     """Steps of a CSR matrix, as learned; `scales` has what each column is divided by, one row per scale step."""
 
     width: int
@@ -25,7 +25,7 @@ class SparseColumns:
     steps: tuple[Clip | Log1p | Scale, ...] = ()
     scales: Array = field(default_factory=lambda: np.empty((0, 0)), compare=False)
 
-    def learn(self, matrix: Any, step: Clip | Log1p | Scale) -> SparseColumns:
+    def learn(self, matrix: Any, step: Clip | Log1p | Scale) -> SparsePreparation:
         """One step more, from a matrix to which those before have been applied."""
         scales = self.scales
         if isinstance(step, Scale):
@@ -95,7 +95,7 @@ class SparseColumns:
         }
 
     @classmethod
-    def from_value(cls, value: Any, scales: Array) -> SparseColumns:
+    def from_value(cls, value: Any, scales: Array) -> SparsePreparation:
         """The inverse."""
         width, names, steps = int(value["width"]), value["names"], []
         for one in value["steps"]:
