@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import LedgerError, PartyFailed, ProtocolError
-from colonnade.jobs.policy import Door, Policy
+from colonnade.jobs.policy import Policy, PolicyDoor
 from colonnade.ledger.ledger import Ledger, entries
 from colonnade.ledger.lines import key_file, seal_file
 from colonnade.ledger.receipts import Head, Receipt, Statement, read_receipts, write_receipts
@@ -55,7 +55,7 @@ class Books:
         ledgers = {name: self.open(name) for name in self.names}
 
         async def program(net, name):
-            net.door = Door(name, Policy(), ledgers[name])
+            net.door = PolicyDoor(name, Policy(), ledgers[name])
             keys = (signer(CREDENTIALS[name].key), check_of(name), CREDENTIALS[name])
             witness = Witness(ledgers[name], name, self.job, keys, self.told[name].append)
             if before is not None:

@@ -108,13 +108,13 @@ class Budget:
             self.charge(model.numbers)
             self.paid(model.digest)
 
-    def part(self, share: float) -> Part:
+    def part(self, share: float) -> BudgetShare:
         """A share of what is left, for one of several trainings that go on side by side."""
-        return Part(self, share * self.left)
+        return BudgetShare(self, share * self.left)
 
-    def all_but(self, numbers: float) -> Part:
+    def all_but(self, numbers: float) -> BudgetShare:
         """What is left after so many numbers are set aside."""
-        return Part(self, self.left - numbers)
+        return BudgetShare(self, self.left - numbers)
 
     def _rule(self) -> str:
         earlier = f" and {self.before:g} have left in earlier runs" if self.before else ""
@@ -134,8 +134,8 @@ class Used:
     columns: int
 
 
-class Part:
-    """A part of a budget."""
+class BudgetShare:
+    """A share of a party's budget, for one of several trainings: what it spends is spent of the whole."""
 
     def __init__(self, whole: Budget, most: float) -> None:
         self._whole, self._most = whole, most

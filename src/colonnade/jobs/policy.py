@@ -154,7 +154,7 @@ def _rows(value: Any) -> int | None:
     return int(value.shape[0]) if hasattr(value, "shape") and value.ndim else None
 
 
-class Door:
+class PolicyDoor:
     """Policy, budget and ledger of a party, as its `Net` asks them."""
 
     def __init__(self, me: str, policy: Policy, ledger: Ledger | None, budget: Budget | None = None) -> None:

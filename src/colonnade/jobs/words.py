@@ -4,9 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from colonnade.jobs.disclosure import leaks_of
+from colonnade.engine.allowance import budget_leaks
+from colonnade.inference.standard_errors import statistics_leaks
 from colonnade.jobs.job import Job
-from colonnade.leaks import LISTED, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak
+from colonnade.leaks import LISTED, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak, Setting
+from colonnade.planning.planning import plan_leaks
+from colonnade.service.scoring import scoring_leaks
+from colonnade.service.training import start_leaks
+from colonnade.sums import SUMS
+
+
+def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
+    """All that a job shows to whom, from the first message to the use of the model, as its parts declare it themselves.
+
+    setting: the job's own, with what else is known of it.
+    """
+    setting = setting or job.setting()
+    return (
+        *start_leaks(setting),
+        *budget_leaks(setting),
+        *job.algorithm.leaks(setting),
+        *SUMS[job.sum].leaks(setting),
+        *(statistics_leaks(setting) if job.statistics else ()),
+        *scoring_leaks(setting),
+        *plan_leaks(setting),
+    )
 
 
 def what_others_learn(

@@ -12,7 +12,7 @@ from colonnade.errors import ColonnadeError, OptionError
 from colonnade.jobs.budget import Budget, Used
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.policy import Door
+from colonnade.jobs.policy import PolicyDoor
 from colonnade.ledger.ledger import Ledger
 from colonnade.ledger.witness import Witness
 from colonnade.remote import certificates
@@ -66,7 +66,7 @@ def attend(
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
-        "door": Door(party.name, party.policy, ledger, budget if model is None else None),
+        "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None),
     }  # fmt: skip
     tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
     try:

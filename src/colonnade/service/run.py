@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
+import json
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +16,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade import private_files
 from colonnade.errors import ColonnadeError
 from colonnade.estimators.checks import warn_budget, warn_diverged, warn_unfinished
-from colonnade.jobs import model_file, people, statistics_file
+from colonnade.estimators.linear import MODELS
+from colonnade.inference.statistics import Coefficient, own_table, warn_far
+from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
+from colonnade.objective.deviance import Fit
 from colonnade.objective.losses import loss
 from colonnade.progress import History
 from colonnade.remote.handshake import Terms
@@ -31,6 +39,8 @@ from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
+
+_LEVEL = 0.95  # of the confidence intervals in statistics.csv
 
 
 def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
@@ -160,7 +170,7 @@ def run_job(
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
     people.remember(party, source.ids, trained.people)
     model_file.save_history(party.folder, history.records)
-    statistics_file.save(party.folder, job, trained)
+    _save_statistics(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:
         warn_diverged(known, job.algorithm.schedule == "adaptive")
         if job.algorithm.tol is not None:
@@ -178,3 +188,27 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
 
     return Keepers(Checkpoints(party.checkpoints / "rows", mine), state)
+
+
+def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
+    """Write the party's own coefficients, and at the first label holder how well all fits.
+
+    Those of an earlier model are removed in any case.
+    """
+    for name in ("statistics.csv", "statistics.json"):
+        (folder / name).unlink(missing_ok=True)
+    if trained.statistics is None:
+        return
+    model = next(name for name, kind in MODELS.items() if kind.loss == job.loss)
+    table, intercept = own_table(trained.prepared.columns, trained.state, trained.statistics, model, _LEVEL)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(Coefficient._fields)
+    writer.writerows([*table, *([] if intercept is None else [intercept])])
+    private_files.write(folder / "statistics.csv", text.getvalue())
+    if (told := trained.statistics[2]) is not None:
+        fit = Fit(*told)
+        warn_far(fit, job.holders[0])
+        numbers = {"df": fit.df, **asdict(fit)}
+        plain = {key: value if math.isfinite(value) else None for key, value in numbers.items()}  # JSON has no NaN
+        private_files.write(folder / "statistics.json", json.dumps(plain, indent=1) + "\n")

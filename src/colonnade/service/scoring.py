@@ -63,7 +63,7 @@ class Directory:
 
 
 @dataclass(frozen=True)
-class Terms:
+class ScoringTerms:
     """How scores are summed."""
 
     asker: str
@@ -76,7 +76,7 @@ Ask = Callable[[int], Refusal | None]  # how many people are asked about -> why 
 
 
 async def serve(
-    net: Net, terms: Terms, scorer: Scorer, lookup: Lookup, ask: Ask = lambda _: None, rounds: int | None = None
+    net: Net, terms: ScoringTerms, scorer: Scorer, lookup: Lookup, ask: Ask = lambda _: None, rounds: int | None = None
 ) -> int:
     """Answer until the asker is done, or for so many rounds; returns how many people were asked about."""
     secure, count = await open_sum(terms.sum, net, terms.topology), 0
@@ -117,11 +117,11 @@ def _ready(secure: SecureSum, scorer: Scorer, X: Any, known: npt.NDArray[np.bool
 class Asker:
     """The label holder's side."""
 
-    def __init__(self, net: Net, terms: Terms, secure: SecureSum, scorer: Scorer) -> None:
+    def __init__(self, net: Net, terms: ScoringTerms, secure: SecureSum, scorer: Scorer) -> None:
         self._net, self._terms, self._secure, self._scorer = net, terms, secure, scorer
 
     @classmethod
-    async def open(cls, net: Net, terms: Terms, scorer: Scorer) -> Asker:
+    async def open(cls, net: Net, terms: ScoringTerms, scorer: Scorer) -> Asker:
         """Agree on keys."""
         return cls(net, terms, await open_sum(terms.sum, net, terms.topology), scorer)
 

@@ -29,7 +29,7 @@ from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
 from colonnade.service.run import sources
-from colonnade.service.scoring import Asker, Directory, Terms, serve
+from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 from colonnade.tables import data
 from colonnade.tables.query import quoted, sql_name
 from colonnade.tables.table import Table
@@ -213,8 +213,8 @@ def _among(ids: list[str], served: Set[str] | None) -> npt.NDArray[np.bool_]:
     return np.array([served is None or one in served for one in ids], dtype=bool)
 
 
-def _terms(job: Job, asker: str) -> Terms:
-    return Terms(asker, job.sum, job.topology)
+def _terms(job: Job, asker: str) -> ScoringTerms:
+    return ScoringTerms(asker, job.sum, job.topology)
 
 
 def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
