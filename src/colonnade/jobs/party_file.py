@@ -81,7 +81,7 @@ PARTY = Section(
 
 @dataclass(frozen=True)
 class PartyFile:
-    """A party's own settings."""
+    """A party's own settings, checked."""
 
     name: str
     listen: str | None
@@ -94,12 +94,12 @@ class PartyFile:
 
     @property
     def ledger(self) -> Path:
-        """What left this party."""
+        """The file that records what left this party."""
         return self.folder / "ledger.jsonl"
 
     @property
     def checkpoints(self) -> Path:
-        """What a broken-off run goes on from."""
+        """The folder from which a run goes on after it broke off."""
         return self.folder / "checkpoints"
 
 
@@ -165,7 +165,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
 
 
 def _network(given: Settings | None) -> Any:
-    """(how the module is made, no parameters yet, the shape of a row, the optimiser); a file's path is made whole."""
+    """Return how the network is made, no parameters yet, the shape of a row and the optimiser; paths are made whole."""
     if given is None:
         return None
     where, _, name = given["build"].partition(":")

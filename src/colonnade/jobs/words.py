@@ -15,7 +15,7 @@ from colonnade.sums import SUMS
 
 
 def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
-    """All that a job shows to whom, from the first message to the use of the model, as its parts declare it themselves.
+    """Return all that a job shows to whom, from the first message to the use of the model, as its parts declare it.
 
     setting: the job's own, with what else is known of it.
     """
@@ -39,7 +39,7 @@ def what_others_learn(
     rows: int | None = None,
     directions_at_most: int | None = None,
 ) -> dict[str, list[str]]:
-    """Sentences for the eyes of one party, under "your columns", "your labels" and "your people".
+    """Return sentences for the eyes of one party, under "your columns", "your labels" and "your people".
 
     columns: of this party, once they are prepared. rows: of its table. directions_at_most: numbers about a row that its
     own rules let out.
@@ -68,7 +68,7 @@ def what_others_learn(
 
 
 def lines(learnt: dict[str, list[str]]) -> list[str]:
-    """The same, a line for each sentence, under a heading of its own."""
+    """Return the same sentences, each on a line of its own, under a heading."""
     found = ["what the others could work out about you, beside the model:"]
     for about, sentences in learnt.items():
         found += [f"  {about}: {sentence}" for sentence in sentences] or [f"  {about}: nothing"]
@@ -76,7 +76,7 @@ def lines(learnt: dict[str, list[str]]) -> list[str]:
 
 
 def _merged(leaks: Iterable[Leak], me: str) -> list[Leak]:
-    """Those about this party, each sentence once, with all who could know it; without names for what shows nothing."""
+    """Return the leaks about this party, each sentence once, with everybody who could know it."""
     found: dict[tuple[object, ...], Leak] = {}
     for leak in leaks:
         to = tuple(name for name in leak.to if name != me)
@@ -90,7 +90,7 @@ def _merged(leaks: Iterable[Leak], me: str) -> list[Leak]:
 
 
 def _directions(most: int | None, columns: int | None, people: str) -> str:
-    """Up to so many combinations of so many columns, and what all of them would be."""
+    """Say how many combinations of how many columns could be worked out, and what all of them would be."""
     if columns is None:
         up_to = "as many" if most is None else f"up to {most:,}"
         return f"{up_to} independent combinations of your columns for {people} (all would be the columns themselves)"

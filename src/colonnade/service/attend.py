@@ -35,7 +35,7 @@ def attend(
     budget: Budget | None = None,
     model: Used | None = None,
 ) -> Outcome:
-    """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
+    """Carry out a program with the others. Nothing private is read, by `read`, before every handshake has succeeded.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
     this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
@@ -54,7 +54,7 @@ def attend(
     found: list[Any] = []
 
     async def keep(net: Net, *given: Any) -> None:
-        """What a program returns over a `Net` must be able to travel; this stays here and may be anything."""
+        """Keep what the program returns: over a `Net` it would have to travel, and here it may be anything."""
         await witness.begin(net)
         found.append(await program(net, *given))
         await witness.end(net)

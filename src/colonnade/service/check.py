@@ -29,7 +29,7 @@ from colonnade.tables import data, preparation
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, or that its reader has to judge: then `ok` is None."""
+    """One thing that was looked at; `ok` is None where its reader has to judge."""
 
     what: str
     ok: bool | None
@@ -37,7 +37,7 @@ class Finding:
 
 
 def check(job: Job, party: PartyFile) -> list[Finding]:
-    """All findings; nothing is sent but a greeting to the peers' doors."""
+    """Return all findings; nothing is sent but a greeting to the peers' doors."""
     found = [Finding("job", True, f"{len(job.parties)} parties, {job.algorithm.name}, sum {job.sum}")]
     found.append(_try("certificates", lambda: _certificates(party)))
     found.append(_try("folder", lambda: _folder(party)))
@@ -76,7 +76,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         return "allows this job"
 
     def budget() -> str:
-        """What may leave: the number of columns is known, that of common people is not yet."""
+        """Say how much may leave: the number of columns is known by now, that of common people is not."""
         silent = not job.algorithm.tells_signals or job.sum == "paillier"
         if silent and job.holders == (party.name,):
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
@@ -121,7 +121,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
 
 def _network(party: PartyFile, columns: int, seed: int) -> str:
-    """The party's network, made and tried on two rows of zeros."""
+    """Make the party's network, and try it on two rows of zeros."""
     from colonnade.blocks.torch_modules import module_of
     from colonnade.blocks.torch_network import NetworkBlock
 
@@ -132,7 +132,7 @@ def _network(party: PartyFile, columns: int, seed: int) -> str:
 
 
 def _folder(party: PartyFile) -> str:
-    """Where the party's files go: there, or to be made."""
+    """Return where the party's files go; the folder is there, or can be made."""
     there = next(path for path in (party.folder, *party.folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise OptionError(f"{str(party.folder)!r} can't be written to: {str(there)!r} is no folder of ours to write")

@@ -94,7 +94,7 @@ def token_in(path: Path) -> str:
 
 
 class _Line(io.RawIOBase):
-    """What comes over a connection, until a deadline that bytes which drip in do not move, and only so many of them."""
+    """Reads a connection until a deadline, which bytes that drip in do not move, and only so many bytes."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection, self._end, self.allowed = connection, time.monotonic() + seconds, MAX_HEAD
@@ -147,7 +147,7 @@ class Server(ThreadingHTTPServer):
             raise _unfit(address, error) from None
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection; if all places are taken, from the one that has been sending for longest."""
+        """Take a connection; if all places are taken, it gets that of the one that has been sending for longest."""
         with self._guard:
             if len(self._open) >= self._most:
                 oldest = next((line for line, sending in self._open.items() if sending), request)

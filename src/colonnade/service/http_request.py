@@ -18,7 +18,7 @@ MAX_PEOPLE = 10_000
 
 
 def parse(body: bytes, prepared: LearnedPreparation) -> tuple[list[str], Table | None]:
-    """(ids, rows) of a request; what is wrong with it is one sentence."""
+    """Return (ids, rows) of a request, or raise with one sentence about what is wrong with it."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ def parse(body: bytes, prepared: LearnedPreparation) -> tuple[list[str], Table |
 
 
 def _id(value: Any) -> str:
-    """As `ids.canonical` has it: the same person however the id is written."""
+    """Return an id in its normal form, so that it is the same person however the id is written."""
     text = None if isinstance(value, float) else normal(value)
     if not text:
         raise DataError("an id must be text or a whole number")

@@ -44,19 +44,19 @@ _LEVEL = 0.95  # of the confidence intervals in statistics.csv
 
 
 def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
-    """Names of the prepared columns; of sparse ones without names, their numbers."""
+    """Return the names of the prepared columns; of sparse ones without names, their numbers."""
     width = learned.sparse.width if learned.sparse is not None else 0
     return learned.names or tuple(f"x{column}" for column in range(width))
 
 
 def sources(learned: LearnedPreparation) -> int:
-    """How many columns the prepared ones were made of: to work out one level of a category is to work it out."""
+    """Count the columns that the prepared ones were made of: whoever works out one level of a category has it."""
     return len(learned.columns) or len(column_names(learned))
 
 
 @dataclass(frozen=True)
 class PreparedTable:
-    """A table with what was learned on its training rows."""
+    """A table, with what was learned from its training rows."""
 
     table: Table
     learned: LearnedPreparation
@@ -64,12 +64,12 @@ class PreparedTable:
     sources: int  # columns that these were made of
 
     def matrix(self, rows: Rows) -> Any:
-        """These rows, prepared."""
+        """Return these rows, prepared."""
         return self.learned.apply(self.table.take(rows))
 
 
 class TableSource:
-    """A party's table, as `training` takes it."""
+    """A party's table in the form that `training` takes."""
 
     def __init__(self, table: Table, prepare: Settings | None) -> None:
         self.table, self._prepare = table, prepare
@@ -77,20 +77,20 @@ class TableSource:
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
-        """Learn the preparation on these rows."""
+        """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows)
         names = column_names(self.learned)
         return PreparedTable(self.table, self.learned, names, sources(self.learned))
 
     def width(self) -> int | None:
-        """How many columns there are, by all rows; None where some of these can't be prepared."""
+        """Count the columns, by all rows; None where some of these can't be prepared."""
         try:
             return sources(preparation.fit(self.table, self._prepare))
         except ColonnadeError:
             return None  # the common ones may do; if they don't, the run ends with the reason
 
     def digest(self) -> bytes:
-        """Of the ids: what was kept belongs to these, in this order."""
+        """Return a digest of the ids in their order, to which what was kept belongs."""
         ids: npt.NDArray[Any] = np.arange(self.rows) if self.ids is None else np.asarray(self.ids)
         found = hashlib.sha256(str(ids.dtype.kind).encode())
         for one in ids.tolist():
@@ -109,7 +109,7 @@ class Done:
 
     @property
     def epochs(self) -> int:
-        """How many there were."""
+        """How many epochs there were."""
         return max((int(record["epoch"]) for record in self.history if "epoch" in record), default=0)
 
     @property
@@ -181,7 +181,7 @@ def run_job(
 
 
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
-    """Where the party keeps its rows, of this job on these ids, and its state, of the columns and labels besides."""
+    """Return where the party keeps its rows, by job and ids, and its state, by columns and labels besides."""
     mine = Terms.of(job.parties, job.agreed).digest + source.digest()
 
     def state(trained_on: bytes) -> Checkpoints:

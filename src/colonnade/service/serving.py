@@ -40,7 +40,7 @@ _PAUSE = 1.0  # seconds before serving again
 
 @dataclass(frozen=True)
 class Scores:
-    """What was found out about new people, in the order of their table."""
+    """The scores of new people, in the order of their table."""
 
     ids: list[str]
     known: npt.NDArray[np.bool_]  # whether every party answers about the person
@@ -130,7 +130,7 @@ def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) ->
 
 
 def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell: Callable[[str], None]) -> None:
-    """While the line to the partners is up."""
+    """Join the partners, and let the server answer for as long as the line to them is up."""
     served = people.served(party)
 
     def read() -> tuple[Any, ...]:
@@ -161,7 +161,7 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
                 ended.set_exception(error)
 
         async def watch() -> None:
-            """Hear of a partner that goes while nobody asks anything: this never comes."""
+            """Notice a partner that goes while nobody asks: the message that is waited for here never comes."""
             partner = next(name for name in net.names if name != net.me)
             try:
                 await net.recv(partner, "end of serving", patient=True)
@@ -185,7 +185,7 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
-    """One dictionary per person, as JSON has it."""
+    """Return one dictionary per person, for JSON."""
     found: list[dict[str, Any]] = []
     for row, (one, known) in enumerate(zip(scores.ids, scores.known.tolist(), strict=True)):
         answer: dict[str, Any] = {"id": one, "known": known}
@@ -266,7 +266,7 @@ def check_place(path: Path) -> None:
 
 
 def write(scores: Scores, path: Path) -> None:
-    """As CSV or Parquet, by the ending of the file: id, known, prediction, probabilities; empty where not known."""
+    """Write scores as CSV or Parquet, by the ending of the file; people who are not known have no prediction."""
     import duckdb
 
     check_place(path)

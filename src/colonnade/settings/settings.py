@@ -36,7 +36,7 @@ _WORDS: dict[type, str] = {
 
 
 class _Repr(reprlib.Repr):
-    """What a file holds may be long or deep, and an error is one sentence."""
+    """Shows a value on one short line: what a file holds may be long or deep, and an error is one sentence."""
 
     def repr_bool(self, value: bool, level: int) -> str:
         return str(value).lower()
@@ -51,14 +51,14 @@ _REPR.maxstring = _REPR.maxother = 60
 
 
 class ListOf:
-    """An array whose elements are all of one kind; `least` of them at least."""
+    """An array whose elements are all of one kind, with at least `least` of them."""
 
     def __init__(self, kind: Kind, least: int = 0) -> None:
         self.kind, self.least = kind, least
 
 
 class Section:
-    """A table: the keys that it may have; `others` stands for all keys with names of the user's own."""
+    """A table and the keys that it may have; `others` describes keys whose names the user chooses."""
 
     def __init__(self, *keys: Key, others: Key | None = None) -> None:
         self.keys = {key.name: key for key in keys}
@@ -66,7 +66,7 @@ class Section:
 
 
 class Anything:
-    """Whatever TOML can say: checked later, by who knows more."""
+    """Whatever TOML can say; it is checked later, by code that knows more."""
 
 
 Kind: TypeAlias = type | ListOf | Section | tuple["Kind", ...]
@@ -74,7 +74,7 @@ Kind: TypeAlias = type | ListOf | Section | tuple["Kind", ...]
 
 @dataclass(frozen=True)
 class Key:
-    """A key: of what kind its value is, and which values are allowed.
+    """A key: what kind of value it takes, and which values are allowed.
 
     kind: str, int, float (takes whole numbers too), bool, ListOf, Section, Anything, or several of these in a tuple.
     check: gets the value; returns what is wrong with it, as the end of a sentence, or None.
@@ -100,7 +100,7 @@ class Origin:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def words(self, path: KeyPath, line: int | None = None) -> str:
-        """The beginning of an error."""
+        """Return the beginning of an error about this path: the file, the line and the key."""
         line = line or self.lines.get(path)
         parts = [self.file, f"line {line}" if line else "", f"key {_dotted(path)}" if path else ""]
         return ", ".join(part for part in parts if part)
@@ -127,27 +127,27 @@ class Settings(Mapping[str, Any]):
     def error(
         self, key: str | int | KeyPath, sentence: str, kind: Callable[[str], InputError] = TomlError
     ) -> InputError:
-        """An error about one key, or about an element inside it; `kind` is its class. Raise what this returns."""
+        """Return an error of class `kind` about one key, or about an element inside it, for the caller to raise."""
         path = (*self._path, *(key if isinstance(key, tuple) else (key,)))
         known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.origin.lines), ())
         place = self.origin.words(path, self.origin.lines.get(known))
         return kind(f"{place}: {sentence}" if place else sentence)
 
     def plain(self) -> dict[str, Any]:
-        """The same as dictionaries and lists, without places."""
+        """Return the same settings as dictionaries and lists, without their origins."""
         return {key: _plain(value) for key, value in self._values.items()}
 
 
 def check(
     values: Mapping[str, Any], section: Section, origin: Origin | None = None, end: int | None = None
 ) -> Settings:
-    """Check settings that were made in a program, or read (`end` is the last line then)."""
+    """Check settings that were made in a program or read from a file, of which `end` is the last line."""
     settings: Settings = _Check(origin or Origin(), section, end).table(values, section, ())
     return settings
 
 
 def nearest(name: str, allowed: Mapping[str, Any] | tuple[str, ...] | list[str]) -> str:
-    """`; did you mean 'x'?`, or nothing if no allowed name is near."""
+    """Return `; did you mean 'x'?`, or nothing if no allowed name is near."""
     lower = {str(other).lower(): str(other) for other in allowed}
     found = difflib.get_close_matches(name.lower(), lower, 1, cutoff=0.65)
     return f"; did you mean {lower[found[0]]!r}?" if found else ""
@@ -250,7 +250,7 @@ def _kind_words(kind: Any) -> str:
 
 
 def _homes(section: Section, name: str, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The tables in which a key of this name is allowed."""
+    """Yield the tables in which a key of this name is allowed."""
     if name in section.keys:
         yield path
     for key in section.keys.values():
@@ -269,7 +269,7 @@ def _dotted(path: KeyPath) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as the file would say it, on one line and not too long."""
+    """Return a value as the file would say it, on one line and not too long."""
     return _REPR.repr(value)
 
 

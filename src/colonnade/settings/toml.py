@@ -88,7 +88,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]*")  # numbers, booleans and dates, which may h
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line of each key, table and element of an array, by its path.
+    """Return the line of each key, table and element of an array, by its path.
 
     Only for text that `tomllib` has read: what is no TOML is not found out here.
     """
@@ -109,7 +109,7 @@ class _Scan:
                 self.statement(inside)
 
     def skip(self, what: re.Pattern[str]) -> int:
-        """Go to the end of what stands here; and where that is."""
+        """Go to the end of what stands here, and return where that is."""
         found = what.match(self.text, self.at)
         if found is None:
             raise ValueError(f"unexpected text in line {self.line()}")
@@ -120,7 +120,7 @@ class _Scan:
         return bisect_right(self.ends, self.at - 1) + 1
 
     def header(self) -> KeyPath:
-        """`[table]` or `[[table]]`: the path of what follows."""
+        """Read `[table]` or `[[table]]`, and return the path of what follows."""
         line, array = self.line(), self.text.startswith("[[", self.at)
         self.at += 1 + array
         *outer, last = self.key()
@@ -140,7 +140,7 @@ class _Scan:
         return path
 
     def key(self) -> list[str]:
-        """A key, maybe with dots."""
+        """Read a key, which may have dots."""
         names = []
         while True:
             self.skip(_BLANK)
@@ -156,7 +156,7 @@ class _Scan:
             self.at += 1
 
     def statement(self, inside: KeyPath) -> None:
-        """`key = value`."""
+        """Read `key = value`."""
         line, path = self.line(), inside
         for name in self.key():
             path = (*path, name)
@@ -176,7 +176,7 @@ class _Scan:
             self.skip(_SCALAR)
 
     def collection(self, path: KeyPath, array: bool) -> None:
-        """What stands between brackets or braces, and the closing one."""
+        """Read what stands between brackets or braces, and the closing one."""
         element = 0
         while self.text[self.skip(_BETWEEN)] not in "]}":
             if self.text[self.at] == ",":

@@ -34,7 +34,7 @@ _GROUPED = r"[+-]?[0-9]{1,3}([.][0-9]{3})+(,[0-9]+)?"
 
 
 def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]) -> Table:
-    """A CSV file; `texts` are columns that are text whatever they look like."""
+    """Read a CSV file; `texts` are columns that are text whatever they look like."""
     import duckdb
 
     file = dialect(path, settings)
@@ -64,7 +64,7 @@ def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]
 
 @dataclass(frozen=True)
 class Dialect:
-    """Names of the columns, and what stands between them."""
+    """How a file is written: the names of its columns, and what stands between them."""
 
     path: Path
     names: list[str]
@@ -73,7 +73,7 @@ class Dialect:
     missing: list[str]
 
     def scan(self, types: dict[str, str] | None = None, **options: str) -> str:
-        """DuckDB's words for reading the file; its columns are called c0, c1, ... there.
+        """Return the SQL that reads the file; its columns are called c0, c1, ... there.
 
         types: of all columns; without them DuckDB finds them out from the first rows.
         """
@@ -92,7 +92,7 @@ class Dialect:
 
 
 def dialect(path: Path, settings: Settings) -> Dialect:
-    """Look at the first line of a file."""
+    """Find out how a file is written, from its first line."""
     packed = path.suffix.lower() == ".gz"
     if packed:
         _check_packed(path, settings)
@@ -130,7 +130,7 @@ def dialect(path: Path, settings: Settings) -> Dialect:
 
 
 def _check_packed(path: Path, settings: Settings) -> None:
-    """Read it all once: DuckDB does not compare checksums, and would take damaged rows for real ones."""
+    """Read the file once, as DuckDB does not compare checksums and would take damaged rows for real ones."""
     try:
         with gzip.open(path, "rb") as file:
             while file.read(1 << 20):
@@ -142,7 +142,7 @@ def _check_packed(path: Path, settings: Settings) -> None:
 
 
 def _delimiter(line: str, name: str) -> str:
-    """The sign that occurs most often outside of quotes."""
+    """Return the sign that occurs most often outside of quotes."""
     if name.lower().removesuffix(".gz").endswith(".tsv"):
         return "\t"
     plain = "".join(line.split('"')[::2])
@@ -210,7 +210,7 @@ def settle_kinds(query: Query, names: Iterable[str], id_column: str | None, labe
 
 
 def _points(query: Query, cell: str, point: str, filled: int, numbers: int) -> bool:
-    """Whether a column of numbers has points, which group digits where fractions begin at a comma."""
+    """Return whether a column of numbers has points, which group digits where fractions begin at a comma."""
     read, grouped = query.one(
         f"count(*) FILTER ({cell} LIKE '%.%' AND TRY_CAST({point} AS DOUBLE) IS NOT NULL), "
         f"count(*) FILTER (regexp_full_match({cell}, '{_GROUPED}') AND TRY_CAST({point} AS DOUBLE) IS NULL)"
@@ -232,7 +232,7 @@ def _mixed(query: Query, name: str, cell: str, point: str, strange: int, numbers
 
 
 def why_refused(con: DuckDBPyConnection, file: Dialect, types: dict[str, str], said: str) -> str:
-    """DuckDB's reason, or a better one: the file is read once more, and its first bad line is looked at."""
+    """Return DuckDB's reason, or a better one: the file is read again, and its first bad line is looked at."""
     import duckdb
 
     name = file.path.name

@@ -100,7 +100,7 @@ def load(
 
 
 def _check_file(settings: Settings, path: Path) -> str:
-    """A file that is there, of a kind that is known."""
+    """Return the kind of a file, or raise if it is not there or of no known kind."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] and suffixes[-1] in PACKED
     kind = _SUFFIXES.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
@@ -128,7 +128,7 @@ def _check_keys(settings: Settings, kind: str, where: str) -> None:
 
 
 def _ids_of_file(settings: Settings, rows: int, source: Path, new: bool) -> npt.NDArray[Any]:
-    """One id per line of the file that `ids` names; its people are not those of new rows, which bring their own."""
+    """Return the ids in the file that `ids` names, one per line; new rows are other people, and bring their own."""
     path = source.with_name(f"{source.name}.ids") if new else settings.origin.folder / settings["ids"]
     if new and not path.is_file():
         raise settings.error(

@@ -34,7 +34,7 @@ _CONFIG: dict[str, str | int | float | list[str]] = {
 
 
 def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[str]) -> Table:
-    """A Parquet file, of which only the chosen columns are read."""
+    """Read a Parquet file, and of it only the chosen columns."""
     import duckdb
 
     source = f"read_parquet({glob(path)})"
@@ -49,7 +49,7 @@ def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[
 
 
 def load_sql(settings: Settings, labels: bool, texts: frozenset[str]) -> Table:
-    """What a SELECT over files or a database finds. Relative paths begin at the TOML file's own folder."""
+    """Read what a SELECT over files or a database finds; relative paths begin at the TOML file's own folder."""
     import duckdb
 
     folder = settings.origin.folder.absolute()
@@ -75,7 +75,7 @@ def load_sql(settings: Settings, labels: bool, texts: frozenset[str]) -> Table:
 
 
 def connect(only: Path | None = None) -> DuckDBPyConnection:
-    """Open a database in memory that is held short as said above; `only`: the one file that it may open."""
+    """Open a database in memory under the rules above; `only` is the one file that it may open."""
     import duckdb
 
     con = duckdb.connect(":memory:", config=dict(_CONFIG))
@@ -90,7 +90,7 @@ def _lock(con: DuckDBPyConnection, allowed: str) -> None:
 
 
 def _attach(con: DuckDBPyConnection, settings: Settings) -> None:
-    """The database, to read only, as the place where names of tables are looked up."""
+    """Attach the database, to be read only, as the place where names of tables are looked up."""
     import duckdb
 
     name = settings["database"]
@@ -131,18 +131,18 @@ def _as_it_is(con: DuckDBPyConnection, settings: Settings, where: str) -> Query:
 
 
 def names_of(chosen: Chosen) -> list[str]:
-    """All columns that are read, whatever for."""
+    """Return the names of all columns that are read, for whatever purpose."""
     id_column, label, columns = chosen
     return [name for name in (id_column, label, *columns) if name is not None]
 
 
 def plain_type(kind: str) -> str:
-    """A type without its parameters; lists stay what they are."""
+    """Return a type without its parameters; lists stay what they are."""
     return kind if kind.endswith("]") else kind.partition("(")[0]
 
 
 def reason(error: Exception) -> str:
-    """What DuckDB says, without its advice: the first line, and where it is about a file, the second."""
+    """Return the first line of what DuckDB says, without its advice and not too long."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     words = lines[0].partition("Error: ")[2] or lines[0]
     return words if len(words) <= 200 else words[:197] + "..."

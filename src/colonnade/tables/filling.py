@@ -20,7 +20,7 @@ _CHUNK = 1 << 15  # rows: what is computed in between stays in the processor's c
 
 
 class FilledPiece(NamedTuple):
-    """Some rows of one output column: its values; or of several, of which a slot says which one is 1."""
+    """Some rows of one output column, as values; or of several, with a slot that says which one is 1."""
 
     at: int
     values: Array | None
@@ -42,7 +42,7 @@ class Filling:
         ]
 
     def chunks(self) -> Iterator[tuple[slice, list[FilledPiece]]]:
-        """All rows, some at a time."""
+        """Yield all rows, some at a time."""
         for start in range(0, self.rows, _CHUNK):
             part = slice(start, min(start + _CHUNK, self.rows))
             yield part, [piece for number in range(len(self.columns)) for piece in self._pieces(number, part)]
@@ -64,7 +64,7 @@ class Filling:
             yield FilledPiece(at + further, values, None)
 
     def dense(self, dtype: Any) -> Array:
-        """A C-ordered array."""
+        """Return the prepared rows as a C-ordered array."""
         out = np.zeros((self.rows, self.width), dtype=dtype)
         for part, pieces in self.chunks():
             block = out[part]
@@ -77,7 +77,7 @@ class Filling:
         return out
 
     def csr(self, dtype: Any) -> Any:
-        """A CSR matrix without stored zeros, its columns in order."""
+        """Return the prepared rows as a CSR matrix without stored zeros, its columns in order."""
         import scipy.sparse as sp
 
         data, indices, counts = [], [], []

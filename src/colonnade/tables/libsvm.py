@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 def read(file: BinaryIO, where: str, first: int = 1, width: int | None = None) -> tuple[Any, Array]:
-    """A CSR matrix and one label per row. `first` is the index of the first column, `width` how many there are."""
+    """Read a CSR matrix and one label per row; `first` is the index of the first column, `width` how many there are."""
     import scipy.sparse as sp
 
     parts = [_rows(block, line, where, first, width) for block, line in _blocks(file)]
@@ -85,7 +85,7 @@ def read(file: BinaryIO, where: str, first: int = 1, width: int | None = None) -
 
 
 def _blocks(file: BinaryIO) -> Iterator[tuple[Array, int]]:
-    """Whole lines, a block at a time, and the number of the first."""
+    """Yield whole lines, a block at a time, and the number of the first."""
     left, line = b"", 1
     while piece := file.read(_BLOCK):
         head, newline, tail = piece.rpartition(b"\n")
@@ -101,7 +101,7 @@ def _blocks(file: BinaryIO) -> Iterator[tuple[Array, int]]:
 
 
 def _without_comments(text: Array) -> Array:
-    """Blanks from each # to the end of its line."""
+    """Return the text with blanks from each # to the end of its line."""
     here = np.arange(len(text))
     hash_before = np.maximum.accumulate(np.where(text == _HASH, here, -1))
     line_before = np.maximum.accumulate(np.where(text == _NEWLINE, here, -1))
@@ -160,7 +160,7 @@ def _rows(text: Array, line: int, where: str, first: int, width: int | None) -> 
 def _entries(
     numbers: Array, places: Array, rows: Array, begins: Array, first: int, width: int | None, refuse: Any
 ) -> tuple[Array, Array]:
-    """Columns, ascending in each row, and values."""
+    """Return columns, ascending in each row, and values."""
     columns, values = numbers[places] - first, numbers[places + 1]
     most = width if width is not None else _MOST
     outside = np.nonzero((columns < 0) | (columns >= most))[0]
@@ -181,7 +181,7 @@ def _entries(
 
 
 def _numbers(text: Array, expected: int) -> Array | None:
-    """All numbers of the text; None unless there are as many as there are words, each of them a number."""
+    """Return all numbers of the text, or None unless there are as many as there are words."""
     if not expected:
         return np.empty(0)
     with warnings.catch_warnings():
@@ -195,7 +195,7 @@ def _numbers(text: Array, expected: int) -> Array | None:
 
 
 def _malformed(text: Array, newlines: Array) -> int:
-    """Where the first line begins that has a word that is no finite number: found by halves."""
+    """Find, by halves, where the first line begins that has a word that is no finite number."""
     ends = newlines + 1
     low, high = 0, len(ends)
     begin = 0
@@ -213,7 +213,7 @@ def _malformed(text: Array, newlines: Array) -> int:
 
 
 def _strange(text: Array, newlines: Array, at: int) -> str:
-    """The sentence for a line with a character that does not belong there."""
+    """Return the sentence for a line with a character that does not belong there."""
     number = int(np.searchsorted(newlines, at))
     line = text[newlines[number - 1] + 1 if number else 0 : newlines[number]].tobytes()
     if b"qid:" in line:

@@ -52,7 +52,7 @@ def load_numpy(settings: Settings, path: Path, labels: bool) -> Table:
 
 
 def _array(settings: Settings, key: str, arrays: dict[str, Array], where: str) -> Array:
-    """The array that `id` or `label` names."""
+    """Return the array that `id` or `label` names."""
     if settings[key] not in arrays:
         names = ", ".join(map(repr, arrays))
         raise settings.error(key, f"{where} has no array {settings[key]!r}, its arrays are {names}", DataError)
@@ -60,7 +60,7 @@ def _array(settings: Settings, key: str, arrays: dict[str, Array], where: str) -
 
 
 def _csr(settings: Settings, arrays: dict[str, Array], where: str) -> Any:
-    """A CSR matrix from its parts, as scipy saves them."""
+    """Make a CSR matrix of its parts, as scipy saves them."""
     import scipy.sparse as sp
 
     form = arrays.get("format")
@@ -79,7 +79,7 @@ def _csr(settings: Settings, arrays: dict[str, Array], where: str) -> Any:
 def _columns(
     settings: Settings, X: Any, given: Array | None, where: str, *, new: bool
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """The chosen columns, and their names if the file has any."""
+    """Return the chosen columns, and their names if the file has any."""
     width = int(X.shape[1])
     if given is not None and (given.shape != (width,) or given.dtype.kind != "U" or len(set(given.tolist())) < width):
         raise settings.error("source", f"columns of {where} must be {width} different texts, one per column", DataError)

@@ -71,12 +71,12 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> Lea
 
 
 def declared_steps(settings: Settings) -> dict[str, tuple[NumberStep | OneHot, ...]]:
-    """What the section says, checked without any data: to be told of a mistake before rows are read."""
+    """Return the steps that the section names, checked without any data, so that mistakes show before rows are read."""
     return {name: _steps(settings, name) for name in settings if name in settings.given}
 
 
 def _place(settings: Settings, name: str, sentence: str) -> InputError:
-    """An error about a column's steps: at its own key, else at the default, else without a place."""
+    """Return an error about a column's steps: at its own key, else at the default, else without a place."""
     key = next((key for key in (name, "default") if key in settings.given), None)
     return DataError(sentence) if key is None else settings.error(key, sentence, DataError)
 
@@ -167,7 +167,7 @@ def _fit_sparse(
 
 
 def _steps(settings: Settings, name: str) -> tuple[NumberStep | OneHot, ...]:
-    """The steps of one key."""
+    """Return the steps of one key."""
     value = settings[name]
     listed = isinstance(value, list)
     steps = []

@@ -28,7 +28,7 @@ _TEXTS = ("VARCHAR", "ENUM")
 
 @dataclass
 class Query:
-    """The table `t` of a connection: for each column that users know, what it is in SQL, and of which type."""
+    """The table `t` of a connection: for each column that users know, its expression in SQL and its type."""
 
     con: DuckDBPyConnection
     settings: Settings
@@ -37,20 +37,20 @@ class Query:
     types: dict[str, str]  # without parameters: DECIMAL, ENUM
 
     def read_as(self, name: str, kind: str, cell: str) -> None:
-        """From now on, see a column as another type."""
+        """Read a column as another type from now on."""
         self.types[name], self.cells[name] = kind, cell
 
     def fetch(self, expression: str) -> Array:
-        """One column."""
+        """Return one column."""
         found: Array = self.con.execute(f"SELECT {expression} AS found FROM t").fetchnumpy()["found"]
         return found
 
     def one(self, expressions: str) -> tuple[Any, ...]:
-        """One row."""
+        """Return one row."""
         return tuple(self.con.execute(f"SELECT {expressions} FROM t").fetchall()[0])
 
     def table(self, chosen: Chosen, texts: frozenset[str]) -> Table:
-        """All that was chosen; `texts` are columns that are text whatever they look like."""
+        """Return all that was chosen; `texts` are columns that are text whatever they look like."""
         id_column, label, columns = chosen
         if not self.one("count(*)")[0]:
             key = "sql" if self.settings["sql"] else "source"
@@ -64,11 +64,11 @@ class Query:
         return Table(self.where, read, ids, labels)
 
     def is_text(self, name: str, texts: frozenset[str]) -> bool:
-        """By its type, or because somebody says so."""
+        """Return whether a column is text, by its type or because somebody says so."""
         return name in texts or self.types[name] in _TEXTS
 
     def unfit(self, name: str) -> InputError:
-        """Neither numbers nor text."""
+        """Return the error about a column that holds neither numbers nor text."""
         kind, key = self.types[name], "sql" if self.settings["sql"] else "source"
         if kind.startswith(("DATE", "TIME", "INTERVAL")):
             what = "times" if kind.startswith("TIME") and not kind.startswith("TIMESTAMP") else "dates"
@@ -89,18 +89,18 @@ class Query:
         )
 
     def numbers(self, name: str) -> Numbers:
-        """NaN where there is none."""
+        """Return a column of numbers, with NaN where there is none."""
         kind = "FLOAT" if self.types[name] == "FLOAT" else "DOUBLE"
         value = f"CAST({self.cells[name]} AS {kind})"
         return Numbers(self.fetch(f"coalesce({self.unmarked(value, value, kind)}, 'nan'::{kind})"))
 
     def unmarked(self, cell: str, value: str, kind: str) -> str:
-        """A cell in SQL, but NULL where its value, of this kind, is a number that stands for a missing one."""
+        """Write a cell in SQL that is NULL where its value, of this kind, is a number that stands for a missing one."""
         marks = [f"{float(mark)!r}::{kind}" for mark in self.settings["missing"] or [] if not isinstance(mark, str)]
         return f"CASE WHEN {value} NOT IN ({', '.join(marks)}) THEN {cell} END" if marks else cell
 
     def texts(self, name: str) -> Texts:
-        """As codes, for a column of Python's texts would need ten times the memory."""
+        """Return a column of text as codes, as Python's own texts would need ten times the memory."""
         value = self.text(name)
         distinct = f"SELECT DISTINCT {value} AS found FROM t WHERE {value} IS NOT NULL ORDER BY found"
         categories = self.con.execute(distinct).fetchnumpy()["found"]
@@ -112,13 +112,13 @@ class Query:
         return Texts(codes, np.asarray(categories, dtype=object))
 
     def text(self, name: str) -> str:
-        """A column's cells as text, in SQL; NULL where they are empty or say that they are missing."""
+        """Write a column's cells as text, in SQL; NULL where they are empty or say that they are missing."""
         cell = f"CAST({self.cells[name]} AS VARCHAR)"
         marks = ["", *spellings(self.settings["missing"] or [])]
         return f"CASE WHEN {cell} NOT IN ({', '.join(map(quoted, marks))}) THEN {cell} END"
 
     def ids(self, name: str) -> Array:
-        """Whole numbers or text; none missing, none twice."""
+        """Return the ids, whole numbers or text; none may be missing, and none may occur twice."""
         kind, cell = self.types[name], self.cells[name]
         if kind in (*_TEXTS, "UUID"):
             cell = f"CAST({cell} AS VARCHAR)"
@@ -153,7 +153,7 @@ class Query:
         return self.fetch(cell)
 
     def labels(self, name: str) -> Array:
-        """As they are; None or NaN where there is none."""
+        """Return the labels as they are, with None or NaN where there is none."""
         kind, cell = self.types[name], self.cells[name]
         if kind in _TEXTS:
             cell = self.text(name)
@@ -177,22 +177,22 @@ class Query:
 
 
 def sql_name(name: str) -> str:
-    """A column's name in SQL."""
+    """Write a column's name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted(text: str) -> str:
-    """A text in SQL."""
+    """Write a text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def glob(path: Path) -> str:
-    """A path in SQL that stands for this file only, whatever its name."""
+    """Write a path in SQL so that it stands for this file only, whatever its name."""
     return quoted("".join(f"[{sign}]" if sign in "*?[" else sign for sign in str(path)))
 
 
 def spellings(marks: Iterable[str | float], decimal: str = ".") -> list[str]:
-    """What stands for a missing value, as a file may spell it: text is compared with text, and -1 may be -1.0 there."""
+    """Return how a file may spell what stands for a missing value: text is compared with text, and -1 may be -1.0."""
     found: list[str] = []
     for mark in marks:
         if isinstance(mark, str):
