@@ -15,7 +15,7 @@ from colonnade.alignment.protocol import align
 from colonnade.engine.session import Session
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
 from colonnade.jobs.budget import Budget, Used, allowance
-from colonnade.jobs.policy import Door, Policy
+from colonnade.jobs.policy import Policy, PolicyDoor
 from colonnade.service.training import take_part
 from test_job import GOOD
 from test_job_training import Source, job_for
@@ -56,7 +56,7 @@ def run(job_, share, notes=None, on=None, reports=None):
         async def program(net):
             budget = budgets[name] = Budget(name, share)
             budget.keep_in((notes or {}).get(name, Notes()))
-            net.door = Door(name, Policy(plain=True, min_batch=1), None, budget)
+            net.door = PolicyDoor(name, Policy(plain=True, min_batch=1), None, budget)
             check = partial(Policy().check_part, name)
             results[name] = await take_part(net, job_, given[name], align, check, budget=budget)
 
@@ -105,13 +105,13 @@ def test_a_budget_outlives_runs_and_is_noted_before_anything_leaves():
 
 def test_the_door_lets_nothing_out_that_was_not_charged():
     budget = Budget("shop", 1.0)
-    door = Door("shop", Policy(min_batch=1), None, budget)
+    door = PolicyDoor("shop", Policy(min_batch=1), None, budget)
     send = partial(door.open_for, "bank", size=1, rounds=0, control=False)
     send("public key", b"")
     with pytest.raises(PolicyRefused, match="not charged for"):
         send("directions", np.zeros((10, 3)))
     budget = Budget("shop", 1.0)
-    door = Door("shop", Policy(min_batch=1), None, budget)
+    door = PolicyDoor("shop", Policy(min_batch=1), None, budget)
     budget.open(5, 10)
     budget.charge(3.0)
     send = partial(door.open_for, "bank", size=1, rounds=0, control=False)

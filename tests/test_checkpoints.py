@@ -110,7 +110,7 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from colonnade.federation.checkpoints import Checkpoints
+from colonnade.jobs.checkpoints import Checkpoints
 kept = Checkpoints(Path(sys.argv[1]), b"a job")
 for version in range(1, 100000):
     kept.save(version, (np.full(200_000, float(version)),))

@@ -13,7 +13,7 @@ from colonnade.cli import demo
 from colonnade.cli.demo_data import patients
 from colonnade.cli.main import main
 from colonnade.jobs import model_file
-from colonnade.ledger import ledger
+from colonnade.ledger import verify
 from colonnade.service import check
 from ports import free_ports
 
@@ -106,7 +106,7 @@ def test_brackets_in_the_names_of_columns_and_classes_are_shown(first, monkeypat
 def test_brackets_in_a_ledger_are_shown(first, monkeypatch):
     key = ("shop", BRACKETS)
     report = SimpleNamespace(by_kind={key: 1}, bytes_by_kind={key: 2}, lines=1, sealed=1, runs=1)
-    monkeypatch.setattr(ledger, "verify", lambda *_, **__: report)
+    monkeypatch.setattr(verify, "verify", lambda *_, **__: report)
     code, said = first("ledger", "show")
     assert (code, "there is no ledger yet, as nothing has left bank" in said) == (0, True)
     monkeypatch.setattr(Path, "exists", lambda _: True)

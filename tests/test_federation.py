@@ -27,7 +27,7 @@ from colonnade.jobs import model_file, people
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy
-from colonnade.ledger.ledger import verify
+from colonnade.ledger.verify import verify
 from colonnade.remote.place import Place
 from colonnade.remote.signatures import checker
 from colonnade.runtimes import mpi

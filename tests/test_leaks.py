@@ -21,8 +21,8 @@ from colonnade.alignment.protocol import align
 from colonnade.families.kernel import KernelOptions
 from colonnade.families.linear import LinearOptions, LinearScorer
 from colonnade.families.torch_networks import TorchOptions
-from colonnade.jobs.disclosure import leaks_of
 from colonnade.jobs.policy import KINDS, kind_of
+from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
     CHANGES,
     CLASSES,
@@ -42,7 +42,7 @@ from colonnade.leaks import (
 )
 from colonnade.planning.candidates import candidates
 from colonnade.runtimes.endpoint import Endpoint
-from colonnade.service.scoring import Asker, Directory, Terms, serve
+from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 from colonnade.service.training import Keepers, take_part
 from colonnade.sums.base import SecureSum
 from test_job import GOOD, job
@@ -258,7 +258,7 @@ def test_every_message_of_predictions(parties, monkeypatch):
     found = run(job_)
     record = Record(monkeypatch)
     people = sources(job_.parties, ())
-    terms = Terms("bank", job_.sum, job_.topology)
+    terms = ScoringTerms("bank", job_.sum, job_.topology)
 
     def program_of(name):
         source, state = people[name], found[name].state

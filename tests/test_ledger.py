@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from colonnade import private_files
 from colonnade.data.ids import pack
 from colonnade.errors import LedgerError
-from colonnade.ledger import ledger, ledger_lines
-from colonnade.ledger.ledger import Ledger, entries, seal_file, shape, verify
-from colonnade.ledger.ledger_key import digest, key_file, line_key, read_key
+from colonnade.ledger import ledger, lines
+from colonnade.ledger.ledger import Ledger, entries, shape
+from colonnade.ledger.lines import digest, key_file, line_key, read_key, seal_file
+from colonnade.ledger.verify import verify
 from colonnade.runtimes.wire import encode
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -383,7 +384,7 @@ def test_a_ledger_of_the_first_format_goes_on(tmp_path):
 
 def test_a_ledger_of_a_later_version_is_left_alone(tmp_path, monkeypatch):
     path = tmp_path / "ledger"
-    monkeypatch.setattr(ledger_lines, "FORMAT", 3)
+    monkeypatch.setattr(lines, "FORMAT", 3)
     monkeypatch.setattr(ledger, "FORMAT", 3)
     written(path)
     monkeypatch.undo()

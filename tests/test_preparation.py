@@ -24,8 +24,8 @@ from colonnade.settings import toml
 from colonnade.settings.settings import Key, Section
 from colonnade.tables import data
 from colonnade.tables.filling import _CHUNK, Filling
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.preparation import SECTION, declared_steps, fit
-from colonnade.tables.prepared import Prepared
 from colonnade.tables.table import Numbers, Table, Texts
 
 PARTY = Section(Key("data", data.SECTION), Key("prepare", SECTION, default={}))
@@ -435,7 +435,7 @@ def test_a_saved_preparation_does_exactly_the_same(numbers, words, hot):
     prepared = fit(made, spec)
     arrays = prepared.to_arrays()
     assert all(array.dtype != object for array in arrays.values())
-    again = Prepared.from_arrays(arrays)
+    again = LearnedPreparation.from_arrays(arrays)
     assert again == prepared
     assert again.names == prepared.names
     np.testing.assert_array_equal(dense(again.apply(made)), dense(prepared.apply(made)))
@@ -446,7 +446,9 @@ def test_it_is_stored_with_the_party_s_part_of_the_model(tmp_path):
     prepared = fit(made, prepare("[prepare]\ndefault = ['scale']"))
     store.write_party(tmp_path, "bank", {}, {"theta": np.zeros(3), **prepared.to_arrays()})
     _, arrays = store.read_party(tmp_path / "bank.colonnade.npz")
-    np.testing.assert_array_equal(Prepared.from_arrays(arrays).apply(made).toarray(), prepared.apply(made).toarray())
+    np.testing.assert_array_equal(
+        LearnedPreparation.from_arrays(arrays).apply(made).toarray(), prepared.apply(made).toarray()
+    )
 
 
 def changed(**changes):
@@ -486,8 +488,8 @@ SCALED = {"width": 3, "names": None, "named": True, "steps": [{"step": "scale"}]
 )
 def test_what_was_not_saved_by_us_is_refused(arrays):
     with pytest.raises(DataError, match="this is no preparation that Colonnade saved"):
-        Prepared.from_arrays(arrays)
-    assert Prepared.from_arrays(changed()).names == ("x",)
+        LearnedPreparation.from_arrays(arrays)
+    assert LearnedPreparation.from_arrays(changed()).names == ("x",)
 
 
 def test_the_table_says_what_each_column_got():

@@ -15,7 +15,7 @@ from colonnade.families import family
 from colonnade.families.linear import LinearScorer
 from colonnade.jobs import people
 from colonnade.service import scoring, serving
-from colonnade.service.scoring import Asker, Directory, Terms, serve
+from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -41,7 +41,7 @@ def scorer_of(model, name):
 
 def score(model, parties, ids, asked, on=None):
     """What the asker hears about people."""
-    terms = Terms("bank", "pairwise", "tree")
+    terms = ScoringTerms("bank", "pairwise", "tree")
 
     async def ask(net):
         asker = await Asker.open(net, terms, scorer_of(model, "bank"))
@@ -104,7 +104,7 @@ def test_values_that_cannot_be_scored_are_refused_and_the_line_stays_up(kernel):
     if kernel:
         model = cn.KernelClassifier(features=30, algorithm=cn.FDSKL(block=8, epochs=4, tol=None), verbose=0)
     model.fit(*parties)
-    terms, here = Terms("bank", "pairwise", "tree"), np.ones(1, bool)
+    terms, here = ScoringTerms("bank", "pairwise", "tree"), np.ones(1, bool)
 
     async def ask(net):
         asker = await Asker.open(net, terms, scorer_of(model, "bank"))
@@ -144,7 +144,7 @@ def test_a_malformed_question_is_refused(message, sentence):
     async def answer(net):
         await serve(
             net,
-            Terms("bank", "plain", "tree"),
+            ScoringTerms("bank", "plain", "tree"),
             LinearScorer((np.zeros((2, 1)), None)),
             lambda ids: (np.zeros((len(ids), 2)), np.ones(len(ids), bool)),
         )
@@ -253,7 +253,7 @@ class Knows:
 
 def curious(model, parties, served, questions, gates=None, rounds=None):
     """(scores or error, what was heard, totals) of each question that a bank asks which takes everybody for its own."""
-    terms = Terms("bank", "pairwise", "tree")
+    terms = ScoringTerms("bank", "pairwise", "tree")
 
     async def wonder(net):
         ear, scorer, found = Ear(net), Knows(scorer_of(model, "bank")), []
@@ -346,7 +346,7 @@ def test_of_people_that_one_party_does_not_answer_about_the_others_parts_stay_hi
 
 def test_partners_hear_nothing_of_people_who_are_not_known_here():
     model, parties = trained(names=("bank", "shop"))
-    terms, asked = Terms("bank", "pairwise", "tree"), []
+    terms, asked = ScoringTerms("bank", "pairwise", "tree"), []
 
     async def ask(net):
         asker = await Asker.open(net, terms, scorer_of(model, "bank"))
@@ -441,7 +441,7 @@ def test_a_run_of_scoring_ends_after_so_many_rounds():
 @pytest.mark.parametrize("answer", [("day", 1), ("never", 1, 1), ("day", "1", 1), ()])
 def test_a_refusal_that_is_none_is_refused(answer):
     async def ask(net):
-        asker = await Asker.open(net, Terms("bank", "plain", "tree"), LinearScorer((np.zeros((2, 1)), None)))
+        asker = await Asker.open(net, ScoringTerms("bank", "plain", "tree"), LinearScorer((np.zeros((2, 1)), None)))
         await asker.scores(["1"], np.zeros((1, 2)), np.ones(1, dtype=bool))
 
     async def lie(net):

@@ -17,7 +17,7 @@ from colonnade.jobs import model_file
 from colonnade.jobs.job_file import JOB, job_of, read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.leaks import CORRELATIONS, COVARIANCES, CURVATURES, MEAN, SCORES, SIGNALS
-from colonnade.ledger.ledger import verify
+from colonnade.ledger.verify import verify
 from colonnade.remote.signatures import checker
 from colonnade.settings import toml
 from colonnade.tables import data

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from colonnade.errors import DataError, OptionError, TomlError
 from colonnade.settings.settings import Anything, Key, ListOf, Section, Settings, check
-from colonnade.settings.toml import parse, read
-from colonnade.settings.toml_lines import key_lines
+from colonnade.settings.toml import key_lines, parse, read
 
 PARTY = Section(
     Key("name", str, required=True),
@@ -176,7 +175,7 @@ def test_errors_found_later_have_a_place_too(tmp_path):
     file = tmp_path / "bank.toml"
     file.write_text(GOOD)
     found = read(file, PARTY)
-    assert found["data"].place.folder == tmp_path
+    assert found["data"].origin.folder == tmp_path
     error = found["data"].error(("columns", 1), "no such column", DataError)
     assert isinstance(error, DataError)
     assert str(error) == "bank.toml, line 7, key data.columns[1]: no such column"

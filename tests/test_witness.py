@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from colonnade.errors import LedgerError, PartyFailed, ProtocolError
-from colonnade.jobs.policy import Door, Policy
-from colonnade.ledger.ledger import Ledger, entries, seal_file, verify
-from colonnade.ledger.ledger_key import key_file
+from colonnade.jobs.policy import Policy, PolicyDoor
+from colonnade.ledger.ledger import Ledger, entries
+from colonnade.ledger.lines import key_file, seal_file
 from colonnade.ledger.receipts import Head, Receipt, Statement, read_receipts, write_receipts
+from colonnade.ledger.verify import verify
 from colonnade.ledger.witness import Witness
 from colonnade.remote.certificates import Authority
 from colonnade.remote.signatures import signer, vouched
@@ -54,7 +55,7 @@ class Books:
         ledgers = {name: self.open(name) for name in self.names}
 
         async def program(net, name):
-            net.door = Door(name, Policy(), ledgers[name])
+            net.door = PolicyDoor(name, Policy(), ledgers[name])
             keys = (signer(CREDENTIALS[name].key), check_of(name), CREDENTIALS[name])
             witness = Witness(ledgers[name], name, self.job, keys, self.told[name].append)
             if before is not None:

@@ -147,7 +147,7 @@ def _together(console: Console, job: Path, commands: dict[str, tuple[str, ...]])
 def _ledgers(console: Console, job: Path) -> int:
     """What left the hospital, and whether every ledger is as it was written; returns the bytes that left anybody."""
     from colonnade.cli.main import main
-    from colonnade.ledger.ledger import verify
+    from colonnade.ledger.verify import verify
     from colonnade.remote.signatures import checker
 
     main(["ledger", "show", str(job), "--as", "hospital"])

@@ -11,7 +11,7 @@ from colonnade.errors import LedgerError, OptionError
 if TYPE_CHECKING:
     from colonnade.jobs.job import Job
     from colonnade.jobs.party_file import PartyFile
-    from colonnade.ledger.ledger import Report
+    from colonnade.ledger.verify import Report
 
 
 def add_actions(ledger: argparse.ArgumentParser) -> None:
@@ -40,17 +40,18 @@ def act(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
 
 
 def _verify(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
-    from colonnade.ledger import ledger
+    from colonnade.ledger.lines import seal_file
     from colonnade.ledger.receipts import read_receipts
+    from colonnade.ledger.verify import verify
     from colonnade.remote.signatures import checker, vouched_by
 
-    if not party.ledger.exists() and not ledger.seal_file(party.ledger).exists():
+    if not party.ledger.exists() and not seal_file(party.ledger).exists():
         if options.receipts:
             raise LedgerError(f"there is no ledger {party.ledger.name!r} that receipts could be compared with")
         print(f"{party.ledger.name}: there is no ledger yet, as nothing has left {party.name}")
         return 0
     receipts = [receipt for path in options.receipts for receipt in read_receipts(path)]
-    report = ledger.verify(
+    report = verify(
         party.ledger, checker(party.certificates.certificate), vouch=vouched_by(party.certificates.authority),
         receipts=receipts, me=party.name, job=job.name,
     )  # fmt: skip
@@ -81,8 +82,8 @@ def _show(party: PartyFile, report: Report) -> None:
 
 
 def _witnesses(party: PartyFile, report: Report) -> None:
-    """Say who has countersigned what, and what can't be proved."""
-    from colonnade.ledger.ledger_key import fingerprint, key_file, read_key
+    """Who has countersigned what, and what can't be proved."""
+    from colonnade.ledger.lines import fingerprint, key_file, read_key
 
     name, lacking = party.ledger.name, report.uncountersigned
     for partner, line in sorted(report.countersigned.items()):
@@ -98,8 +99,8 @@ def _witnesses(party: PartyFile, report: Report) -> None:
 
 
 def _receipts(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
-    from colonnade.ledger.ledger import verify
     from colonnade.ledger.receipts import write_receipts
+    from colonnade.ledger.verify import verify
     from colonnade.remote.signatures import checker
 
     if options.out is None:

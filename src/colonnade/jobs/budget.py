@@ -32,7 +32,7 @@ _ROUNDING = 1e-9
 
 
 class Budget:
-    """One party's, for one run. share: of its own columns (`max_directions`)."""
+    """One party's budget, for one run; `share` is the share of its own columns (`max_directions`)."""
 
     def __init__(self, me: str, share: float) -> None:
         self._me, self._share = me, share
@@ -46,28 +46,28 @@ class Budget:
         self._left_by_now: dict[str, int] = {}  # numbers that passed the door, to each party
 
     def keep_in(self, ledger: Ledger) -> None:
-        """What left in earlier runs stands in the party's ledger, and what leaves in this one will."""
+        """Read from the party's ledger what left in earlier runs, and write there what leaves in this one."""
         self.before = float(sum(int(record["numbers"]) for record in ledger.remembered(_RECORD)))
         self._note = lambda numbers: ledger.remember(_RECORD, {"numbers": numbers, "columns": self.columns})
         self._models = {str(record["digest"]) for record in ledger.remembered(_MODEL)}
         self._note_model = lambda digest: ledger.remember(_MODEL, {"digest": digest})
 
     def open(self, columns: int, rows: int) -> None:
-        """From now on numbers may leave, about so many rows of so many columns, as they are before preparation."""
+        """Let numbers leave from now on, about so many rows of so many columns, as they are before preparation."""
         self.columns, self.rows = columns, rows
 
     @property
     def allowance(self) -> int:
-        """Numbers per row that may ever leave: one at least, since nothing can be trained with fewer."""
+        """The numbers per row that may ever leave: at least one, since nothing can be trained with fewer."""
         return allowance(self._share, self.columns) if self.columns else 0
 
     @property
     def left(self) -> float:
-        """Numbers per row that may still leave."""
+        """The numbers per row that may still leave."""
         return max(0.0, self.allowance - self.before - self.charged)
 
     def check(self, least: float, what: str) -> None:
-        """Refuse before the first message what could not even begin."""
+        """Refuse, before the first message, what could not even begin."""
         if least > self.left + _ROUNDING:
             raise PolicyRefused(
                 f"{what} lets out {math.ceil(least - _ROUNDING)} numbers about each person at least: {self._rule()}"
@@ -87,7 +87,7 @@ class Budget:
             self._noted = due
 
     def passes(self, to: str, value: Any) -> None:
-        """At the door: nobody is sent more than was charged."""
+        """Check, at the door, that nobody is sent more than was charged."""
         self._left_by_now[to] = self._left_by_now.get(to, 0) + _numbers(value)
         if self._left_by_now[to] > (self.charged + _ROUNDING) * self.rows + 1:
             raise PolicyRefused(
@@ -96,25 +96,25 @@ class Budget:
             )
 
     def paid(self, digest: str) -> None:
-        """This model's training was charged: its scores are combinations of the numbers that have left in it."""
+        """Note that this model's training was charged: its scores are combinations of numbers that left in it."""
         if digest not in self._models:
             self._models.add(digest)
             self._note_model(digest)
 
     def use(self, model: Used) -> None:
-        """A finished model is put to use; one whose training stands in no ledger of this party pays the first time."""
+        """Put a finished model to use; one whose training stands in no ledger of this party pays the first time."""
         if model.digest not in self._models:
             self.open(model.columns, 1)
             self.charge(model.numbers)
             self.paid(model.digest)
 
-    def part(self, share: float) -> Part:
-        """A share of what is left, for one of several trainings that go on side by side."""
-        return Part(self, share * self.left)
+    def part(self, share: float) -> BudgetShare:
+        """Return a share of what is left, for one of several trainings that go on side by side."""
+        return BudgetShare(self, share * self.left)
 
-    def all_but(self, numbers: float) -> Part:
-        """What is left after so many numbers are set aside."""
-        return Part(self, self.left - numbers)
+    def all_but(self, numbers: float) -> BudgetShare:
+        """Return what is left after so many numbers are set aside."""
+        return BudgetShare(self, self.left - numbers)
 
     def _rule(self) -> str:
         earlier = f" and {self.before:g} have left in earlier runs" if self.before else ""
@@ -134,29 +134,29 @@ class Used:
     columns: int
 
 
-class Part:
-    """A part of a budget."""
+class BudgetShare:
+    """A share of a party's budget, for one of several trainings: what it spends is spent of the whole."""
 
     def __init__(self, whole: Budget, most: float) -> None:
         self._whole, self._most = whole, most
 
     @property
     def left(self) -> float:
-        """See `Budget.left`."""
+        """The numbers per row that may still leave of this share."""
         return max(0.0, min(self._most, self._whole.left))
 
     def check(self, least: float, what: str) -> None:
-        """See `Budget.check`; what is set aside for others counts as needed."""
+        """Refuse what could not even begin; what is set aside for others counts as needed."""
         self._whole.check(least + self._whole.left - self.left, what)
 
     def charge(self, numbers: float) -> None:
-        """See `Budget.charge`."""
+        """Let so many numbers per row out, of the share and of the whole, or refuse."""
         self._whole.charge(numbers)
         self._most -= numbers
 
 
 def allowance(share: float, columns: int) -> int:
-    """Numbers about each person that a party with so many columns lets out at this share of them."""
+    """Return how many numbers about each person a party with so many columns lets out at this share of them."""
     return max(1, math.floor(share * columns + _ROUNDING))
 
 

@@ -37,7 +37,7 @@ class Checkpoints:
         return self._folder / f"{version}.kept"
 
     def versions(self) -> tuple[int, ...]:
-        """What is there, whole and of this job."""
+        """Return the versions that are there, whole and of this job."""
         return tuple(version for version in self._listed() if self._read(version) is not None)
 
     def _listed(self) -> list[int]:
@@ -52,7 +52,7 @@ class Checkpoints:
         return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
     def load(self, version: int) -> Any:
-        """The state of a version."""
+        """Return the state of a version."""
         content = self._read(version)
         if content is None:
             raise CheckpointError(f"version {version} in {self._folder.name!r} is not there any more; start again")
@@ -91,13 +91,13 @@ class Checkpoints:
             self._path(old).unlink(missing_ok=True)
 
     def forget(self, after: int) -> None:
-        """Versions after this one are of a run that nobody goes on with: they must not outlive those to come."""
+        """Remove later versions: nobody goes on with their run, and they must not outlive those to come."""
         for version in self._listed():
             if version > after:
                 self._path(version).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """The run is done, and its model is saved."""
+        """Remove all versions, as the run is done and its model is saved."""
         with suppress(FileNotFoundError):
             for path in self._folder.iterdir():
                 if _NAME.fullmatch(path.name) or path.name.endswith(".partial"):

@@ -66,6 +66,6 @@ class Job:
 
     def disclosed(self) -> tuple[str, ...]:
         """What this job discloses, as its list has to name it."""
-        from colonnade.jobs.disclosure import leaks_of
+        from colonnade.jobs.words import leaks_of
 
         return listed(leaks_of(self))

@@ -16,7 +16,7 @@ from colonnade.errors import DataError
 from colonnade.families import family, store
 from colonnade.jobs.job import Job
 from colonnade.service.training import Trained, digest_of
-from colonnade.tables.prepared import Prepared
+from colonnade.tables.learned import LearnedPreparation
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ModelPart:
     state: tuple[Any, ...]
     classes: npt.NDArray[Any]
     columns: tuple[str, ...]
-    prepared: Prepared
+    prepared: LearnedPreparation
 
 
 def digest(made: str, state: Any) -> str:
@@ -37,7 +37,7 @@ def digest(made: str, state: Any) -> str:
     return digest_of(tuple((key, np.asarray(arrays[key])) for key in sorted(arrays))).hex()
 
 
-def save(folder: Path, job: Job, party: str, trained: Trained, learned: Prepared) -> Path:
+def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedPreparation) -> Path:
     """Write a party's part, whole or not at all."""
     kind = family(job.family)
     options = kind.estimator_options(job.model, job.loss)
@@ -73,7 +73,7 @@ def load(folder: Path, party: str) -> ModelPart:
     if not path.exists():
         raise DataError(f"{party!r} has no part of a model in {folder.name!r} yet; train one with `colonnade run`")
     public, arrays = store.read_party(path)
-    learned = Prepared.from_arrays(arrays)
+    learned = LearnedPreparation.from_arrays(arrays)
     state = family(public["family"]).from_arrays(arrays)
     classes = arrays.get("classes", np.empty(0))
     return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned)

@@ -82,7 +82,7 @@ PARTY = Section(
 
 @dataclass(frozen=True)
 class PartyFile:
-    """A party's own settings."""
+    """A party's own settings, checked."""
 
     name: str
     listen: str | None
@@ -95,19 +95,19 @@ class PartyFile:
 
     @property
     def ledger(self) -> Path:
-        """What left this party."""
+        """The file that records what left this party."""
         return self.folder / "ledger.jsonl"
 
     @property
     def checkpoints(self) -> Path:
-        """What a broken-off run goes on from."""
+        """The folder from which a run goes on after it broke off."""
         return self.folder / "checkpoints"
 
 
 def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     """Read and check a party's file, also against the job, and whose it is expected to be."""
     settings = toml.read(path, PARTY)
-    name, base = settings["name"], settings.place.folder
+    name, base = settings["name"], settings.origin.folder
     if expected is not None and name != expected:
         raise settings.error(
             "name", f"this file is of {name!r} and not of {expected!r}; give the right one with --file"
@@ -167,13 +167,13 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
 
 
 def _network(given: Settings | None) -> Any:
-    """(how the module is made, no parameters yet, the shape of a row, the optimiser); a file's path is made whole."""
+    """Return how the network is made, no parameters yet, the shape of a row and the optimiser; paths are made whole."""
     if given is None:
         return None
     where, _, name = given["build"].partition(":")
     if not name:
         raise given.error("build", f"must be 'file.py:name' or 'module:name', got {given['build']!r}")
     if where.endswith(".py"):
-        where = str(given.place.folder / where)
+        where = str(given.origin.folder / where)
     shape = tuple(given["shape"]) if given["shape"] else None
     return (("named", f"{where}:{name}"), None, shape, given["optimizer"])

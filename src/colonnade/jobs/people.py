@@ -46,7 +46,7 @@ def remember(party: PartyFile, ids: Any, rows: npt.NDArray[np.int64] | None) -> 
 
 
 def served(party: PartyFile) -> frozenset[str] | None:
-    """About whom this party asks and answers, as ids in their normal form; None: about everybody."""
+    """Return about whom this party asks and answers, as ids in their normal form; None stands for everybody."""
     if party.policy.serve_people == "all":
         return None
     return _trained(party) if party.policy.serve_list is None else _listed(party.policy.serve_list)
@@ -93,12 +93,12 @@ class Gate:
 
     @classmethod
     def of(cls, party: PartyFile, asker: str, people: frozenset[str] | None, say: Callable[[str], None]) -> Gate:
-        """As the party's policy says; people: about whom it answers."""
+        """Make the gate that the party's policy asks for; `people` are those about whom it answers."""
         most = party.policy.people_per_day(None if people is None else len(people))
         return cls(party.folder / "asked.json", asker, party.policy.min_prediction, most, say)
 
     def __call__(self, people: int) -> Refusal | None:
-        """Why a question about so many people is not answered; None: it is, and they are counted."""
+        """Return why a question about so many people is not answered; None if it is, and then they are counted."""
         day, asked = self.today(), self._asked()
         if asked.get("day") != day:
             asked = {"format": FORMAT, "day": day, "asked": {}}
@@ -120,7 +120,7 @@ class Gate:
 
 
 def _digest(party: PartyFile) -> str:
-    """Of the party's part of the model."""
+    """Return the digest of the party's part of the model."""
     with (party.folder / f"{party.name}{SUFFIX}").open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -148,7 +148,7 @@ def _of_a_day(kept: Any) -> bool:
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
-    """For the owner only: it names customers, or tells who asks about how many."""
+    """Write a file for its owner only, as it names customers, or tells who asks about how many."""
     try:
         private_files.write(path, json.dumps(value))
     except OSError as error:

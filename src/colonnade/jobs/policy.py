@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
 
 
 def kind_of(step: str) -> str:
-    """The kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks."""
+    """Return the kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks."""
     match = _NUMBERED.fullmatch(step)
     if match is None or step.startswith("align"):
         return "alignment" if step.startswith("align") else step
@@ -80,15 +80,15 @@ class Policy:
     max_people_per_day: int | None = None
 
     def partner_ids(self, own: int) -> int:
-        """How many ids a partner may bring to an alignment, where this party brings so many itself."""
+        """Return how many ids a partner may bring to an alignment, where this party brings `own`."""
         return self.max_partner_ids or max(_TIMES_OWN_IDS * own, _FEWEST_IDS)
 
     def people_per_day(self, answered: int | None) -> int:
-        """How many people an asker is answered about in a day; `answered`: how many there are, None for everybody."""
+        """Return how many people an asker is answered about in a day, where `answered` are served (None: everybody)."""
         return self.max_people_per_day or max(_TIMES_PEOPLE * (answered or 0), _FEWEST_PEOPLE)
 
     def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
-        """Refuse before the run whom and what the job names."""
+        """Refuse, before the run, partners or a sum that this party does not allow."""
         if strangers := [name for name in parties if name != me and self.peers and name not in self.peers]:
             raise PolicyRefused(
                 f"the policy of {me!r} allows the peers {', '.join(map(repr, self.peers))}, the job has "
@@ -101,7 +101,7 @@ class Policy:
             )
 
     def check_shown(self, me: str, algorithm: str, disclosed: Sequence[str]) -> None:
-        """Refuse before the run what masks do not hide, unless this party has said that it may be seen."""
+        """Refuse, before the run, what masks do not hide, unless this party has said that it may be seen."""
         if CHANGES in disclosed and not self.sequential:
             raise PolicyRefused(
                 f"the job trains with {algorithm} in sequential order, which shows label holders what each party "
@@ -110,7 +110,7 @@ class Policy:
             )
 
     def check_rounds(self, me: str, rounds: int) -> None:
-        """Refuse before training a run that would not even get through one epoch."""
+        """Refuse, before training, a run that would not even get through one epoch."""
         if rounds > self.max_rounds:
             raise PolicyRefused(
                 f"an epoch of this job has {rounds} rounds, the policy of {me!r} ends a run after {self.max_rounds}; "
@@ -118,7 +118,7 @@ class Policy:
             )
 
     def check_part(self, me: str, features: int, batch: int) -> None:
-        """Refuse before training what the door would refuse during it."""
+        """Refuse, before training, what the door would refuse during it."""
         if features < self.min_features:
             raise PolicyRefused(
                 f"{me!r} takes part with {features} columns, its policy asks for {self.min_features} at least; its "
@@ -131,7 +131,7 @@ class Policy:
             )
 
     def allow(self, me: str, to: str, step: str, value: Value, rounds: int) -> None:
-        """Refuse one message."""
+        """Refuse one message if a rule is against it."""
         kind = kind_of(step)
         if kind not in self.kinds:
             raise PolicyRefused(
@@ -154,14 +154,14 @@ def _rows(value: Any) -> int | None:
     return int(value.shape[0]) if hasattr(value, "shape") and value.ndim else None
 
 
-class Door:
-    """Policy, budget and ledger of a party, as its `Net` asks them."""
+class PolicyDoor:
+    """Policy, budget and ledger of a party, as its `Net` asks them before anything leaves."""
 
     def __init__(self, me: str, policy: Policy, ledger: Ledger | None, budget: Budget | None = None) -> None:
         self._me, self._policy, self._ledger, self._budget = me, policy, ledger, budget
 
     def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
-        """Let a message out, or raise. Control frames hold names of parties and steps only, and are always let out."""
+        """Let a message out, or raise. Control frames hold only names of parties and steps, and are always let out."""
         if not control:
             self._policy.allow(self._me, to, step, value, rounds)
             if self._budget is not None and kind_of(step) in OF_COLUMNS:

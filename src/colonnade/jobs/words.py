@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from colonnade.jobs.disclosure import leaks_of
+from colonnade.engine.allowance import budget_leaks
+from colonnade.families import family
+from colonnade.inference.program import statistics_leaks
 from colonnade.jobs.job import Job
-from colonnade.leaks import LISTED, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak
+from colonnade.leaks import LISTED, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak, Setting
+from colonnade.planning.program import plan_leaks
+from colonnade.service.scoring import scoring_leaks
+from colonnade.service.training import start_leaks
+from colonnade.sums import SUMS
+
+
+def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
+    """Return all that a job shows to whom, from the first message to the use of the model, as its parts declare it.
+
+    setting: the job's own, with what else is known of it.
+    """
+    setting = setting or job.setting()
+    return (
+        *start_leaks(setting),
+        *budget_leaks(setting),
+        *family(job.family).leaks(setting, job.algorithm),
+        *SUMS[job.sum].leaks(setting),
+        *(statistics_leaks(setting) if job.statistics else ()),
+        *scoring_leaks(setting),
+        *plan_leaks(setting),
+    )
 
 
 def what_others_learn(
@@ -17,7 +40,7 @@ def what_others_learn(
     rows: int | None = None,
     directions_at_most: int | None = None,
 ) -> dict[str, list[str]]:
-    """Sentences for the eyes of one party, under "your columns", "your labels" and "your people".
+    """Return sentences for the eyes of one party, under "your columns", "your labels" and "your people".
 
     columns: of this party, once they are prepared. rows: of its table. directions_at_most: numbers about a row that its
     own rules let out.
@@ -46,7 +69,7 @@ def what_others_learn(
 
 
 def lines(learnt: dict[str, list[str]]) -> list[str]:
-    """The same, a line for each sentence, under a heading of its own."""
+    """Return the same sentences, each on a line of its own, under a heading."""
     found = ["what the others could work out about you, beside the model:"]
     for about, sentences in learnt.items():
         found += [f"  {about}: {sentence}" for sentence in sentences] or [f"  {about}: nothing"]
@@ -54,7 +77,7 @@ def lines(learnt: dict[str, list[str]]) -> list[str]:
 
 
 def _merged(leaks: Iterable[Leak], me: str) -> list[Leak]:
-    """Those about this party, each sentence once, with all who could know it; without names for what shows nothing."""
+    """Return the leaks about this party, each sentence once, with everybody who could know it."""
     found: dict[tuple[object, ...], Leak] = {}
     for leak in leaks:
         to = tuple(name for name in leak.to if name != me)
@@ -68,7 +91,7 @@ def _merged(leaks: Iterable[Leak], me: str) -> list[Leak]:
 
 
 def _directions(most: int | None, columns: int | None, people: str) -> str:
-    """Up to so many combinations of so many columns, and what all of them would be."""
+    """Say how many combinations of how many columns could be worked out, and what all of them would be."""
     if columns is None:
         up_to = "as many" if most is None else f"up to {most:,}"
         return f"{up_to} independent combinations of your columns for {people} (all would be the columns themselves)"

@@ -23,9 +23,7 @@ import numpy as np
 
 from colonnade import private_files
 from colonnade.errors import LedgerError
-from colonnade.ledger.ledger_check import Report, verify
-from colonnade.ledger.ledger_key import digest, fingerprint, key_for, line_key
-from colonnade.ledger.ledger_lines import (
+from colonnade.ledger.lines import (
     BROKEN,
     FORMAT,
     START,
@@ -34,8 +32,12 @@ from colonnade.ledger.ledger_lines import (
     Record,
     chained,
     check_record,
+    digest,
     entry_of,
+    fingerprint,
     is_event,
+    key_for,
+    line_key,
     lines,
     remembered,
     seal_file,
@@ -45,8 +47,6 @@ from colonnade.ledger.ledger_lines import (
 from colonnade.ledger.receipts import Head, Statement
 from colonnade.runtimes.wire import Value
 
-__all__ = ["Check", "Ledger", "Report", "Sign", "entries", "seal_file", "shape", "verify"]
-
 _BEFORE_A_SEAL = 2  # lines that a first run may have written when it crashes before its first seal
 _SET_ASIDE = "set both files aside, for whoever looks into it, and a new ledger begins"
 
@@ -54,7 +54,7 @@ Sign = Callable[[bytes], bytes]
 
 
 def shape(value: Value) -> str:
-    """What a message holds, without its content: float64[64], (int, str)."""
+    """Describe what a message holds without its content, as in float64[64] or (int, str)."""
     if type(value) is tuple:
         return f"({', '.join(map(shape, value))})"
     if isinstance(value, np.ndarray):
@@ -86,7 +86,7 @@ class Ledger:
         self.seal("begin")
 
     def note(self, peer: str, kind: str, value: Value, size: int) -> None:
-        """One message, before it leaves."""
+        """Write down one message, before it leaves."""
         of_it = digest(line_key(self._key, self._count + 1), value)
         self._add({"to": peer, "kind": kind, "shape": shape(value), "bytes": size, "digest": of_it})
 
@@ -101,7 +101,7 @@ class Ledger:
         private_files.write(seal_file(self._path), end + "\n")
 
     def event(self, event: str, content: dict[str, Any]) -> None:
-        """A line about something else than a message."""
+        """Write a line about something other than a message."""
         entry = self._add({"event": event, **content})
         self._memory.take(self._count, entry, self._chain)
 
@@ -117,7 +117,7 @@ class Ledger:
         return entry
 
     def close(self, event: str = "end") -> None:
-        """Seal and end."""
+        """Seal the ledger a last time, and close its file."""
         if not self._file.closed:
             self.seal(event)
             self._file.close()
@@ -134,32 +134,32 @@ class Ledger:
         self.event("remember", {"of": kind, "record": dict(record)})
 
     def remembered(self, kind: str) -> list[dict[str, int | str | float]]:
-        """All records of a kind, of all runs, the oldest first."""
+        """Return all records of a kind, from all runs, the oldest first."""
         return [dict(record) for record in self._memory.records.get(kind, ())]
 
     # -- what partners are told, and tell -----------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The name of the ledger's file."""
         return self._path.name
 
     def head(self, owner: str) -> Head:
-        """How far the ledger was at its last seal: that much is on the disk."""
+        """Return how far the ledger was at its last seal: that much is on the disk."""
         count, chain = next(reversed(self._memory.heads.items()))
         return Head(owner, self._memory.book, count, chain, self.run)
 
     def holds(self, head: Head) -> bool:
-        """Whether this ledger was there once."""
+        """Return whether this ledger has once been at this head."""
         return head.book == self._memory.book and self._memory.heads.get(head.lines) == head.chain
 
     def seen_of(self, partner: str) -> list[Statement]:
-        """The last that this party has seen of a partner's ledger: see `Memory.seen_of`."""
+        """Return the last that this party has seen of a partner's ledger, in every job; the newest first."""
         return self._memory.seen_of(partner)
 
 
 def _lock(handle: int, path: Path) -> None:
-    """Two writers would break the chain for good."""
+    """Lock the file, as two writers would break the chain for good."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system: whoever starts a party twice there is not told
@@ -173,7 +173,7 @@ def _lock(handle: int, path: Path) -> None:
 
 
 def _end_of(path: Path, check: Check, memory: Memory) -> tuple[str, int]:
-    """(chain, lines) of the file as it is; a last line that a crash cut off is cut away.
+    """Return (chain, lines) of the file as it is; a last line that a crash cut off is cut away.
 
     Nothing is added to a ledger of which something is missing: after that nobody could find it out.
     """
@@ -203,6 +203,6 @@ def _end_of(path: Path, check: Check, memory: Memory) -> tuple[str, int]:
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:
-    """All lines, as they are; `verify` says whether they can be believed."""
+    """Yield all lines as they are; `verify` says whether they can be believed."""
     for number, line in lines(path):
         yield entry_of(path, number, line)

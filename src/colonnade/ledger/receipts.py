@@ -44,7 +44,7 @@ class Head:
 
     @property
     def to_sign(self) -> bytes:
-        """What the owner signs."""
+        """The bytes that the owner signs."""
         return b"colonnade ledger head\n" + json.dumps(asdict(self), sort_keys=True).encode()
 
 
@@ -60,24 +60,24 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """As it is signed, kept and sent."""
+        """The statement as it is signed, kept and sent."""
         head = self.head
         values = (self.by, head.owner, head.book, head.lines, head.chain, head.run, self.job, self.time, self.proof)
         return json.dumps(dict(zip(_PARTS, values, strict=True)), separators=(",", ":"))
 
     @property
     def to_sign(self) -> bytes:
-        """What the partner signs."""
+        """The bytes that the partner signs."""
         return b"colonnade ledger receipt\n" + self.text.encode()
 
     @property
     def date(self) -> str:
-        """For people."""
+        """The time of the statement, as people write it."""
         return f"{datetime.fromisoformat(self.time):%d %B %Y %H:%M} UTC"
 
     @classmethod
     def parse(cls, text: Any) -> Statement:
-        """The inverse of `text`; ValueError for anything else."""
+        """Read what `text` has written; ValueError for anything else."""
         if type(text) is not str or len(text) > MOST_TEXT:
             raise ValueError("it is no statement about a ledger")
         try:
@@ -97,7 +97,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A statement, signed."""
+    """A statement with the partner's signature, and the certificate to check it by."""
 
     statement: Statement
     signature: bytes
@@ -116,7 +116,7 @@ def write_receipts(path: Path, by: str, certificate: bytes, signed: Iterable[tup
 
 
 def read_receipts(path: Path) -> list[Receipt]:
-    """What a partner's file says; nothing of it is believed yet."""
+    """Read a partner's file of receipts; nothing of what it says is believed yet."""
     try:
         if path.stat().st_size > _MOST_FILE:
             raise ValueError

@@ -20,9 +20,9 @@ from typing import Any
 
 from colonnade.errors import CertificateError, ColonnadeError, LedgerError, ProtocolError
 from colonnade.ledger.ledger import Ledger, Sign
-from colonnade.ledger.ledger_check import missing
-from colonnade.ledger.ledger_lines import Check, signature
+from colonnade.ledger.lines import Check, signature
 from colonnade.ledger.receipts import MOST_CERTIFICATE, MOST_TEXT, Head, Statement
+from colonnade.ledger.verify import missing
 from colonnade.remote.certificates import Credentials
 from colonnade.remote.signatures import vouched
 from colonnade.runtimes.net import Net
@@ -45,7 +45,7 @@ class Shown:
 
 
 class Witness:
-    """One party's side, for one run."""
+    """One party's side of the exchange, for one run."""
 
     def __init__(
         self, ledger: Ledger, me: str, job: str, keys: tuple[Sign, Check, Credentials], tell: Callable[[str], None]
@@ -57,7 +57,7 @@ class Witness:
     # -- the start of a run -------------------------------------------------------------------------------------
 
     async def begin(self, net: Net) -> None:
-        """Compare, and countersign; raises if a ledger is not what it was."""
+        """Compare ledgers with all partners and countersign theirs; raises if a ledger is not what it was."""
         head, others = self._ledger.head(self._me), self._others(net)
         for peer in others:
             seen = sorted(self._ledger.seen_of(peer), key=lambda statement: statement.job != self._job)
@@ -74,7 +74,7 @@ class Witness:
             self._keep_seen(peer, *mine[peer])
 
     def _compare(self, peer: str, shown: Shown) -> None:
-        """Both sides look: this party whether its ledger holds what the peer has seen, and whether the peer's can."""
+        """Check that this party's ledger holds what the peer has seen of it, and that the peer's has not shrunk."""
         for statement in shown.seen:
             same_book = self._ledger.head(self._me).book == statement.head.book
             if self._ledger.holds(statement.head) or not (same_book or statement.job == self._job):
@@ -103,7 +103,7 @@ class Witness:
     # -- its end ------------------------------------------------------------------------------------------------
 
     async def end(self, net: Net) -> None:
-        """Show the ledger once more, and keep what the partners say; whatever fails is noted, and no more."""
+        """Show the ledger once more and keep what the partners say; a failure is noted, and costs nothing else."""
         self._ledger.seal("done")
         head, others = self._ledger.head(self._me), self._others(net)
         until, why = net.elapsed() + net.deadline, dict.fromkeys(others, SILENT)

@@ -12,7 +12,7 @@ from colonnade.errors import ColonnadeError, OptionError
 from colonnade.jobs.budget import Budget, Used
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.policy import Door
+from colonnade.jobs.policy import PolicyDoor
 from colonnade.ledger.ledger import Ledger
 from colonnade.ledger.witness import Witness
 from colonnade.remote import certificates
@@ -35,7 +35,7 @@ def attend(
     budget: Budget | None = None,
     model: Used | None = None,
 ) -> Outcome:
-    """Carry out a program with the others. Only when every handshake has succeeded does `read` read anything private.
+    """Carry out a program with the others. Nothing private is read, by `read`, before every handshake has succeeded.
 
     agreed: what the others must have agreed on too; the ledger names its digest. mpi: the others are the other ranks of
     this process's MPI job, wherever job.toml says that they are. tell: where words about the run go. budget: of numbers
@@ -54,7 +54,7 @@ def attend(
     found: list[Any] = []
 
     async def keep(net: Net, *given: Any) -> None:
-        """What a program returns over a `Net` must be able to travel; this stays here and may be anything."""
+        """Keep what the program returns: over a `Net` it would have to travel, and here it may be anything."""
         await witness.begin(net)
         found.append(await program(net, *given))
         await witness.end(net)
@@ -66,7 +66,7 @@ def attend(
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
-        "door": Door(party.name, party.policy, ledger, budget if model is None else None),
+        "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None),
     }  # fmt: skip
     tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
     try:

@@ -30,7 +30,7 @@ from colonnade.tables import data, preparation
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, or that its reader has to judge: then `ok` is None."""
+    """One thing that was looked at; `ok` is None where its reader has to judge."""
 
     what: str
     ok: bool | None
@@ -38,7 +38,7 @@ class Finding:
 
 
 def check(job: Job, party: PartyFile) -> list[Finding]:
-    """All findings; nothing is sent but a greeting to the peers' doors."""
+    """Return all findings; nothing is sent but a greeting to the peers' doors."""
     found = [Finding("job", True, f"{len(job.parties)} parties, {job.algorithm.name}, sum {job.sum}")]
     found.append(_try("certificates", lambda: _certificates(party)))
     found.append(_try("folder", lambda: _folder(party)))
@@ -125,7 +125,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
 
 def _folder(party: PartyFile) -> str:
-    """Where the party's files go: there, or to be made."""
+    """Return where the party's files go; the folder is there, or can be made."""
     there = next(path for path in (party.folder, *party.folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise OptionError(f"{str(party.folder)!r} can't be written to: {str(there)!r} is no folder of ours to write")

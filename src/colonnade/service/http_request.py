@@ -11,14 +11,14 @@ import numpy as np
 from colonnade import __version__
 from colonnade.data.ids import encodable, normal
 from colonnade.errors import DataError
-from colonnade.tables.prepared import Prepared
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Numbers, Table, Texts
 
 MAX_PEOPLE = 10_000
 
 
-def parse(body: bytes, prepared: Prepared) -> tuple[list[str], Table | None]:
-    """(ids, rows) of a request; what is wrong with it is one sentence."""
+def parse(body: bytes, prepared: LearnedPreparation) -> tuple[list[str], Table | None]:
+    """Return (ids, rows) of a request, or raise with one sentence about what is wrong with it."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ def parse(body: bytes, prepared: Prepared) -> tuple[list[str], Table | None]:
 
 
 def _id(value: Any) -> str:
-    """As `ids.canonical` has it: the same person however the id is written."""
+    """Return an id in its normal form, so that it is the same person however the id is written."""
     text = None if isinstance(value, float) else normal(value)
     if not text:
         raise DataError("an id must be text or a whole number")

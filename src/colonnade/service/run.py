@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
+import json
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade import private_files
 from colonnade.errors import ColonnadeError
+from colonnade.families import family
 from colonnade.families.warnings import warn_after, warn_budget
-from colonnade.jobs import model_file, people, statistics_file
+from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
+from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.job import Job
@@ -29,58 +36,60 @@ from colonnade.service.attend import attend
 from colonnade.service.training import Keepers, Rows, Trained, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
-from colonnade.tables.prepared import Prepared
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
+_LEVEL = 0.95  # of the confidence intervals in statistics.csv
 
-def column_names(learned: Prepared) -> tuple[str, ...]:
-    """Names of the prepared columns; of sparse ones without names, their numbers."""
+
+def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
+    """Return the names of the prepared columns; of sparse ones without names, their numbers."""
     width = learned.sparse.width if learned.sparse is not None else 0
     return learned.names or tuple(f"x{column}" for column in range(width))
 
 
-def sources(learned: Prepared) -> int:
-    """How many columns the prepared ones were made of: to work out one level of a category is to work it out."""
+def sources(learned: LearnedPreparation) -> int:
+    """Count the columns that the prepared ones were made of: whoever works out one level of a category has it."""
     return len(learned.columns) or len(column_names(learned))
 
 
 @dataclass(frozen=True)
 class PreparedTable:
-    """A table with what was learned on its training rows."""
+    """A table, with what was learned from its training rows."""
 
     table: Table
-    learned: Prepared
+    learned: LearnedPreparation
     columns: tuple[str, ...]
     sources: int  # columns that these were made of
 
     def matrix(self, rows: Rows) -> Any:
-        """These rows, prepared."""
+        """Return these rows, prepared."""
         return self.learned.apply(self.table.take(rows))
 
 
 class TableSource:
-    """A party's table, as `training` takes it."""
+    """A party's table in the form that `training` takes."""
 
     def __init__(self, table: Table, prepare: Settings | None) -> None:
         self.table, self._prepare = table, prepare
         self.rows, self.ids, self.labels = table.rows, table.ids, table.label
-        self.learned: Prepared | None = None  # as soon as `prepare` was called
+        self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
-        """Learn the preparation on these rows."""
+        """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows)
         names = column_names(self.learned)
         return PreparedTable(self.table, self.learned, names, sources(self.learned))
 
     def width(self) -> int | None:
-        """How many columns there are, by all rows; None where some of these can't be prepared."""
+        """Count the columns, by all rows; None where some of these can't be prepared."""
         try:
             return sources(preparation.fit(self.table, self._prepare))
         except ColonnadeError:
             return None  # the common ones may do; if they don't, the run ends with the reason
 
     def digest(self) -> bytes:
-        """Of the ids: what was kept belongs to these, in this order."""
+        """Return a digest of the ids in their order, to which what was kept belongs."""
         ids: npt.NDArray[Any] = np.arange(self.rows) if self.ids is None else np.asarray(self.ids)
         found = hashlib.sha256(str(ids.dtype.kind).encode())
         for one in ids.tolist():
@@ -99,7 +108,7 @@ class Done:
 
     @property
     def epochs(self) -> int:
-        """How many there were."""
+        """How many epochs there were."""
         return max((int(record["epoch"]) for record in self.history if "epoch" in record), default=0)
 
     @property
@@ -160,7 +169,7 @@ def run_job(
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
     people.remember(party, source.ids, trained.people)
     model_file.save_history(party.folder, history.records)
-    statistics_file.save(party.folder, job, trained)
+    _save_statistics(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
     for name in ("rows", "state"):
@@ -169,10 +178,34 @@ def run_job(
 
 
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
-    """Where the party keeps its rows, of this job on these ids, and its state, of the columns and labels besides."""
+    """Return where the party keeps its rows, by job and ids, and its state, by columns and labels besides."""
     mine = Terms.of(job.parties, job.agreed).digest + source.digest()
 
     def state(trained_on: bytes) -> Checkpoints:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
 
     return Keepers(Checkpoints(party.checkpoints / "rows", mine), state)
+
+
+def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
+    """Write the party's own coefficients, and at the first label holder how well all fits.
+
+    Those of an earlier model are removed in any case.
+    """
+    for name in ("statistics.csv", "statistics.json"):
+        (folder / name).unlink(missing_ok=True)
+    if trained.statistics is None:
+        return
+    model = family(job.family).estimator(job.loss)
+    table, intercept = own_table(trained.prepared.columns, trained.state, trained.statistics, model, _LEVEL)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(Coefficient._fields)
+    writer.writerows([*table, *([] if intercept is None else [intercept])])
+    private_files.write(folder / "statistics.csv", text.getvalue())
+    if (told := trained.statistics[2]) is not None:
+        fit = Fit(*told)
+        warn_far(fit, job.holders[0])
+        numbers = {"df": fit.df, **asdict(fit)}
+        plain = {key: value if math.isfinite(value) else None for key, value in numbers.items()}  # JSON has no NaN
+        private_files.write(folder / "statistics.json", json.dumps(plain, indent=1) + "\n")

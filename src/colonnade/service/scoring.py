@@ -33,7 +33,7 @@ _DONE, _ASK = "done", "ask"
 
 
 def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """What a model in use shows, beside contributions to the scores of those who are asked about."""
+    """Declare what a model in use shows, beside contributions to the scores of those who are asked about."""
     words = "{who} will learn whom you ask about, when you ask for predictions"
     known = (
         "{who}, asking for predictions, will learn of everybody whom they name whether you serve them, by default the "
@@ -46,25 +46,25 @@ def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
 
 
 def columns_of(X: Any) -> Columns:
-    """An array or a CSR matrix as the blocks take it."""
+    """Return an array or a CSR matrix in the form that the blocks take."""
     return columns_from_value(columns_to_value(X))
 
 
 class Directory:
-    """Where each person is in a table; `only`: all others are as unknown as people who are not in it."""
+    """Where each person is in a table; whoever is not in `only` is as unknown as whoever is not in the table."""
 
     def __init__(self, ids: Array, only: Set[str] | None = None) -> None:
         self._rows = {str(one): row for row, one in enumerate(ids.tolist()) if only is None or str(one) in only}
 
     def find(self, ids: list[str]) -> tuple[Rows, npt.NDArray[np.bool_]]:
-        """(rows, known): the rows of those who are known."""
+        """Return (rows, known): the rows of those who are known."""
         found = np.array([self._rows.get(one, -1) for one in ids], dtype=np.int64)
         return found[found >= 0], found >= 0
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How scores are summed."""
+class ScoringTerms:
+    """Who asks, and how scores are summed."""
 
     asker: str
     sum: str
@@ -76,7 +76,7 @@ Ask = Callable[[int], Refusal | None]  # how many people are asked about -> why 
 
 
 async def serve(
-    net: Net, terms: Terms, scorer: Scorer, lookup: Lookup, ask: Ask = lambda _: None, rounds: int | None = None
+    net: Net, terms: ScoringTerms, scorer: Scorer, lookup: Lookup, ask: Ask = lambda _: None, rounds: int | None = None
 ) -> int:
     """Answer until the asker is done, or for so many rounds; returns how many people were asked about."""
     secure, count = await open_sum(terms.sum, net, terms.topology), 0
@@ -115,18 +115,18 @@ def _ready(secure: SecureSum, scorer: Scorer, X: Any, known: npt.NDArray[np.bool
 
 
 class Asker:
-    """The label holder's side."""
+    """The label holder's side of scoring."""
 
-    def __init__(self, net: Net, terms: Terms, secure: SecureSum, scorer: Scorer) -> None:
+    def __init__(self, net: Net, terms: ScoringTerms, secure: SecureSum, scorer: Scorer) -> None:
         self._net, self._terms, self._secure, self._scorer = net, terms, secure, scorer
 
     @classmethod
-    async def open(cls, net: Net, terms: Terms, scorer: Scorer) -> Asker:
-        """Agree on keys."""
+    async def open(cls, net: Net, terms: ScoringTerms, scorer: Scorer) -> Asker:
+        """Agree on keys with the others, and return the asker."""
         return cls(net, terms, await open_sum(terms.sum, net, terms.topology), scorer)
 
     async def scores(self, ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """(scores, known): of people by id, known by all parties or not. X: the rows of those who are known here.
+        """Return (scores, known) of people by id. X: the rows of those who are known here.
 
         The others are told of nobody else: without this party's part there is no score.
         """
@@ -162,20 +162,20 @@ class Asker:
         return total, known
 
     async def close(self) -> None:
-        """Let the others go."""
+        """Tell the others that there are no more questions."""
         for name in self._net.names:
             if name != self._net.me:
                 await self._net.send(name, "scoring", (_DONE,))
 
 
 def _pieces(count: int, most: int) -> Iterator[slice]:
-    """Of nearly one size: a last one of a single person would be a question that a policy may refuse."""
+    """Cut into pieces of nearly one size: a last piece of a single person is a question that a policy may refuse."""
     number = -(-count // most)
     yield from (slice(a * count // number, (a + 1) * count // number) for a in range(number))
 
 
 def _sentence(answer: tuple[Any, ...], name: str, me: str, people: int) -> str:
-    """Why a party does not answer, from what it told."""
+    """Return why a party does not answer, from what it told."""
     if [*map(type, answer)] != [str, int, int] or answer[0] not in (FEW, DAY):
         raise ProtocolError(f"party {name!r} must answer about {people} people at step 'scoring'")
     why, limit, left = answer

@@ -29,10 +29,9 @@ from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
 from colonnade.service.run import sources
-from colonnade.service.scoring import Asker, Directory, Terms, serve
+from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 from colonnade.tables import data
-from colonnade.tables.csv_dialect import quoted
-from colonnade.tables.query_columns import sql_name
+from colonnade.tables.query import quoted, sql_name
 from colonnade.tables.table import Table
 
 Array = npt.NDArray[Any]
@@ -41,7 +40,7 @@ _PAUSE = 1.0  # seconds before serving again
 
 @dataclass(frozen=True)
 class Scores:
-    """What was found out about new people, in the order of their table."""
+    """The scores of new people, in the order of their table."""
 
     ids: list[str]
     known: npt.NDArray[np.bool_]  # whether every party answers about the person
@@ -131,7 +130,7 @@ def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) ->
 
 
 def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell: Callable[[str], None]) -> None:
-    """While the line to the partners is up."""
+    """Join the partners, and let the server answer for as long as the line to them is up."""
     served = people.served(party)
 
     def read() -> tuple[Any, ...]:
@@ -162,7 +161,7 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
                 ended.set_exception(error)
 
         async def watch() -> None:
-            """Hear of a partner that goes while nobody asks anything: this never comes."""
+            """Notice a partner that goes while nobody asks: the message that is waited for here never comes."""
             partner = next(name for name in net.names if name != net.me)
             try:
                 await net.recv(partner, "end of serving", patient=True)
@@ -186,7 +185,7 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
-    """One dictionary per person, as JSON has it."""
+    """Return one dictionary per person, for JSON."""
     found: list[dict[str, Any]] = []
     for row, (one, known) in enumerate(zip(scores.ids, scores.known.tolist(), strict=True)):
         answer: dict[str, Any] = {"id": one, "known": known}
@@ -214,8 +213,8 @@ def _among(ids: list[str], served: Set[str] | None) -> npt.NDArray[np.bool_]:
     return np.array([served is None or one in served for one in ids], dtype=bool)
 
 
-def _terms(job: Job, asker: str) -> Terms:
-    return Terms(asker, job.sum, job.topology)
+def _terms(job: Job, asker: str) -> ScoringTerms:
+    return ScoringTerms(asker, job.sum, job.topology)
 
 
 def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
@@ -263,7 +262,7 @@ def check_place(path: Path) -> None:
 
 
 def write(scores: Scores, path: Path) -> None:
-    """As CSV or Parquet, by the ending of the file: id, known, prediction, probabilities; empty where not known."""
+    """Write scores as CSV or Parquet, by the ending of the file; people who are not known have no prediction."""
     import duckdb
 
     check_place(path)

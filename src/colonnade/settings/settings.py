@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from colonnade.errors import InputError, TomlError
-from colonnade.settings.toml_lines import Path as KeyPath
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+KeyPath: TypeAlias = tuple[str | int, ...]  # names of tables and keys, numbers of elements
+
+BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 _WORDS: dict[type, str] = {
     str: "text in quotes",
     int: "a whole number",
@@ -35,7 +36,7 @@ _WORDS: dict[type, str] = {
 
 
 class _Repr(reprlib.Repr):
-    """What a file holds may be long or deep, and an error is one sentence."""
+    """Shows a value on one short line: what a file holds may be long or deep, and an error is one sentence."""
 
     def repr_bool(self, value: bool, level: int) -> str:
         return str(value).lower()
@@ -50,14 +51,14 @@ _REPR.maxstring = _REPR.maxother = 60
 
 
 class ListOf:
-    """An array whose elements are all of one kind; `least` of them at least."""
+    """An array whose elements are all of one kind, with at least `least` of them."""
 
     def __init__(self, kind: Kind, least: int = 0) -> None:
         self.kind, self.least = kind, least
 
 
 class Section:
-    """A table: the keys that it may have; `others` stands for all keys with names of the user's own."""
+    """A table and the keys that it may have; `others` describes keys whose names the user chooses."""
 
     def __init__(self, *keys: Key, others: Key | None = None) -> None:
         self.keys = {key.name: key for key in keys}
@@ -65,7 +66,7 @@ class Section:
 
 
 class Anything:
-    """Whatever TOML can say: checked later, by who knows more."""
+    """Whatever TOML can say; it is checked later, by code that knows more."""
 
 
 Kind: TypeAlias = type | ListOf | Section | tuple["Kind", ...]
@@ -73,7 +74,7 @@ Kind: TypeAlias = type | ListOf | Section | tuple["Kind", ...]
 
 @dataclass(frozen=True)
 class Key:
-    """A key: of what kind its value is, and which values are allowed.
+    """A key: what kind of value it takes, and which values are allowed.
 
     kind: str, int, float (takes whole numbers too), bool, ListOf, Section, Anything, or several of these in a tuple.
     check: gets the value; returns what is wrong with it, as the end of a sentence, or None.
@@ -91,7 +92,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Place:
+class Origin:
     """Where settings come from: a file and the lines of its keys; or no file, for settings made in a program."""
 
     file: str = ""
@@ -99,7 +100,7 @@ class Place:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def words(self, path: KeyPath, line: int | None = None) -> str:
-        """The beginning of an error."""
+        """Return the beginning of an error about this path: the file, the line and the key."""
         line = line or self.lines.get(path)
         parts = [self.file, f"line {line}" if line else "", f"key {_dotted(path)}" if path else ""]
         return ", ".join(part for part in parts if part)
@@ -108,8 +109,8 @@ class Place:
 class Settings(Mapping[str, Any]):
     """A checked table: values by key, with the defaults of keys that the file leaves out."""
 
-    def __init__(self, values: Mapping[str, Any], path: KeyPath, place: Place, given: frozenset[str]) -> None:
-        self._values, self._path, self.place, self.given = values, path, place, given
+    def __init__(self, values: Mapping[str, Any], path: KeyPath, origin: Origin, given: frozenset[str]) -> None:
+        self._values, self._path, self.origin, self.given = values, path, origin, given
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -121,41 +122,43 @@ class Settings(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Settings({self.place.words(self._path) or 'made in a program'}: {shown(dict(self._values))})"
+        return f"Settings({self.origin.words(self._path) or 'made in a program'}: {shown(dict(self._values))})"
 
     def error(
         self, key: str | int | KeyPath, sentence: str, kind: Callable[[str], InputError] = TomlError
     ) -> InputError:
-        """An error about one key, or about an element inside it; `kind` is its class. Raise what this returns."""
+        """Return an error of class `kind` about one key, or about an element inside it, for the caller to raise."""
         path = (*self._path, *(key if isinstance(key, tuple) else (key,)))
-        known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.place.lines), ())
-        place = self.place.words(path, self.place.lines.get(known))
+        known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.origin.lines), ())
+        place = self.origin.words(path, self.origin.lines.get(known))
         return kind(f"{place}: {sentence}" if place else sentence)
 
     def plain(self) -> dict[str, Any]:
-        """The same as dictionaries and lists, without places."""
+        """Return the same settings as dictionaries and lists, without their origins."""
         return {key: _plain(value) for key, value in self._values.items()}
 
 
-def check(values: Mapping[str, Any], section: Section, place: Place | None = None, end: int | None = None) -> Settings:
-    """Check settings that were made in a program, or read (`end` is the last line then)."""
-    settings: Settings = _Check(place or Place(), section, end).table(values, section, ())
+def check(
+    values: Mapping[str, Any], section: Section, origin: Origin | None = None, end: int | None = None
+) -> Settings:
+    """Check settings that were made in a program or read from a file, of which `end` is the last line."""
+    settings: Settings = _Check(origin or Origin(), section, end).table(values, section, ())
     return settings
 
 
 def nearest(name: str, allowed: Mapping[str, Any] | tuple[str, ...] | list[str]) -> str:
-    """`; did you mean 'x'?`, or nothing if no allowed name is near."""
+    """Return `; did you mean 'x'?`, or nothing if no allowed name is near."""
     lower = {str(other).lower(): str(other) for other in allowed}
     found = difflib.get_close_matches(name.lower(), lower, 1, cutoff=0.65)
     return f"; did you mean {lower[found[0]]!r}?" if found else ""
 
 
 class _Check:
-    def __init__(self, place: Place, root: Section, end: int | None) -> None:
-        self.place, self.root, self.end = place, root, end
+    def __init__(self, origin: Origin, root: Section, end: int | None) -> None:
+        self.origin, self.root, self.end = origin, root, end
 
     def refuse(self, path: KeyPath, sentence: str, line: int | None = None) -> TomlError:
-        place = self.place.words(path, line)
+        place = self.origin.words(path, line)
         return TomlError(f"{place}: {sentence}" if place else sentence)
 
     def table(self, values: Mapping[str, Any], section: Section, path: KeyPath) -> Settings:
@@ -168,7 +171,7 @@ class _Check:
         for name, key in section.keys.items():
             if name not in found:
                 found[name] = self.absent(key, path)
-        return Settings(found, path, self.place, frozenset(values))
+        return Settings(found, path, self.origin, frozenset(values))
 
     def unknown(self, name: str, section: Section, path: KeyPath) -> str:
         for home in _homes(self.root, name):
@@ -183,7 +186,7 @@ class _Check:
                 return self.table(key.default, key.kind, (*path, key.name))
             return key.default
         table = isinstance(key.kind, Section)
-        line = self.place.lines.get(path) or (self.end if table else self.end and 1)
+        line = self.origin.lines.get(path) or (self.end if table else self.end and 1)
         words = _dotted((*path, key.name))
         where = f"[{words}]" if table else f"{key.name} = ..." + (f" under [{_dotted(path)}]" if path else "")
         raise self.refuse((*path, key.name), f"this key is required and missing; add {where}", line)
@@ -247,7 +250,7 @@ def _kind_words(kind: Any) -> str:
 
 
 def _homes(section: Section, name: str, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The tables in which a key of this name is allowed."""
+    """Yield the tables in which a key of this name is allowed."""
     if name in section.keys:
         yield path
     for key in section.keys.values():
@@ -261,12 +264,12 @@ def _dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             words += f"[{part}]"
         else:
-            words += ("." if words else "") + (part if _BARE.fullmatch(part) else shown(part))
+            words += ("." if words else "") + (part if BARE.fullmatch(part) else shown(part))
     return words
 
 
 def shown(value: Any) -> str:
-    """A value as the file would say it, on one line and not too long."""
+    """Return a value as the file would say it, on one line and not too long."""
     return _REPR.repr(value)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_right
 from pathlib import Path
 
 from colonnade.errors import TomlError
-from colonnade.settings.settings import Place, Section, Settings, check
-from colonnade.settings.toml_lines import key_lines
+from colonnade.settings.settings import BARE, KeyPath, Origin, Section, Settings, check
 
 _LARGEST = 1 << 20  # bytes: settings are written by people
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -52,7 +52,7 @@ def parse(content: bytes, section: Section, file: str = "", folder: Path | None 
         raise TomlError(f"{name}: its arrays or tables are nested too deeply; is it the right file?") from None
     except ValueError as error:
         raise _syntax_error(name, text, str(error)) from None
-    return check(values, section, Place(file, folder or Path(), lines), text.count("\n") + 1)
+    return check(values, section, Origin(file, folder or Path(), lines), text.count("\n") + 1)
 
 
 def _syntax_error(name: str, text: str, message: str) -> TomlError:
@@ -75,3 +75,116 @@ def _syntax_error(name: str, text: str, message: str) -> TomlError:
     return TomlError(
         f"{name}{at}{words}: this is not TOML: {reason[:1].lower()}{reason[1:]}; correct it here or just before"
     )
+
+
+# -- where each key stands, which the standard library tells only of errors --------------------------------------------
+
+_BETWEEN = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")  # white space and comments
+_BLANK = re.compile(r"[ \t]*")
+# Three to five quotes end a long string: the first two of five belong to it.
+_LONG = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}' + r"|'''.*?'{3,5}", re.DOTALL)
+_SHORT = re.compile(r'"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'")
+_SCALAR = re.compile(r"[^,\]}#\n]*")  # numbers, booleans and dates, which may have a space inside
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """Return the line of each key, table and element of an array, by its path.
+
+    Only for text that `tomllib` has read: what is no TOML is not found out here.
+    """
+    return _Scan(text).lines
+
+
+class _Scan:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.ends = [found.start() for found in re.finditer("\n", text)]
+        self.lines: dict[KeyPath, int] = {}
+        self.elements: dict[KeyPath, int] = {}  # of arrays of tables: how many there were so far
+        inside: KeyPath = ()
+        while self.skip(_BETWEEN) < len(text):
+            if text[self.at] == "[":
+                inside = self.header()
+            else:
+                self.statement(inside)
+
+    def skip(self, what: re.Pattern[str]) -> int:
+        """Go to the end of what stands here, and return where that is."""
+        found = what.match(self.text, self.at)
+        if found is None:
+            raise ValueError(f"unexpected text in line {self.line()}")
+        self.at = found.end()
+        return self.at
+
+    def line(self) -> int:
+        return bisect_right(self.ends, self.at - 1) + 1
+
+    def header(self) -> KeyPath:
+        """Read `[table]` or `[[table]]`, and return the path of what follows."""
+        line, array = self.line(), self.text.startswith("[[", self.at)
+        self.at += 1 + array
+        *outer, last = self.key()
+        self.at += 1 + array
+        path: KeyPath = ()
+        for name in outer:
+            path = (*path, name)
+            self.lines.setdefault(path, line)
+            if path in self.elements:
+                path = (*path, self.elements[path] - 1)
+        path = (*path, last)
+        if array:
+            self.lines.setdefault(path, line)
+            self.elements[path] = self.elements.get(path, 0) + 1
+            path = (*path, self.elements[path] - 1)
+        self.lines[path] = line  # a table's own header, even if one of its inner tables came before
+        return path
+
+    def key(self) -> list[str]:
+        """Read a key, which may have dots."""
+        names = []
+        while True:
+            self.skip(_BLANK)
+            start = self.at
+            if self.text[start] in "\"'":
+                quoted = self.text[start : self.skip(_SHORT)]
+                names.append(tomllib.loads(f"name = {quoted}")["name"])
+            else:
+                names.append(self.text[start : self.skip(BARE)])
+            self.skip(_BLANK)
+            if not self.text.startswith(".", self.at):
+                return names
+            self.at += 1
+
+    def statement(self, inside: KeyPath) -> None:
+        """Read `key = value`."""
+        line, path = self.line(), inside
+        for name in self.key():
+            path = (*path, name)
+            self.lines.setdefault(path, line)
+        self.at += 1  # the equals sign
+        self.value(path)
+
+    def value(self, path: KeyPath) -> None:
+        self.skip(_BLANK)
+        first = self.text[self.at]
+        if first in "[{":
+            self.at += 1
+            self.collection(path, array=first == "[")
+        elif first in "\"'":
+            self.skip(_LONG if self.text.startswith(3 * first, self.at) else _SHORT)
+        else:
+            self.skip(_SCALAR)
+
+    def collection(self, path: KeyPath, array: bool) -> None:
+        """Read what stands between brackets or braces, and the closing one."""
+        element = 0
+        while self.text[self.skip(_BETWEEN)] not in "]}":
+            if self.text[self.at] == ",":
+                self.at += 1
+            elif array:
+                self.lines[(*path, element)] = self.line()
+                self.value((*path, element))
+                element += 1
+            else:
+                self.statement(path)
+        self.at += 1

@@ -14,12 +14,18 @@ Everything that is wrong with it is one sentence, with the file, the line and th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from colonnade.errors import DataError
 from colonnade.settings.settings import Key, ListOf, Section, Settings, nearest
-from colonnade.tables.array_files import PACKED, load_libsvm, load_numpy
-from colonnade.tables.table import Table
+from colonnade.tables.libsvm import PACKED, load_libsvm
+from colonnade.tables.numpy_files import load_numpy
+from colonnade.tables.table import Table, check_ids
 
 
 def _one_sign(value: str) -> str | None:
@@ -66,7 +72,7 @@ def load(
     source: another file instead of the section's own, for example with new rows to predict; where `ids` names a file,
         the ids of new.svm are in new.svm.ids.
     labels: whether the label column is read; for prediction it need not be there.
-    texts: columns that are text whatever they look like: what `Prepared.texts` says of the training rows.
+    texts: columns that are text whatever they look like: what `LearnedPreparation.texts` says of the training rows.
     """
     if (settings["source"] is None) == (settings["sql"] is None):
         key = "source" if settings["sql"] is None else "sql"
@@ -74,21 +80,27 @@ def load(
     as_text = frozenset([*(settings["text"] or ()), *texts])
     if source is None and settings["sql"] is not None:
         _check_keys(settings, "sql", "sql")
-        from colonnade.tables.query import load_sql
+        from colonnade.tables.duckdb_files import load_sql
 
         return load_sql(settings, labels, as_text)
-    path = Path(source) if source is not None else settings.place.folder / settings["source"]
+    path = Path(source) if source is not None else settings.origin.folder / settings["source"]
     kind = _check_file(settings, path)
-    if kind in ("csv", "parquet"):
-        from colonnade.tables.query import load_csv, load_parquet
+    if kind == "csv":
+        from colonnade.tables.csv_files import load_csv
 
-        return (load_csv if kind == "csv" else load_parquet)(settings, path.absolute(), labels, as_text)
-    load_arrays = load_libsvm if kind == "libsvm" else load_numpy
-    return load_arrays(settings, path, labels, new=source is not None)
+        return load_csv(settings, path.absolute(), labels, as_text)
+    if kind == "parquet":
+        from colonnade.tables.duckdb_files import load_parquet
+
+        return load_parquet(settings, path.absolute(), labels, as_text)
+    table = (load_libsvm if kind == "libsvm" else load_numpy)(settings, path, labels)
+    if table.ids is None and settings["ids"] is not None:
+        table = replace(table, ids=_ids_of_file(settings, table.rows, path, source is not None))
+    return table
 
 
 def _check_file(settings: Settings, path: Path) -> str:
-    """A file that is there, of a kind that is known."""
+    """Return the kind of a file, or raise if it is not there or of no known kind."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] and suffixes[-1] in PACKED
     kind = _SUFFIXES.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
@@ -113,3 +125,32 @@ def _check_keys(settings: Settings, kind: str, where: str) -> None:
     for key in sorted(settings.given - _KEYS[kind] - {"source", "sql"}):
         homes = ", ".join(name for name, keys in _KEYS.items() if key in keys)
         raise settings.error(key, f"has no meaning for {where}, only for {homes}; remove it")
+
+
+def _ids_of_file(settings: Settings, rows: int, source: Path, new: bool) -> npt.NDArray[Any]:
+    """Return the ids in the file that `ids` names, one per line; new rows are other people, and bring their own."""
+    path = source.with_name(f"{source.name}.ids") if new else settings.origin.folder / settings["ids"]
+    if new and not path.is_file():
+        raise settings.error(
+            "ids",
+            f"{settings['ids']!r} has the ids of the training rows and {source.name} has other rows; write the ids of "
+            f"these, one per line, into the file {str(path)!r}",
+            DataError,
+        )
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        raise settings.error("ids", f"{str(path)!r} can't be read ({error}); give a text file", DataError) from None
+    empty = next((number for number, line in enumerate(lines, 1) if not line.strip()), None)
+    if empty is not None:
+        raise settings.error("ids", f"line {empty} of {path.name} is empty; every row needs an id", DataError)
+    ids = np.array(lines, dtype=object)
+    if all(len(line) < 19 for line in lines):
+        try:
+            whole = ids.astype(np.int64)
+        except ValueError:
+            pass
+        else:  # but 007 stays text
+            ids = whole if (whole.astype(str) == ids).all() else ids
+    check_ids(settings, "ids", ids, rows, source.name)
+    return ids

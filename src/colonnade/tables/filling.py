@@ -13,14 +13,14 @@ from colonnade.tables.steps import Slots, UnfitRow
 from colonnade.tables.table import Numbers, Texts
 
 if TYPE_CHECKING:
-    from colonnade.tables.prepared import Column
+    from colonnade.tables.learned import Column
 
 Array = npt.NDArray[Any]
 _CHUNK = 1 << 15  # rows: what is computed in between stays in the processor's caches
 
 
-class Piece(NamedTuple):
-    """Some rows of one output column: its values; or of several, of which a slot says which one is 1."""
+class FilledPiece(NamedTuple):
+    """Some rows of one output column, as values; or of several, with a slot that says which one is 1."""
 
     at: int
     values: Array | None
@@ -41,30 +41,30 @@ class Filling:
             for column, source in columns
         ]
 
-    def chunks(self) -> Iterator[tuple[slice, list[Piece]]]:
-        """All rows, some at a time."""
+    def chunks(self) -> Iterator[tuple[slice, list[FilledPiece]]]:
+        """Yield all rows, some at a time."""
         for start in range(0, self.rows, _CHUNK):
             part = slice(start, min(start + _CHUNK, self.rows))
             yield part, [piece for number in range(len(self.columns)) for piece in self._pieces(number, part)]
 
-    def _pieces(self, number: int, part: slice) -> Iterator[Piece]:
+    def _pieces(self, number: int, part: slice) -> Iterator[FilledPiece]:
         (column, source), at, slots_of = self.columns[number], self.starts[number], self._codes[number]
         if isinstance(source, Texts):
             if slots_of is not None:
-                yield Piece(at, None, slots_of[source.codes[part]])
+                yield FilledPiece(at, None, slots_of[source.codes[part]])
             return
         try:
             x, marks = column.numbers(source.values[part])
         except UnfitRow as error:
             raise DataError(f"column {column.name!r} of {self.where} {error.at(part.start + error.row)}") from None
         if column.hot:
-            yield Piece(at, None, column.hot.slots_of_numbers(x))
+            yield FilledPiece(at, None, column.hot.slots_of_numbers(x))
             return
         for further, values in enumerate([x, *marks]):
-            yield Piece(at + further, values, None)
+            yield FilledPiece(at + further, values, None)
 
     def dense(self, dtype: Any) -> Array:
-        """A C-ordered array."""
+        """Return the prepared rows as a C-ordered array."""
         out = np.zeros((self.rows, self.width), dtype=dtype)
         for part, pieces in self.chunks():
             block = out[part]
@@ -77,7 +77,7 @@ class Filling:
         return out
 
     def csr(self, dtype: Any) -> Any:
-        """A CSR matrix without stored zeros, its columns in order."""
+        """Return the prepared rows as a CSR matrix without stored zeros, its columns in order."""
         import scipy.sparse as sp
 
         data, indices, counts = [], [], []

@@ -6,16 +6,25 @@ party without labels can write its rows. Empty lines are skipped. Indices may co
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import warnings
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import DataError
+from colonnade.data.ids import EXACT
+from colonnade.errors import DataError, LabelError
+from colonnade.settings.settings import Settings
+from colonnade.tables.table import Table, without_label
 
 Array = npt.NDArray[Any]
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BLOCK = 1 << 23  # bytes that are worked on at a time: short enough for the processor's caches to help
 _NEWLINE, _COLON, _HASH, _SPACE = b"\n:# "
 _MOST = 2**31 - 2  # columns: their numbers are kept in 32 bits
@@ -30,6 +39,27 @@ _KNOWN = _BLANK | _DIGIT | _POINTS
 _KNOWN[_COLON] = True
 
 
+def load_libsvm(settings: Settings, path: Path, labels: bool) -> Table:
+    """Read a LIBSVM file; `label = "label"` says that a line's first number is a label, and not just for the format."""
+    if settings["label"] not in (None, "label"):
+        raise settings.error("label", f'must be "label", for the first number of each line of {path.name}', LabelError)
+    try:
+        with PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
+            matrix, found = read(file, path.name, settings["first_index"], settings["features"])
+    except DataError as error:
+        raise settings.error("source", str(error), DataError) from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise settings.error("source", f"{path.name} can't be read ({error})", DataError) from None
+    label = None
+    if labels and settings["label"] is not None:
+        missing = np.isnan(found)
+        there = found[~missing]
+        if (there == np.trunc(there)).all() and (np.abs(there) < EXACT).all():
+            found = np.where(missing, 0, found).astype(np.int64)  # classes 1 and -1, not 1.0 and -1.0
+        label = without_label(found, missing, settings, path.name)
+    return Table(path.name, matrix, label=label)
+
+
 class Rows(NamedTuple):
     """Some lines: each row's label (NaN if it has none), how many numbers it has, and these with their columns."""
 
@@ -40,7 +70,7 @@ class Rows(NamedTuple):
 
 
 def read(file: BinaryIO, where: str, first: int = 1, width: int | None = None) -> tuple[Any, Array]:
-    """A CSR matrix and one label per row. `first` is the index of the first column, `width` how many there are."""
+    """Read a CSR matrix and one label per row; `first` is the index of the first column, `width` how many there are."""
     import scipy.sparse as sp
 
     parts = [_rows(block, line, where, first, width) for block, line in _blocks(file)]
@@ -55,7 +85,7 @@ def read(file: BinaryIO, where: str, first: int = 1, width: int | None = None) -
 
 
 def _blocks(file: BinaryIO) -> Iterator[tuple[Array, int]]:
-    """Whole lines, a block at a time, and the number of the first."""
+    """Yield whole lines, a block at a time, and the number of the first."""
     left, line = b"", 1
     while piece := file.read(_BLOCK):
         head, newline, tail = piece.rpartition(b"\n")
@@ -71,7 +101,7 @@ def _blocks(file: BinaryIO) -> Iterator[tuple[Array, int]]:
 
 
 def _without_comments(text: Array) -> Array:
-    """Blanks from each # to the end of its line."""
+    """Return the text with blanks from each # to the end of its line."""
     here = np.arange(len(text))
     hash_before = np.maximum.accumulate(np.where(text == _HASH, here, -1))
     line_before = np.maximum.accumulate(np.where(text == _NEWLINE, here, -1))
@@ -130,7 +160,7 @@ def _rows(text: Array, line: int, where: str, first: int, width: int | None) -> 
 def _entries(
     numbers: Array, places: Array, rows: Array, begins: Array, first: int, width: int | None, refuse: Any
 ) -> tuple[Array, Array]:
-    """Columns, ascending in each row, and values."""
+    """Return columns, ascending in each row, and values."""
     columns, values = numbers[places] - first, numbers[places + 1]
     most = width if width is not None else _MOST
     outside = np.nonzero((columns < 0) | (columns >= most))[0]
@@ -151,7 +181,7 @@ def _entries(
 
 
 def _numbers(text: Array, expected: int) -> Array | None:
-    """All numbers of the text; None unless there are as many as there are words, each of them a number."""
+    """Return all numbers of the text, or None unless there are as many as there are words."""
     if not expected:
         return np.empty(0)
     with warnings.catch_warnings():
@@ -165,7 +195,7 @@ def _numbers(text: Array, expected: int) -> Array | None:
 
 
 def _malformed(text: Array, newlines: Array) -> int:
-    """Where the first line begins that has a word that is no finite number: found by halves."""
+    """Find, by halves, where the first line begins that has a word that is no finite number."""
     ends = newlines + 1
     low, high = 0, len(ends)
     begin = 0
@@ -183,7 +213,7 @@ def _malformed(text: Array, newlines: Array) -> int:
 
 
 def _strange(text: Array, newlines: Array, at: int) -> str:
-    """The sentence for a line with a character that does not belong there."""
+    """Return the sentence for a line with a character that does not belong there."""
     number = int(np.searchsorted(newlines, at))
     line = text[newlines[number - 1] + 1 if number else 0 : newlines[number]].tobytes()
     if b"qid:" in line:

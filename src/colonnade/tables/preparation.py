@@ -21,8 +21,8 @@ import numpy as np
 
 from colonnade.errors import ColonnadeWarning, DataError, InputError
 from colonnade.settings.settings import Anything, Key, Section, Settings, check, nearest, shown
-from colonnade.tables.prepared import Column, Prepared
-from colonnade.tables.sparse_columns import SparseColumns
+from colonnade.tables.learned import Column, LearnedPreparation
+from colonnade.tables.sparse_preparation import SparsePreparation
 from colonnade.tables.steps import STEPS, Clip, Impute, Log1p, NumberStep, OneHot, Scale, Standardise, UnfitRow
 from colonnade.tables.table import Numbers, Table, Texts, unknown_column
 
@@ -39,7 +39,7 @@ _NUMBERS: tuple[NumberStep, ...] = (Impute(), Standardise())
 _MOSTLY_OTHER = 0.5
 
 
-def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> Prepared:
+def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> LearnedPreparation:
     """Learn each column's steps from these rows (numbers or a mask; None: all of them)."""
     settings = check({}, SECTION) if settings is None else settings
     numbers = None if rows is None else np.arange(table.rows)[rows]
@@ -67,16 +67,16 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> Pre
             raise _place(settings, name, f"column {name!r} of {table.where} {error.at(row)}") from None
         except ValueError as error:
             raise _place(settings, name, f"column {name!r} of {table.where} {error}") from None
-    return Prepared(tuple(columns))
+    return LearnedPreparation(tuple(columns))
 
 
 def declared_steps(settings: Settings) -> dict[str, tuple[NumberStep | OneHot, ...]]:
-    """What the section says, checked without any data: to be told of a mistake before rows are read."""
+    """Return the steps that the section names, checked without any data, so that mistakes show before rows are read."""
     return {name: _steps(settings, name) for name in settings if name in settings.given}
 
 
 def _place(settings: Settings, name: str, sentence: str) -> InputError:
-    """An error about a column's steps: at its own key, else at the default, else without a place."""
+    """Return an error about a column's steps: at its own key, else at the default, else without a place."""
     key = next((key for key in (name, "default") if key in settings.given), None)
     return DataError(sentence) if key is None else settings.error(key, sentence, DataError)
 
@@ -137,14 +137,16 @@ def _warn(sentence: str) -> None:
     warnings.warn(sentence, ColonnadeWarning, stacklevel=5)
 
 
-def _fit_sparse(table: Table, settings: Settings, steps: Mapping[str, Any], default: Any, rows: Any) -> Prepared:
+def _fit_sparse(
+    table: Table, settings: Settings, steps: Mapping[str, Any], default: Any, rows: Any
+) -> LearnedPreparation:
     if steps:
         name = next(iter(steps))
         raise settings.error(
             name, f"the columns of {table.where} are sparse and prepared all alike; use default", DataError
         )
     training = table if rows is None else replace(table.take(rows), where=f"the training rows of {table.where}")
-    plan = SparseColumns(int(table.columns.shape[1]), table.names, default is not None)
+    plan = SparsePreparation(int(table.columns.shape[1]), table.names, default is not None)
     matrix = plan.apply(training)  # a copy
     for number, step in enumerate(default or ()):
         if not (isinstance(step, (Scale, Log1p)) or (isinstance(step, Clip) and step.low <= 0 <= step.high)):
@@ -158,14 +160,14 @@ def _fit_sparse(table: Table, settings: Settings, steps: Mapping[str, Any], defa
             plan.change(matrix, training.where, since=number)
         except DataError as error:
             raise settings.error(("default", number), str(error), DataError) from None
-    return Prepared(sparse=plan)
+    return LearnedPreparation(sparse=plan)
 
 
 # -- what the file says -----------------------------------------------------------------------------------------------
 
 
 def _steps(settings: Settings, name: str) -> tuple[NumberStep | OneHot, ...]:
-    """The steps of one key."""
+    """Return the steps of one key."""
     value = settings[name]
     listed = isinstance(value, list)
     steps = []

@@ -1,174 +1,204 @@
-"""CSV, Parquet and SQL, through DuckDB.
-
-DuckDB is held short: it loads no extension, so that it can't reach a network; it sees no variable of Python; it writes
-nothing, neither to a file nor to a database; and where the source is one file, it can open this file only.
-"""
+"""Columns of a table inside DuckDB, as the arrays that a party's table has."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from colonnade.errors import ColonnadeWarning, DataError
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data.ids import EXACT
+from colonnade.errors import DataError, InputError, LabelError
 from colonnade.settings.settings import Settings
-from colonnade.tables.csv_cells import settle_kinds, why_refused
-from colonnade.tables.csv_dialect import dialect, glob, quoted
-from colonnade.tables.query_columns import NUMBERS, Chosen, Query, sql_name
-from colonnade.tables.table import Table, choose
+from colonnade.tables.table import Numbers, Table, Texts, repeated_ids, without_label
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_FOLDER = threading.Lock()  # the working directory is one for the whole process
-_CONFIG: dict[str, str | int | float | list[str]] = {
-    "python_enable_replacements": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-    "allow_persistent_secrets": False,
-    "enable_external_file_cache": False,
-    "temp_directory": "",  # private rows do not go to a disk because memory is short
-}
+Array = npt.NDArray[Any]
+Chosen = tuple[str | None, str | None, list[str]]  # the id column, the label column, the other columns
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+NUMBERS = (*_WHOLE, "HUGEINT", "UHUGEINT", "BIGNUM", "DECIMAL", "DOUBLE", "FLOAT", "BOOLEAN")
+_TEXTS = ("VARCHAR", "ENUM")
 
 
-def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]) -> Table:
-    """A CSV file; `texts` are columns that are text whatever they look like."""
-    import duckdb
+@dataclass
+class Query:
+    """The table `t` of a connection: for each column that users know, its expression in SQL and its type."""
 
-    file = dialect(path, settings)
-    chosen = id_column, label, columns = choose(settings, file.names, path.name, labels)
-    kept = _all(chosen)
-    inside = {name: f"c{number}" for number, name in enumerate(file.names)}
-    wanted = frozenset(columns)
-    types = dict.fromkeys(inside.values(), "VARCHAR")
-    with _connect(only=path) as con:
-        try:
-            guessed = [kind for _, kind, *_ in con.execute(f"DESCRIBE FROM {file.scan()}").fetchall()]
-            for name, kind in zip(file.names, guessed, strict=True):
-                if name in wanted and name not in texts:
-                    # A guess of the first rows: later numbers may have a fraction.
-                    types[inside[name]] = "DOUBLE" if _plain(kind) in NUMBERS and kind != "BOOLEAN" else kind
-            con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(inside[n] for n in kept)} FROM {file.scan(types)}")
-        except duckdb.Error as error:
-            raise settings.error("source", why_refused(con, file, types, _reason(error)), DataError) from None
-        query = Query(con, settings, path.name, inside, {name: _plain(types[inside[name]]) for name in kept})
-        unsettled = [name for name in kept if query.types[name] == "VARCHAR" and name not in texts]
-        settle_kinds(query, unsettled, id_column, label, file.decimal)
-        return query.table(chosen, texts)
+    con: DuckDBPyConnection
+    settings: Settings
+    where: str
+    cells: dict[str, str]
+    types: dict[str, str]  # without parameters: DECIMAL, ENUM
 
+    def read_as(self, name: str, kind: str, cell: str) -> None:
+        """Read a column as another type from now on."""
+        self.types[name], self.cells[name] = kind, cell
 
-def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[str]) -> Table:
-    """A Parquet file, of which only the chosen columns are read."""
-    import duckdb
+    def fetch(self, expression: str) -> Array:
+        """Return one column."""
+        found: Array = self.con.execute(f"SELECT {expression} AS found FROM t").fetchnumpy()["found"]
+        return found
 
-    source = f"read_parquet({glob(path)})"
-    with _connect(only=path) as con:
-        try:
-            names = [name for name, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()]
-            chosen = choose(settings, names, path.name, labels)
-            con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(map(sql_name, _all(chosen)))} FROM {source}")
-        except duckdb.Error as error:
-            raise settings.error("source", f"{path.name} can't be read: {_reason(error)}", DataError) from None
-        return _as_it_is(con, settings, path.name).table(chosen, texts)
+    def one(self, expressions: str) -> tuple[Any, ...]:
+        """Return one row."""
+        return tuple(self.con.execute(f"SELECT {expressions} FROM t").fetchall()[0])
 
+    def table(self, chosen: Chosen, texts: frozenset[str]) -> Table:
+        """Return all that was chosen; `texts` are columns that are text whatever they look like."""
+        id_column, label, columns = chosen
+        if not self.one("count(*)")[0]:
+            key = "sql" if self.settings["sql"] else "source"
+            raise self.settings.error(key, f"{self.where} has no rows; at least one is needed", DataError)
+        for name in columns:
+            if name not in texts and self.types[name] not in (*NUMBERS, *_TEXTS):
+                raise self.unfit(name)
+        ids = None if id_column is None else self.ids(id_column)
+        labels = None if label is None else self.labels(label)
+        read = {name: self.texts(name) if self.is_text(name, texts) else self.numbers(name) for name in columns}
+        return Table(self.where, read, ids, labels)
 
-def load_sql(settings: Settings, labels: bool, texts: frozenset[str]) -> Table:
-    """What a SELECT over files or a database finds. Relative paths begin at the TOML file's own folder."""
-    import duckdb
+    def is_text(self, name: str, texts: frozenset[str]) -> bool:
+        """Return whether a column is text, by its type or because somebody says so."""
+        return name in texts or self.types[name] in _TEXTS
 
-    folder = settings.place.folder.absolute()
-    with _connect() as con:
-        if settings["database"]:
-            _attach(con, settings)
-        # Any file of this machine: no address of another one begins like this.
-        _lock(con, f"allowed_directories = [{quoted(folder.anchor)}]")
-        try:
-            statements = con.extract_statements(settings["sql"])
-            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-                raise settings.error("sql", "must be one SELECT statement: it may read, and never change anything")
-            # DuckDB's own search path comes after the working directory, which may hold another file of the same name.
-            with _working_in(folder):
-                con.execute(f"CREATE TEMP TABLE t AS {statements[0].query}")
-        except duckdb.Error as error:
-            raise settings.error("sql", f"DuckDB can't run this: {_reason(error)}", DataError) from None
-        if settings["id"] is None and "order by" not in " ".join(settings["sql"].lower().split()):
-            sentence = "without an id and without ORDER BY, rows may come in another order next time; give one of them"
-            warnings.warn(str(settings.error("sql", sentence)), ColonnadeWarning, stacklevel=3)
-        query = _as_it_is(con, settings, "the result of sql")
-        return query.table(choose(settings, list(query.cells), query.where, labels), texts)
-
-
-def _connect(only: Path | None = None) -> DuckDBPyConnection:
-    import duckdb
-
-    con = duckdb.connect(":memory:", config=dict(_CONFIG))
-    if only is not None:
-        _lock(con, f"allowed_paths = [{quoted(str(only))}, {glob(only)}]")  # DuckDB looks for the second
-    return con
-
-
-def _lock(con: DuckDBPyConnection, allowed: str) -> None:
-    for setting in (allowed, "enable_external_access = false", "lock_configuration = true"):
-        con.execute(f"SET {setting}")
-
-
-def _attach(con: DuckDBPyConnection, settings: Settings) -> None:
-    """The database, to read only, as the place where names of tables are looked up."""
-    import duckdb
-
-    name = settings["database"]
-    kind = next((kind for kind in ("postgres", "mysql") if name.startswith(f"{kind}:")), "")
-    if not kind:
-        path = settings.place.folder / name
-        try:
-            with path.open("rb") as file:
-                kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else ""
-        except (OSError, ValueError) as error:  # a path may hold what no path can
-            sentence = f"{name!r} can't be read ({getattr(error, 'strerror', None) or error}); give a database file"
-            raise settings.error("database", sentence, DataError) from None
-        name = str(path.absolute())
-    try:
-        if kind:
-            con.execute(f"LOAD {kind}")  # one that is there already: nothing is fetched
-        con.execute(f"ATTACH {quoted(name)} AS source (READ_ONLY{kind and f', TYPE {kind}'})")
-        con.execute("USE source")
-    except duckdb.Error as error:
-        advice = "give a file that DuckDB wrote"
-        if kind:
+    def unfit(self, name: str) -> InputError:
+        """Return the error about a column that holds neither numbers nor text."""
+        kind, key = self.types[name], "sql" if self.settings["sql"] else "source"
+        if kind.startswith(("DATE", "TIME", "INTERVAL")):
+            what = "times" if kind.startswith("TIME") and not kind.startswith("TIMESTAMP") else "dates"
+            from_where = "..." if key == "sql" else f"'{self.where}'"
+            days = f"date_diff('day', {sql_name(name)}, DATE '2025-01-01') AS days"
             advice = (
-                f"DuckDB needs its extension {kind} for this: run INSTALL {kind} in DuckDB once, or export to Parquet"
+                f"turn them into numbers, for example with sql = '''SELECT * EXCLUDE ({sql_name(name)}), {days} FROM "
+                f"{from_where} ''', or list the column under exclude"
             )
-        raise settings.error("database", f"can't be opened ({_reason(error)}); {advice}", DataError) from None
+            if kind in ("INTERVAL", "TIME") or what == "times":
+                advice = "turn them into numbers with sql (epoch(...) counts seconds), or list the column under exclude"
+            return self.settings.error(key, f"column {name!r} of {self.where} holds {what}; {advice}", DataError)
+        return self.settings.error(
+            key,
+            f"column {name!r} of {self.where} is of type {kind}, numbers and text are allowed; convert it with sql, or "
+            f"list it under exclude",
+            DataError,
+        )
+
+    def numbers(self, name: str) -> Numbers:
+        """Return a column of numbers, with NaN where there is none."""
+        kind = "FLOAT" if self.types[name] == "FLOAT" else "DOUBLE"
+        value = f"CAST({self.cells[name]} AS {kind})"
+        return Numbers(self.fetch(f"coalesce({self.unmarked(value, value, kind)}, 'nan'::{kind})"))
+
+    def unmarked(self, cell: str, value: str, kind: str) -> str:
+        """Write a cell in SQL that is NULL where its value, of this kind, is a number that stands for a missing one."""
+        marks = [f"{float(mark)!r}::{kind}" for mark in self.settings["missing"] or [] if not isinstance(mark, str)]
+        return f"CASE WHEN {value} NOT IN ({', '.join(marks)}) THEN {cell} END" if marks else cell
+
+    def texts(self, name: str) -> Texts:
+        """Return a column of text as codes, as Python's own texts would need ten times the memory."""
+        value = self.text(name)
+        distinct = f"SELECT DISTINCT {value} AS found FROM t WHERE {value} IS NOT NULL ORDER BY found"
+        categories = self.con.execute(distinct).fetchnumpy()["found"]
+        if not len(categories):
+            return Texts(np.full(self.one("count(*)")[0], -1, dtype=np.int32), np.empty(0, dtype=object))
+        self.con.execute(f"CREATE TEMP TYPE categories AS ENUM ({distinct})")
+        codes = self.fetch(f"coalesce(enum_code(CAST({value} AS categories))::INTEGER, -1)")
+        self.con.execute("DROP TYPE categories")
+        return Texts(codes, np.asarray(categories, dtype=object))
+
+    def text(self, name: str) -> str:
+        """Write a column's cells as text, in SQL; NULL where they are empty or say that they are missing."""
+        cell = f"CAST({self.cells[name]} AS VARCHAR)"
+        marks = ["", *spellings(self.settings["missing"] or [])]
+        return f"CASE WHEN {cell} NOT IN ({', '.join(map(quoted, marks))}) THEN {cell} END"
+
+    def ids(self, name: str) -> Array:
+        """Return the ids, whole numbers or text; none may be missing, and none may occur twice."""
+        kind, cell = self.types[name], self.cells[name]
+        if kind in (*_TEXTS, "UUID"):
+            cell = f"CAST({cell} AS VARCHAR)"
+            empty = f"coalesce(trim({cell}) = '', true)"
+        else:
+            empty = f"{cell} IS NULL"
+        if kind in ("DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UHUGEINT"):
+            # tables with gaps turn numbers into floats
+            cell = f"CAST({cell} AS DOUBLE)"
+            whole = self.one(f"coalesce(bool_and({cell} = trunc({cell}) AND abs({cell}) < {EXACT}), true)")[0]
+            kind, cell = ("BIGINT", f"CAST({cell} AS BIGINT)") if whole else (kind, cell)
+        if kind not in (*_WHOLE, *_TEXTS, "UUID"):
+            raise self.settings.error(
+                "id",
+                f"column {name!r} of {self.where} is of type {kind}, ids must be whole numbers or text; choose another "
+                f"column, or convert it with sql (CAST({sql_name(name)} AS VARCHAR))",
+                DataError,
+            )
+        missing, first = self.one(f"count(*) FILTER ({empty}), min(rowid) FILTER ({empty}) + 1")
+        if missing:
+            raise self.settings.error(
+                "id",
+                f"{missing} rows of {self.where} have no id in column {name!r}, the first is row {first}; drop these "
+                f"rows, or give them one",
+                DataError,
+            )
+        again = self.one(f"count(*) - count(DISTINCT {cell})")[0]
+        if again:
+            turns = f"SELECT rowid + 1 AS row, row_number() OVER (PARTITION BY {cell} ORDER BY rowid) AS turn FROM t"
+            ((first,),) = self.con.execute(f"SELECT min(row) FROM ({turns}) WHERE turn > 1").fetchall()
+            raise self.settings.error("id", repeated_ids(again, first, self.where), DataError)
+        return self.fetch(cell)
+
+    def labels(self, name: str) -> Array:
+        """Return the labels as they are, with None or NaN where there is none."""
+        kind, cell = self.types[name], self.cells[name]
+        if kind in _TEXTS:
+            cell = self.text(name)
+        elif kind in NUMBERS and kind != "BOOLEAN":
+            seen = "FLOAT" if kind == "FLOAT" else "DOUBLE"  # 0.1 of a FLOAT is another number than 0.1 of a DOUBLE
+            value = f"CAST({cell} AS {seen})"
+            cell = self.unmarked(cell if kind in _WHOLE else f"CAST({cell} AS DOUBLE)", value, seen)
+        elif kind not in NUMBERS:
+            raise self.settings.error(
+                "label",
+                f"column {name!r} of {self.where} is of type {kind}, labels must be numbers, true and false, or text; "
+                f"choose another column, or convert it with sql",
+                LabelError,
+            )
+        found = self.fetch(cell)
+        missing = np.ma.getmaskarray(found)
+        values = np.ma.getdata(found)
+        if values.dtype.kind == "f":
+            missing = missing | np.isnan(values)
+        return without_label(values, missing, self.settings, self.where)
 
 
-@contextlib.contextmanager
-def _working_in(folder: Path) -> Iterator[None]:
-    with _FOLDER, contextlib.chdir(folder):
-        yield
+def sql_name(name: str) -> str:
+    """Write a column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
-def _as_it_is(con: DuckDBPyConnection, settings: Settings, where: str) -> Query:
-    described = con.execute("DESCRIBE t").fetchall()
-    names = {name: sql_name(name) for name, *_ in described}
-    return Query(con, settings, where, names, {name: _plain(kind) for name, kind, *_ in described})
+def quoted(text: str) -> str:
+    """Write a text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
-def _all(chosen: Chosen) -> list[str]:
-    id_column, label, columns = chosen
-    return [name for name in (id_column, label, *columns) if name is not None]
+def glob(path: Path) -> str:
+    """Write a path in SQL so that it stands for this file only, whatever its name."""
+    return quoted("".join(f"[{sign}]" if sign in "*?[" else sign for sign in str(path)))
 
 
-def _plain(kind: str) -> str:
-    """A type without its parameters; lists stay what they are."""
-    return kind if kind.endswith("]") else kind.partition("(")[0]
-
-
-def _reason(error: Exception) -> str:
-    """What DuckDB says, without its advice: the first line, and where it is about a file, the second."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = lines[0].partition("Error: ")[2] or lines[0]
-    return words if len(words) <= 200 else words[:197] + "..."
+def spellings(marks: Iterable[str | float], decimal: str = ".") -> list[str]:
+    """Return how a file may spell what stands for a missing value: text is compared with text, and -1 may be -1.0."""
+    found: list[str] = []
+    for mark in marks:
+        if isinstance(mark, str):
+            found.append(mark)
+        elif float(mark).is_integer():
+            found += [str(int(mark)), f"{int(mark)}{decimal}0"]
+        else:
+            found.append(repr(float(mark)).replace(".", decimal))
+    return list(dict.fromkeys(found))

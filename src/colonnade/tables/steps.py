@@ -26,7 +26,7 @@ class UnfitRow(ValueError):
         self.row, self.sentence = row, sentence
 
     def at(self, row: int) -> ValueError:
-        """The same about the row that it really is."""
+        """Return the same error about the row that it really is."""
         return UnfitRow(row, self.sentence)
 
 
@@ -44,7 +44,7 @@ class Impute:
     fill: float = 0.0
 
     def learn(self, x: Floats) -> Impute:
-        """The median or mean of the values that are there."""
+        """Learn the median or mean of the values that are there."""
         if not isinstance(self.how, str):
             return replace(self, fill=float(self.how))
         known = _known(x)
@@ -59,7 +59,7 @@ class Impute:
         return replace(self, fill=fill)
 
     def apply(self, x: Floats) -> None:
-        """Fill in."""
+        """Fill in the missing values."""
         x[np.isnan(x)] = self.fill
 
     def __str__(self) -> str:
@@ -76,11 +76,11 @@ class Clip:
     high: float
 
     def learn(self, x: Floats) -> Clip:
-        """Nothing."""
+        """Return the step as it is, as its bounds are given."""
         return self
 
     def apply(self, x: Floats) -> None:
-        """Missing values stay missing."""
+        """Move values to the nearer bound; missing values stay missing."""
         np.clip(x, self.low, self.high, out=x)
 
     def __str__(self) -> str:
@@ -89,14 +89,14 @@ class Clip:
 
 @dataclass(frozen=True)
 class Standardise:
-    """To mean 0 and standard deviation 1; a constant becomes 0."""
+    """Brings a column to mean 0 and standard deviation 1; a constant becomes 0."""
 
     name: ClassVar[str] = "standardise"
     mean: float = 0.0
     deviation: float = 1.0
 
     def learn(self, x: Floats) -> Standardise:
-        """Mean and deviation of the values that are there; a deviation of 0 stands for a constant."""
+        """Learn mean and deviation of the values that are there; a deviation of 0 stands for a constant."""
         known = _known(x)
         if not len(known):
             raise ValueError("has no value in any training row; list it under exclude")
@@ -108,7 +108,7 @@ class Standardise:
         return Standardise(mean, 0.0 if known.min() == known.max() else deviation)
 
     def apply(self, x: Floats) -> None:
-        """Missing values stay missing."""
+        """Subtract the mean and divide by the deviation; missing values stay missing."""
         x -= self.mean
         if self.deviation:
             x /= self.deviation
@@ -121,17 +121,17 @@ class Standardise:
 
 @dataclass(frozen=True)
 class Scale:
-    """To at most 1 in size, and zeros stay zeros: what standardise is for sparse columns."""
+    """Brings a column to at most 1 in size and leaves zeros zeros: what standardise is for sparse columns."""
 
     name: ClassVar[str] = "scale"
     by: float = 1.0
 
     def learn(self, x: Floats) -> Scale:
-        """The largest size."""
+        """Learn the largest size of a value."""
         return Scale(float(np.abs(_known(x)).max(initial=0.0)) or 1.0)
 
     def apply(self, x: Floats) -> None:
-        """Missing values stay missing."""
+        """Divide by the largest size; missing values stay missing."""
         x /= self.by
 
     def __str__(self) -> str:
@@ -140,16 +140,16 @@ class Scale:
 
 @dataclass(frozen=True)
 class Log1p:
-    """log(1 + x), for amounts and counts."""
+    """Takes log(1 + x), for amounts and counts."""
 
     name: ClassVar[str] = "log1p"
 
     def learn(self, x: Floats) -> Log1p:
-        """Nothing."""
+        """Return the step as it is, as it learns nothing."""
         return self
 
     def apply(self, x: Floats) -> None:
-        """Only for values above -1."""
+        """Take the logarithm, and refuse values of -1 and below."""
         low = x <= -1
         if low.any():
             row = int(low.argmax())
@@ -176,7 +176,7 @@ class OneHot:
     missing: bool = False
 
     def learn(self, categories: Any, counts: npt.NDArray[np.int64], missing: int) -> tuple[OneHot, int]:
-        """From the categories in their order, how often each occurs, and how often there is none.
+        """Choose the categories, from all in their order, how often each occurs, and how often there is none.
 
         Also how many rows are in none of the kept categories.
         """
@@ -187,17 +187,17 @@ class OneHot:
         return replace(self, categories=found, other=others > 0, missing=missing > 0), others
 
     def outputs(self) -> list[str]:
-        """Names of the output columns, without the column's own."""
+        """Return the names of the output columns, without the column's own."""
         return [*map(_words, self.categories), *([OTHER] if self.other else []), *([MISSING] if self.missing else [])]
 
     def slots_of_codes(self, categories: Any) -> Slots:
-        """For each of these categories its output column, and behind them, where the code -1 finds it, for none."""
+        """Return each category's output column and, last, where the code -1 finds it, the one for missing values."""
         known = {category: slot for slot, category in enumerate(self.categories)}
         unknown = self._unknown()
         return np.array([*(known.get(category, unknown) for category in categories), self._of_missing()])
 
     def slots_of_numbers(self, x: Floats) -> Slots:
-        """For each row its output column."""
+        """Return each row's output column."""
         found = np.full(len(x), self._unknown(), dtype=np.int64)
         if self.categories:
             known = np.array(self.categories, dtype=np.float64)
@@ -240,12 +240,12 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 
 
 def step_to_value(step: NumberStep | OneHot) -> dict[str, Any]:
-    """What JSON can hold."""
+    """Return a step as JSON can hold it."""
     return {"step": step.name, **asdict(step)}
 
 
 def step_from_value(value: Any) -> NumberStep | OneHot:
-    """The inverse; ValueError, KeyError or TypeError for what no step was saved as."""
+    """Make a step from a saved value; ValueError, KeyError or TypeError for what no step was saved as."""
     options = dict(value)
     kind = STEPS[options.pop("step")]
     for name, option in options.items():

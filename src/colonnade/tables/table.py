@@ -23,7 +23,7 @@ class Numbers:
     values: Array
 
     def take(self, rows: Any) -> Numbers:
-        """Some of its rows."""
+        """Return some of its rows."""
         return Numbers(self.values[rows])
 
 
@@ -35,13 +35,13 @@ class Texts:
     categories: Array  # of str, sorted, each once
 
     def take(self, rows: Any) -> Texts:
-        """Some of its rows; all categories stay."""
+        """Return some of its rows; all categories stay."""
         return Texts(self.codes[rows], self.categories)
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a source holds.
+    """What a source holds, as it was read.
 
     columns: name -> Numbers or Texts, in their order; or a scipy CSR matrix, whose names are in `names` if it has any.
     ids: integers or text, one per row, no two the same; None where rows are aligned already.
@@ -62,14 +62,14 @@ class Table:
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """How many rows there are."""
         if self.sparse:
             return int(self.columns.shape[0])
         first = next(iter(self.columns.values()))
         return len(first.codes if isinstance(first, Texts) else first.values)
 
     def take(self, rows: Any) -> Table:
-        """Some of its rows, by number or by a mask: the training part, or the rows that all parties have."""
+        """Return some rows, by number or by a mask: the training part, or the rows that all parties have."""
         columns = (
             self.columns[rows] if self.sparse else {name: column.take(rows) for name, column in self.columns.items()}
         )
@@ -85,7 +85,7 @@ class Table:
 def choose(
     settings: Settings, names: Sequence[str], where: str, labels: bool
 ) -> tuple[str | None, str | None, list[str]]:
-    """The id column, the label column and the other columns that `[data]` asks for, out of those that there are."""
+    """Return the id column, the label column and the other columns that `[data]` asks for."""
     id_column, label = settings["id"], settings["label"]
     for key, name in (("id", id_column), ("label", label if labels else None)):
         if name is not None and name not in names:
@@ -99,7 +99,7 @@ def choose(
 def choose_columns(
     settings: Settings, names: Sequence[str], where: str, taken: tuple[str | None, ...], *, new: bool = False
 ) -> list[str]:
-    """The columns to learn from; `taken` are the id and the label. New rows need not have what the model leaves out."""
+    """Return the columns to learn from; `taken` are id and label. New rows need not have what the model leaves out."""
     if settings["columns"] is not None and settings["exclude"] is not None:
         raise settings.error("exclude", "columns are given too; give columns or exclude, not both")
     known = frozenset(names)
@@ -125,13 +125,13 @@ def choose_columns(
 
 
 def unknown_column(name: str, names: Sequence[str], where: str) -> str:
-    """The sentence for a column that is not there."""
+    """Return the sentence for a column that is not there."""
     shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
     return f"{where} has no column {name!r}, its columns are {shown}{nearest(name, list(names))}"
 
 
 def check_ids(settings: Settings, key: str, ids: Array, rows: int, where: str) -> None:
-    """One id for each row, and no two the same."""
+    """Check that there is one id for each row, and no two are the same."""
     if ids.shape != (rows,):
         raise settings.error(key, f"{where} has {rows} rows and {len(ids)} ids; give one id per row", DataError)
     firsts = np.unique(ids, return_index=True)[1]
@@ -141,7 +141,7 @@ def check_ids(settings: Settings, key: str, ids: Array, rows: int, where: str) -
 
 
 def repeated_ids(again: int, first: int, where: str) -> str:
-    """The sentence for ids that are not unique; it quotes none."""
+    """Return the sentence for ids that are not unique; it quotes none."""
     return (
         f"{again} rows of {where} have an id that a row before them has, the first is row {first}; every row needs an "
         f"id of its own"
@@ -149,7 +149,7 @@ def repeated_ids(again: int, first: int, where: str) -> str:
 
 
 def without_label(values: Array, missing: Array, settings: Settings, where: str) -> Array:
-    """Labels with None (NaN, if they are floats) where they are missing."""
+    """Return the labels with None (NaN, if they are floats) where they are missing."""
     if missing.all():
         raise settings.error(
             "label", f"no row of {where} has a label; leave the key out at a party without labels", LabelError

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from colonnade.data.party import Party
 from colonnade.errors import DataError
 from colonnade.tables.filling import Filling
-from colonnade.tables.sparse_columns import SparseColumns
+from colonnade.tables.sparse_preparation import SparsePreparation
 from colonnade.tables.steps import MISSING, Floats, Impute, NumberStep, OneHot, UnfitRow, step_from_value, step_to_value
 from colonnade.tables.table import Numbers, Table, Texts
 
@@ -24,7 +24,7 @@ _SPARSE = 4  # a matrix is CSR if fewer than one of so many cells are filled
 
 @dataclass(frozen=True)
 class Column:
-    """One column's steps, as learned."""
+    """The steps of one column, as learned."""
 
     name: str
     text: bool
@@ -33,14 +33,14 @@ class Column:
     named: bool  # in the file, rather than by default
 
     def outputs(self) -> list[str]:
-        """Names of what it becomes."""
+        """Return the names of the columns that it becomes."""
         marks = [f"{self.name}={MISSING}" for step in self.steps if isinstance(step, Impute) and step.indicator]
         if self.hot is None:
             return [self.name, *marks]
         return [f"{self.name}={category}" for category in self.hot.outputs()]
 
     def numbers(self, values: Array) -> tuple[Floats, list[Floats]]:
-        """Numbers after all steps but one-hot, and where they were imputed."""
+        """Return the numbers after all steps but one-hot, and where they were imputed."""
         x = values.astype(np.float64)
         infinite = np.isinf(x)
         if infinite.any():
@@ -60,7 +60,7 @@ class Column:
         return x, marks
 
     def fitting(self, column: Numbers | Texts | None) -> Numbers | Texts:
-        """The column of a table as this one needs it; an empty one is of either kind."""
+        """Return the column of a table as this one needs it; an empty one is of either kind."""
         if column is None:
             raise ValueError("is missing; give the same columns as in training")
         if self.text and isinstance(column, Numbers):
@@ -74,14 +74,14 @@ class Column:
         return column
 
     def to_value(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """Return the column as JSON can hold it."""
         hot = None if self.hot is None else step_to_value(self.hot)
         steps = [step_to_value(step) for step in self.steps]
         return {"name": self.name, "text": self.text, "steps": steps, "hot": hot, "named": self.named}
 
     @classmethod
     def from_value(cls, value: Any) -> Column:
-        """The inverse."""
+        """Make a column from what `to_value` returned."""
         steps = []
         for one in value["steps"]:
             step = step_from_value(one)
@@ -95,20 +95,20 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Every column's steps, as learned from the training rows."""
+class LearnedPreparation:
+    """The steps of every column, as learned from the training rows."""
 
     columns: tuple[Column, ...] = ()
-    sparse: SparseColumns | None = None
+    sparse: SparsePreparation | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Columns of text: new rows must be read with `load(..., texts=prepared.texts)`."""
+        """The columns of text: new rows must be read with `load(..., texts=prepared.texts)`."""
         return tuple(column.name for column in self.columns if column.text)
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the output columns; None for sparse columns without names."""
+        """The names of the output columns; None for sparse columns without names."""
         if self.sparse is not None:
             return self.sparse.names
         seen: dict[str, int] = {}
@@ -119,7 +119,7 @@ class Prepared:
         return tuple(names)
 
     def apply(self, table: Table) -> Any:
-        """The columns of a table, prepared: a C-ordered array, or CSR where most of it would be zeros."""
+        """Prepare the columns of a table: a C-ordered array, or CSR where most of it would be zeros."""
         if table.sparse != (self.sparse is not None):
             kinds = ("sparse", "named columns") if table.sparse else ("named columns", "sparse")
             raise DataError(f"{table.where} is {kinds[0]} and the training rows were {kinds[1]}; give the same kind")
@@ -137,11 +137,11 @@ class Prepared:
         return filling.csr(dtype) if _SPARSE * filling.filled < filling.width else filling.dense(dtype)
 
     def party(self, name: str, table: Table) -> Party:
-        """The prepared table as a party."""
+        """Return the prepared table as a party."""
         return Party(name, self.apply(table), table.label, table.ids, columns=self.names)
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """For each column: its name, its kind, who said what is done with it, its steps as learned, what it becomes."""
+        """Return each column's name, its kind, who chose its steps, the steps as learned, and what it becomes."""
         said = {True: "prepare", False: "default"}
         if self.sparse is not None:
             return [
@@ -156,7 +156,7 @@ class Prepared:
         return found
 
     def shown(self) -> Any:
-        """`rows` as a table of rich."""
+        """Return `rows` as a table that rich can print."""
         from rich import box
         from rich.table import Table as RichTable
         from rich.text import Text
@@ -171,7 +171,7 @@ class Prepared:
     # -- keep ---------------------------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, Array]:
-        """As arrays, to be stored among those of the party's part of the model (see store.py)."""
+        """Return arrays, to be stored among those of the party's part of the model."""
         value: dict[str, Any] = {"columns": [column.to_value() for column in self.columns], "sparse": None}
         arrays = {}
         if self.sparse is not None:
@@ -180,14 +180,14 @@ class Prepared:
         return {_KEY: np.array(json.dumps(value)), **arrays}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Prepared:
-        """The inverse of `to_arrays`."""
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> LearnedPreparation:
+        """Make a preparation from what `to_arrays` returned."""
         try:
             value = json.loads(str(arrays[_KEY]))
             columns = tuple(Column.from_value(column) for column in value["columns"])
             if value["sparse"] is None:
                 return cls(columns)
-            return cls(sparse=SparseColumns.from_value(value["sparse"], arrays[_SCALES]))
+            return cls(sparse=SparsePreparation.from_value(value["sparse"], arrays[_SCALES]))
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"this is no preparation that Colonnade saved ({error}); train and save the model anew"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import CertificateError, LedgerError
-from colonnade.ledger.ledger_lines import (
+from colonnade.ledger.lines import (
     BROKEN,
     START,
     Check,
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def uncountersigned(self) -> list[tuple[Run, tuple[str, ...]]]:
-        """Runs with a partner that has seen neither their end nor anything later."""
+        """The runs with a partner that has seen neither their end nor anything later."""
         found = []
         for run in self.each:
             lacking = tuple(name for name in run.partners if self.countersigned.get(name, 0) < run.mark)
@@ -180,7 +180,7 @@ def _compare(path: Path, receipt: Receipt, report: Report, vouch: Vouch | None, 
 
 
 def missing(name: str, statement: Statement, same_book: bool) -> str:
-    """What is said of a ledger that a partner has seen further, or otherwise."""
+    """Return the sentence about a ledger that lacks what a partner has seen of it, or holds something else there."""
     lines, by, me = statement.head.lines, statement.by, statement.head.owner
     what = "was rolled back or rewritten" if same_book else "was replaced by another"
     return (

@@ -16,8 +16,8 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class SparseColumns:
-    """Steps of a CSR matrix, as learned; `scales` has what each column is divided by, one row per scale step."""
+class SparsePreparation:
+    """Steps of a CSR matrix, as learned; `scales` has one row per scale step: what each column is divided by."""
 
     width: int
     names: tuple[str, ...] | None
@@ -25,8 +25,8 @@ class SparseColumns:
     steps: tuple[Clip | Log1p | Scale, ...] = ()
     scales: Array = field(default_factory=lambda: np.empty((0, 0)), compare=False)
 
-    def learn(self, matrix: Any, step: Clip | Log1p | Scale) -> SparseColumns:
-        """One step more, from a matrix to which those before have been applied."""
+    def learn(self, matrix: Any, step: Clip | Log1p | Scale) -> SparsePreparation:
+        """Learn one more step, from a matrix to which those before have been applied."""
         scales = self.scales
         if isinstance(step, Scale):
             sizes = np.zeros(self.width)
@@ -35,13 +35,13 @@ class SparseColumns:
         return replace(self, steps=(*self.steps, step), scales=scales)
 
     def apply(self, table: Table) -> Any:
-        """All steps, on a copy."""
+        """Apply all steps, to a copy."""
         matrix = self._fitting(table).copy()
         self.change(matrix, table.where)
         return matrix
 
     def change(self, matrix: Any, where: str, since: int = 0) -> None:
-        """Apply the steps from one on, in place."""
+        """Apply the steps from `since` on, in place."""
         scale = sum(isinstance(step, Scale) for step in self.steps[:since])
         try:
             infinite = ~np.isfinite(matrix.data)
@@ -61,7 +61,7 @@ class SparseColumns:
         return f"number {column}" if self.names is None else repr(self.names[column])
 
     def _fitting(self, table: Table) -> Any:
-        """The table's matrix with the columns of training; a file may not come as far as the last of them."""
+        """Return the table's matrix as wide as in training; a file may not reach the last of the columns."""
         matrix, names = table.columns, table.names
         width = int(matrix.shape[1])
         if names != self.names:
@@ -86,7 +86,7 @@ class SparseColumns:
         return ", ".join(words) or "as-is"
 
     def to_value(self) -> dict[str, Any]:
-        """What JSON can hold: all but the scales."""
+        """Return everything but the scales as JSON can hold it."""
         return {
             "width": self.width,
             "names": self.names,
@@ -95,8 +95,8 @@ class SparseColumns:
         }
 
     @classmethod
-    def from_value(cls, value: Any, scales: Array) -> SparseColumns:
-        """The inverse."""
+    def from_value(cls, value: Any, scales: Array) -> SparsePreparation:
+        """Make a preparation from what `to_value` returned, and its scales."""
         width, names, steps = int(value["width"]), value["names"], []
         for one in value["steps"]:
             step = step_from_value(one)

@@ -1,64 +1,28 @@
-"""LIBSVM and numpy files as tables."""
+"""numpy's files, .npy and .npz, as tables."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.ids import EXACT
 from colonnade.errors import DataError, LabelError
-from colonnade.families.store import DAMAGED
 from colonnade.settings.settings import Settings
-from colonnade.tables import libsvm
 from colonnade.tables.table import Numbers, Table, check_ids, choose_columns, without_label
 
 Array = npt.NDArray[Any]
-PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
-def load_libsvm(settings: Settings, path: Path, labels: bool, *, new: bool = False) -> Table:
-    """A LIBSVM file; `label = "label"` says that the first number of a line is a label, and not just for the format.
-
-    new: another file than the one that the settings name.
-    """
-    if settings["label"] not in (None, "label"):
-        raise settings.error("label", f'must be "label", for the first number of each line of {path.name}', LabelError)
-    try:
-        with PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
-            matrix, found = libsvm.read(file, path.name, settings["first_index"], settings["features"])
-    except DataError as error:
-        raise settings.error("source", str(error), DataError) from None
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise settings.error("source", f"{path.name} can't be read ({error})", DataError) from None
-    label = None
-    if labels and settings["label"] is not None:
-        missing = np.isnan(found)
-        there = found[~missing]
-        if (there == np.trunc(there)).all() and (np.abs(there) < EXACT).all():
-            found = np.where(missing, 0, found).astype(np.int64)  # classes 1 and -1, not 1.0 and -1.0
-        label = without_label(found, missing, settings, path.name)
-    return Table(path.name, matrix, _ids_of_file(settings, matrix.shape[0], path, new), label)
-
-
-def load_numpy(settings: Settings, path: Path, labels: bool, *, new: bool = False) -> Table:
-    """A .npy file, or a .npz file with X (or a CSR matrix's parts) and maybe labels, ids and names of columns.
-
-    new: another file than the one that the settings name.
-    """
+def load_numpy(settings: Settings, path: Path, labels: bool) -> Table:
+    """Read a .npy file, or a .npz file with X (or a CSR matrix's parts) and maybe labels, ids and names of columns."""
     where = path.name
     try:
         with path.open("rb") as file:  # numpy leaves a damaged one open
             read = np.load(file, allow_pickle=False)
             arrays = {"X": read} if isinstance(read, np.ndarray) else {key: read[key] for key in read.files}
-    except DAMAGED as error:
+    except Exception as error:  # numpy raises nearly anything about a damaged file
         raise settings.error("source", f"{where} can't be read ({error}); save it without pickle", DataError) from None
     X = _csr(settings, arrays, where) if "indptr" in arrays else arrays.get("X")
     if X is None:
@@ -84,11 +48,11 @@ def load_numpy(settings: Settings, path: Path, labels: bool, *, new: bool = Fals
             raise settings.error("label", sentence, LabelError)
         missing = np.isnan(label) if label.dtype.kind == "f" else label == "" if label.dtype.kind == "U" else None
         label = label if missing is None else without_label(label, missing, settings, where)
-    return Table(where, columns, _ids_of_file(settings, rows, path, new) if ids is None else ids, label, names)
+    return Table(where, columns, ids, label, names)
 
 
 def _array(settings: Settings, key: str, arrays: dict[str, Array], where: str) -> Array:
-    """The array that `id` or `label` names."""
+    """Return the array that `id` or `label` names."""
     if settings[key] not in arrays:
         names = ", ".join(map(repr, arrays))
         raise settings.error(key, f"{where} has no array {settings[key]!r}, its arrays are {names}", DataError)
@@ -96,7 +60,7 @@ def _array(settings: Settings, key: str, arrays: dict[str, Array], where: str) -
 
 
 def _csr(settings: Settings, arrays: dict[str, Array], where: str) -> Any:
-    """A CSR matrix from its parts, as scipy saves them."""
+    """Make a CSR matrix of its parts, as scipy saves them."""
     import scipy.sparse as sp
 
     form = arrays.get("format")
@@ -115,7 +79,7 @@ def _csr(settings: Settings, arrays: dict[str, Array], where: str) -> Any:
 def _columns(
     settings: Settings, X: Any, given: Array | None, where: str, *, new: bool
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """The chosen columns, and their names if the file has any."""
+    """Return the chosen columns, and their names if the file has any."""
     width = int(X.shape[1])
     if given is not None and (given.shape != (width,) or given.dtype.kind != "U" or len(set(given.tolist())) < width):
         raise settings.error("source", f"columns of {where} must be {width} different texts, one per column", DataError)
@@ -130,34 +94,3 @@ def _columns(
         name: Numbers(X[:, at] if keep else X[:, at].astype(np.float64))
         for name, at in zip(chosen, places, strict=True)
     }, None
-
-
-def _ids_of_file(settings: Settings, rows: int, source: Path, new: bool) -> Array | None:
-    """One id per line of the file that `ids` names; its people are not those of new rows, which bring their own."""
-    if settings["ids"] is None:
-        return None
-    path = source.with_name(f"{source.name}.ids") if new else settings.place.folder / settings["ids"]
-    if new and not path.is_file():
-        raise settings.error(
-            "ids",
-            f"{settings['ids']!r} has the ids of the training rows and {source.name} has other rows; write the ids of "
-            f"these, one per line, into the file {str(path)!r}",
-            DataError,
-        )
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, ValueError) as error:
-        raise settings.error("ids", f"{str(path)!r} can't be read ({error}); give a text file", DataError) from None
-    empty = next((number for number, line in enumerate(lines, 1) if not line.strip()), None)
-    if empty is not None:
-        raise settings.error("ids", f"line {empty} of {path.name} is empty; every row needs an id", DataError)
-    ids = np.array(lines, dtype=object)
-    if all(len(line) < 19 for line in lines):
-        try:
-            whole = ids.astype(np.int64)
-        except ValueError:
-            pass
-        else:  # but 007 stays text
-            ids = whole if (whole.astype(str) == ids).all() else ids
-    check_ids(settings, "ids", ids, rows, source.name)
-    return ids

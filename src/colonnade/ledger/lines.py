@@ -1,22 +1,31 @@
 """The lines of a ledger as they stand in its file, and what of them is remembered from run to run.
 
-A line is JSON and ends with the SHA-256 of everything up to it. Since format 2 its digests are keyed (`ledger_key`) and
-partners countersign (`witness`); the chain is made as in format 1, so that a ledger of that time simply goes on.
+A line is JSON and ends with the SHA-256 of everything up to it. Since format 2 its digests are keyed and partners
+countersign (`witness`); the chain is made as in format 1, so that a ledger of that time simply goes on.
+
+A plain digest of a short message is the message: whoever tries all ids finds the one that was asked about. So every
+digest is keyed with a secret that the party keeps beside its ledger. Each line has a key of its own, derived from that
+secret: the owner can show one line's key to somebody and so prove what left with that line, and tells nothing about any
+other. Nor do two lines about the same message have the same digest.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colonnade import private_files
 from colonnade.errors import LedgerError
 from colonnade.ledger.receipts import Statement
+from colonnade.runtimes.wire import Value, encode
 
 FORMAT = 2
 START = hashlib.sha256(b"colonnade ledger 1").hexdigest().encode()
@@ -30,12 +39,12 @@ Check = Callable[[bytes, bytes], bool]  # (what was signed, signature)
 
 
 def seal_file(path: Path) -> Path:
-    """Where the ledger's end is written down."""
+    """Return the path of the file in which the ledger's end is written down."""
     return path.with_name(path.name + ".seal")
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """All lines with their numbers, with their ends."""
+    """Yield all lines with their numbers, line ends included."""
     try:
         with path.open("rb") as file:
             yield from enumerate(file, 1)
@@ -44,22 +53,22 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def chained(chain: bytes, line: bytes) -> bytes:
-    """What the chain is after this line."""
+    """Return what the chain is after this line."""
     return hashlib.sha256(chain + line[: -TAIL - 1]).hexdigest().encode()
 
 
 def told(line: bytes) -> bytes:
-    """What the line itself says that it is."""
+    """Return the chain as the line itself tells it."""
     return line[-3 - 64 : -3]
 
 
 def is_event(line: bytes) -> bool:
-    """Whether it is anything but a message that left."""
+    """Return whether a line is about anything but a message that left."""
     return line.find(_EVENT, 0, _FRONT) > 0
 
 
 def entry_of(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    """A line's content."""
+    """Return a line's content."""
     try:
         entry = json.loads(line.decode())
     except (ValueError, RecursionError):
@@ -70,7 +79,7 @@ def entry_of(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def sealed(path: Path, check: Check) -> tuple[int, bytes]:
-    """(lines, chain) up to where the seal beside the file goes."""
+    """Return (lines, chain) up to where the seal beside the file goes."""
     try:
         end = json.loads(seal_file(path).read_text(encoding="utf-8"))
         count, last, seal = int(end["lines"]), str(end["chain"]), signature(end["seal"])
@@ -87,7 +96,7 @@ def sealed(path: Path, check: Check) -> tuple[int, bytes]:
 
 
 def signature(text: Any) -> bytes:
-    """From base64; what is none fits nothing."""
+    """Decode a signature from base64; what is none becomes empty, and fits nothing."""
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError):
@@ -105,7 +114,7 @@ class Memory:
     _seen: dict[str, dict[tuple[str, str], Statement]] = field(default_factory=dict)
 
     def take(self, number: int, entry: dict[str, Any], chain: str) -> None:
-        """Take in an event; raises ValueError, KeyError or TypeError for one that nobody wrote so."""
+        """Take in an event; raises ValueError, KeyError or TypeError for one that no version wrote."""
         event = entry.get("event")
         if "seal" in entry:
             self.heads[number] = chain
@@ -121,13 +130,13 @@ class Memory:
             self._seen.pop(str(entry["of"]), None)
 
     def seen_of(self, partner: str) -> list[Statement]:
-        """The last that was seen of a partner's ledger, in every job and of every book; the newest first."""
+        """Return the last that was seen of a partner's ledger, in every job and of every book; the newest first."""
         found = dict.fromkeys(self._seen.get(partner, {}).values())
         return sorted(found, key=lambda statement: statement.time, reverse=True)
 
 
 def remembered(path: Path, number: int, line: bytes, memory: Memory) -> dict[str, Any]:
-    """The content of an event, taken into the memory."""
+    """Return the content of an event, after taking it into the memory."""
     entry = entry_of(path, number, line)
     try:
         memory.take(number, entry, told(line).decode())
@@ -154,3 +163,52 @@ def check_record(kind: str, record: Record) -> None:
             )
     if len(json.dumps(dict(record))) > _MOST:
         raise LedgerError(f"a record of the kind {kind!r} has at most {_MOST} characters; keep less in one")
+
+
+# -- keyed digests -----------------------------------------------------------------------------------------------------
+
+_KEY_BYTES = 32
+
+
+def key_file(path: Path) -> Path:
+    """Return the path of a ledger's secret."""
+    return path.with_name(path.name + ".key")
+
+
+def read_key(path: Path) -> bytes:
+    """Return the secret of a ledger."""
+    beside = key_file(path)
+    try:
+        key = bytes.fromhex(private_files.read(beside, "the ledger's key", LedgerError).decode("ascii").strip())
+    except OSError as error:
+        raise LedgerError(f"the ledger's key {beside.name!r} can't be read: {error.strerror}") from None
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise LedgerError(
+            f"the ledger's key {beside.name!r} must hold {_KEY_BYTES} bytes in hexadecimal; put it back from a backup, "
+            f"or remove it for a new one, with which earlier digests can't be proved"
+        )
+    return key
+
+
+def key_for(path: Path) -> bytes:
+    """Return the secret of a ledger, and make one if there is none. Call it only with the ledger locked."""
+    if not key_file(path).exists():
+        private_files.write(key_file(path), secrets.token_bytes(_KEY_BYTES).hex() + "\n")
+    return read_key(path)
+
+
+def fingerprint(key: bytes) -> str:
+    """Return what tells two secrets apart and says nothing about either."""
+    return hashlib.sha256(b"colonnade ledger key\n" + key).hexdigest()[:16]
+
+
+def line_key(key: bytes, number: int) -> bytes:
+    """Return the key of one line, to be shown to anybody who is to believe what left with it."""
+    return hmac.digest(key, f"colonnade ledger line {number}".encode(), "sha256")
+
+
+def digest(of_line: bytes, value: Value) -> str:
+    """Return the digest of a message under the key of its line."""
+    return hmac.digest(of_line, encode(value), "sha256").hex()

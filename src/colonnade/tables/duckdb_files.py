@@ -1,0 +1,148 @@
+"""CSV, Parquet and SQL, through DuckDB.
+
+DuckDB is held short: it loads no extension, so that it can't reach a network; it sees no variable of Python; it writes
+nothing, neither to a file nor to a database; and where the source is one file, it can open this file only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from colonnade.errors import ColonnadeWarning, DataError
+from colonnade.settings.settings import Settings
+from colonnade.tables.query import Chosen, Query, glob, quoted, sql_name
+from colonnade.tables.table import Table, choose
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_FOLDER = threading.Lock()  # the working directory is one for the whole process
+_CONFIG: dict[str, str | int | float | list[str]] = {
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "enable_external_file_cache": False,
+    "temp_directory": "",  # private rows do not go to a disk because memory is short
+}
+
+
+def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[str]) -> Table:
+    """Read a Parquet file, and of it only the chosen columns."""
+    import duckdb
+
+    source = f"read_parquet({glob(path)})"
+    with connect(only=path) as con:
+        try:
+            names = [name for name, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()]
+            chosen = choose(settings, names, path.name, labels)
+            con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(map(sql_name, names_of(chosen)))} FROM {source}")
+        except duckdb.Error as error:
+            raise settings.error("source", f"{path.name} can't be read: {reason(error)}", DataError) from None
+        return _as_it_is(con, settings, path.name).table(chosen, texts)
+
+
+def load_sql(settings: Settings, labels: bool, texts: frozenset[str]) -> Table:
+    """Read what a SELECT over files or a database finds; relative paths begin at the TOML file's own folder."""
+    import duckdb
+
+    folder = settings.origin.folder.absolute()
+    with connect() as con:
+        if settings["database"]:
+            _attach(con, settings)
+        # Any file of this machine: no address of another one begins like this.
+        _lock(con, f"allowed_directories = [{quoted(folder.anchor)}]")
+        try:
+            statements = con.extract_statements(settings["sql"])
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+                raise settings.error("sql", "must be one SELECT statement: it may read, and never change anything")
+            # DuckDB's own search path comes after the working directory, which may hold another file of the same name.
+            with _working_in(folder):
+                con.execute(f"CREATE TEMP TABLE t AS {statements[0].query}")
+        except duckdb.Error as error:
+            raise settings.error("sql", f"DuckDB can't run this: {reason(error)}", DataError) from None
+        if settings["id"] is None and "order by" not in " ".join(settings["sql"].lower().split()):
+            sentence = "without an id and without ORDER BY, rows may come in another order next time; give one of them"
+            warnings.warn(str(settings.error("sql", sentence)), ColonnadeWarning, stacklevel=3)
+        query = _as_it_is(con, settings, "the result of sql")
+        return query.table(choose(settings, list(query.cells), query.where, labels), texts)
+
+
+def connect(only: Path | None = None) -> DuckDBPyConnection:
+    """Open a database in memory under the rules above; `only` is the one file that it may open."""
+    import duckdb
+
+    con = duckdb.connect(":memory:", config=dict(_CONFIG))
+    if only is not None:
+        _lock(con, f"allowed_paths = [{quoted(str(only))}, {glob(only)}]")  # DuckDB looks for the second
+    return con
+
+
+def _lock(con: DuckDBPyConnection, allowed: str) -> None:
+    for setting in (allowed, "enable_external_access = false", "lock_configuration = true"):
+        con.execute(f"SET {setting}")
+
+
+def _attach(con: DuckDBPyConnection, settings: Settings) -> None:
+    """Attach the database, to be read only, as the place where names of tables are looked up."""
+    import duckdb
+
+    name = settings["database"]
+    kind = next((kind for kind in ("postgres", "mysql") if name.startswith(f"{kind}:")), "")
+    if not kind:
+        path = settings.origin.folder / name
+        try:
+            with path.open("rb") as file:
+                kind = "sqlite" if file.read(16) == b"SQLite format 3\0" else ""
+        except (OSError, ValueError) as error:  # a path may hold what no path can
+            sentence = f"{name!r} can't be read ({getattr(error, 'strerror', None) or error}); give a database file"
+            raise settings.error("database", sentence, DataError) from None
+        name = str(path.absolute())
+    try:
+        if kind:
+            con.execute(f"LOAD {kind}")  # one that is there already: nothing is fetched
+        con.execute(f"ATTACH {quoted(name)} AS source (READ_ONLY{kind and f', TYPE {kind}'})")
+        con.execute("USE source")
+    except duckdb.Error as error:
+        advice = "give a file that DuckDB wrote"
+        if kind:
+            advice = (
+                f"DuckDB needs its extension {kind} for this: run INSTALL {kind} in DuckDB once, or export to Parquet"
+            )
+        raise settings.error("database", f"can't be opened ({reason(error)}); {advice}", DataError) from None
+
+
+@contextlib.contextmanager
+def _working_in(folder: Path) -> Iterator[None]:
+    with _FOLDER, contextlib.chdir(folder):
+        yield
+
+
+def _as_it_is(con: DuckDBPyConnection, settings: Settings, where: str) -> Query:
+    described = con.execute("DESCRIBE t").fetchall()
+    names = {name: sql_name(name) for name, *_ in described}
+    return Query(con, settings, where, names, {name: plain_type(kind) for name, kind, *_ in described})
+
+
+def names_of(chosen: Chosen) -> list[str]:
+    """Return the names of all columns that are read, for whatever purpose."""
+    id_column, label, columns = chosen
+    return [name for name in (id_column, label, *columns) if name is not None]
+
+
+def plain_type(kind: str) -> str:
+    """Return a type without its parameters; lists stay what they are."""
+    return kind if kind.endswith("]") else kind.partition("(")[0]
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of what DuckDB says, without its advice and not too long."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    words = lines[0].partition("Error: ")[2] or lines[0]
+    return words if len(words) <= 200 else words[:197] + "..."
