@@ -1,4 +1,4 @@
-"""One paper, one file."""
+"""The algorithms: one paper, one file, in the paper's order."""
 
 from __future__ import annotations
 

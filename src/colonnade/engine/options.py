@@ -1,4 +1,4 @@
-"""How a model is trained: the options that all iterative algorithms share, and the step sizes of the papers."""
+"""What all algorithms on split columns share: their options, what they say of themselves, the papers' step sizes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Training:
         return outputs * (part + 1.0)
 
     def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """The same of a run that is not ended before its first step: the start is judged too."""
+        """Numbers about each row that a run needs to get past its first step: the start is judged too."""
         return outputs + self.numbers_between(outputs, parties, holders, batches)
 
     # -- what it says of itself ---------------------------------------------------------------------------------
@@ -245,5 +245,5 @@ class Training:
         return eta0 / sqrt((r + 1) * (parties if self.schedule == "sqrt-parties" else 1))
 
     def as_value(self) -> Any:
-        """A form that the wire can carry; `algorithms.from_value` is its inverse."""
+        """Name and options in a form that the wire can carry; `algorithms.from_value` is the inverse."""
         return (self.name, tuple(asdict(self).items()))
