@@ -10,6 +10,7 @@ from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
+from colonnade.engine.options import Training
 
 Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML | BlockNewton  # of linear models
 
@@ -21,7 +22,7 @@ __all__ = [
 ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML, BlockNewton)}
 
 
-def check_sum(name: str, algorithm: Algorithm | FDSKL) -> None:
+def check_sum(name: str, algorithm: Training) -> None:
     """Refuse a secure sum that the algorithm can't work with; see `Training.check_sum`."""
     algorithm.check_sum(name)
 

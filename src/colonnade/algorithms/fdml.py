@@ -19,15 +19,13 @@ import numpy as np
 
 from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns
-from colonnade.blocks.prediction import MIXTURES, PredictionBlock
+from colonnade.blocks.prediction import PredictionBlock
 from colonnade.blocks.rules import Rule
 from colonnade.engine.asynchrony import Given
 from colonnade.engine.session import Session, session_leaks
 from colonnade.errors import OptionError
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
-from colonnade.objective.penalties import Penalty
 
 # How much longer an "auto" step starts under a falling schedule. Measured on two data sets with one to eight parties:
 # a fourth of it leaves the objective far from the optimum after 30 epochs, four times as much throws it about.
@@ -50,8 +48,7 @@ class FDML(VFB2):
     schedule: str = field(default="sqrt", kw_only=True)
 
     name: ClassVar[str] = "FDML"
-    combines: ClassVar[str] = "predictions"
-    one_holder: ClassVar[bool] = True
+    family: ClassVar[str] = "averaged"
 
     def __post_init__(self) -> None:
         if self.estimator != "sgd":
@@ -77,21 +74,6 @@ class FDML(VFB2):
     def label(self) -> str:
         """FDML has no variants worth telling apart."""
         return self.name
-
-    def minimised(self, loss: Loss, model: str = "this model") -> Loss:
-        """The cross-entropy of the combined prediction, equation (24)."""
-        if loss.name not in MIXTURES:
-            raise OptionError(
-                f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
-                f"SoftmaxRegression, or train it with VFB2"
-            )
-        return MIXTURES[loss.name]
-
-    def linear_block(
-        self, columns: Columns, outputs: int, penalty: Penalty, *, intercept: bool, owner: bool
-    ) -> PredictionBlock:
-        """Every party's model is whole: with an intercept of its own, if there is any."""
-        return PredictionBlock(columns, outputs, penalty, intercept)
 
     def boldness(self, loss: Loss) -> float:
         """A step that falls by itself starts longer: after a hundred rounds only a tenth of it is left."""

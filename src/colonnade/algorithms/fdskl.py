@@ -62,7 +62,7 @@ class FDSKL(Training):
     epochs: int = field(default=30, kw_only=True)
 
     name: ClassVar[str] = "FDSKL"
-    models: ClassVar[tuple[str, ...]] = ("kernel",)
+    family: ClassVar[str] = "kernel"
     tells_signals: ClassVar[bool] = False  # to other label holders only
 
     def __post_init__(self) -> None:

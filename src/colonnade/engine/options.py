@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from math import isfinite, sqrt
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from colonnade.engine.exposure import ENCRYPTED
-from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
+from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting
 from colonnade.objective.losses import Loss
-from colonnade.objective.penalties import Penalty
-
-if TYPE_CHECKING:
-    from colonnade.blocks.columns import Columns
-    from colonnade.blocks.linear import LinearBlock
 
 SCHEDULES = ("adaptive", "constant", "sqrt", "sqrt-parties")
 # What "adaptive" multiplies the step with when an evaluation brought nothing, and while none has brought anything yet.
@@ -70,12 +65,8 @@ class Training:
     seed: int = 0
 
     name: ClassVar[str] = ""
-    # The kinds of models that it trains, in the words of `leaks.Setting.model`.
-    models: ClassVar[tuple[str, ...]] = ("linear",)
-    # What the parties' parts add up to: "scores", or "predictions" where each party has a whole model of its own.
-    combines: ClassVar[str] = "scores"
-    # Whether it needs all labels at one party.
-    one_holder: ClassVar[bool] = False
+    # The family of models that it makes, where it is not told: see `families`.
+    family: ClassVar[str] = "linear"
     # Whether an epoch is one round, about all rows.
     second_order: ClassVar[bool] = False
     # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.
@@ -161,41 +152,12 @@ class Training:
             )
 
     def check(self, setting: Setting) -> None:
-        """Refuse a run that this algorithm can't train in: its model, its label holders, its sum."""
-        if setting.model not in self.models:
-            raise OptionError(f"{self.name} trains {' and '.join(self.models)} models, got a {setting.model} model")
-        if self.one_holder and len(setting.holders) > 1:
-            raise LabelError(
-                f"{self.name} needs exactly one label holder, got {', '.join(map(repr, setting.holders))}; give y to "
-                f"one Party only, or use VFB2, which takes any number"
-            )
+        """Refuse a run that these options can't train in."""
         self.check_sum(setting.sum)
 
     def warnings(self, setting: Setting) -> tuple[str, ...]:
-        """What a user should be told before training starts, because not everybody expects it."""
-        return tuple(dict.fromkeys(leak.warning for leak in self.leaks(setting) if leak.warning))
-
-    def minimised(self, loss: Loss, model: str = "this model") -> Loss:
-        """The loss that is minimised where a model asks for this one; `model` is what an error calls it."""
-        return loss
-
-    def linear_block(
-        self, columns: Columns, outputs: int, penalty: Penalty, *, intercept: bool, owner: bool
-    ) -> LinearBlock:
-        """A party's block of a linear model.
-
-        Parameters
-        ----------
-        columns, outputs, penalty
-            As `blocks.linear.LinearBlock` takes them.
-        intercept : bool
-            Whether the model has an intercept.
-        owner : bool
-            Whether this party is the one that owns it.
-        """
-        from colonnade.blocks.linear import LinearBlock
-
-        return LinearBlock(columns, outputs, penalty, intercept and owner)
+        """What a user should be told before training starts, beside what the leaks warn of."""
+        return ()
 
     # -- what it shows ------------------------------------------------------------------------------------------
 
@@ -225,6 +187,10 @@ class Training:
         return (1 + more + self.epochs * (passes + looks)) * setting.outputs
 
     # -- what it does -------------------------------------------------------------------------------------------
+
+    async def train(self, session: Any) -> None:
+        """All rounds at one party, until its session says that it is over; every algorithm has its own."""
+        raise TypeError(f"{type(self).__name__} must say how it trains")
 
     async def prepare(self, session: Any) -> None:
         """What the parties must agree on before they agree on a step size."""
