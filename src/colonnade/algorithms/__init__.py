@@ -1,4 +1,4 @@
-"""One paper, one file."""
+"""The algorithms: one paper, one file, in the paper's order."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
+from colonnade.engine.options import Training
 
 Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML | BlockNewton  # of linear models
 

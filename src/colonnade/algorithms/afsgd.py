@@ -44,14 +44,12 @@ class AFSGD(VFB2):
 
     def warnings(self, setting: Setting) -> tuple[str, ...]:
         """A party whose columns do not enter the model should know."""
-        frozen = setting.unlabelled
-        if not frozen:
-            return super().warnings(setting)
+        frozen = ", ".join(map(repr, setting.unlabelled))
         words = (
-            f"parties {', '.join(map(repr, frozen))} hold no labels: AFSGD never updates their blocks, so their "
-            f"columns do not enter the model; use VFB2, or give them labels"
+            f"parties {frozen} hold no labels: AFSGD never updates their blocks, so their columns do not enter the "
+            f"model; use VFB2, or give them labels"
         )
-        return (words, *super().warnings(setting))
+        return (words,) if frozen else ()
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """No signals. Contributions of a party without labels are 0 for ever: there is nothing to see in them."""

@@ -49,7 +49,6 @@ class FDML(VFB2):
 
     name: ClassVar[str] = "FDML"
     family: ClassVar[str] = "averaged"
-    one_holder: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.estimator != "sgd":
@@ -73,7 +72,7 @@ class FDML(VFB2):
 
     @property
     def label(self) -> str:
-        """There is but one."""
+        """FDML has no variants worth telling apart."""
         return self.name
 
     def boldness(self, loss: Loss) -> float:
@@ -102,11 +101,11 @@ class OwnModel(BackwardUpdating):
     """What goes backward is dL/dp; each party makes of it the signal of its own model."""
 
     async def dominate(self, rows: Rows, scores: FloatArray) -> Given:
-        """dL/dp to everybody."""
+        """Send dL/dp to everybody."""
         return self._through(await super().dominate(rows, scores))
 
     async def collaborate(self, holder: str, rows: Rows) -> Given | None:
-        """dL/dp from the server."""
+        """Receive dL/dp from the server."""
         given = await super().collaborate(holder, rows)
         return None if given is None else self._through(given)
 

@@ -63,7 +63,6 @@ class FDSKL(Training):
 
     name: ClassVar[str] = "FDSKL"
     family: ClassVar[str] = "kernel"
-    models: ClassVar[tuple[str, ...]] = ("kernel",)
     tells_signals: ClassVar[bool] = False  # to other label holders only
 
     def __post_init__(self) -> None:

@@ -26,7 +26,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSteps(Rounds):
-    """Steps of one's own between two averages. step: (a, alpha) of a / t^alpha."""
+    """Steps of a site's own between two averages.
+
+    Parameters
+    ----------
+    step : tuple of two floats
+        (a, alpha): a step of round t has the length a / t^alpha.
+    **rounds
+        The keyword parameters of `engine.rounds.Rounds`.
+    """
 
     step: tuple[float, float] = (0.5, 0.0)
 
@@ -41,7 +49,7 @@ class LocalSteps(Rounds):
         return tuple(range(sites))
 
     def batches(self, rows: int, rng: np.random.Generator) -> Iterator[Array]:
-        """The rows of each step."""
+        """The rows of each of a site's own steps in a round."""
         raise TypeError("an algorithm must know its batches")
 
     def local(
@@ -59,7 +67,19 @@ class LocalSteps(Rounds):
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(LocalSteps):
-    """epochs: passes over a site's own rows in a round, E. fraction: of the sites that are chosen for a round, C."""
+    """Every chosen site passes over its own rows, and the server averages where they came to.
+
+    Parameters
+    ----------
+    epochs : int
+        E, the passes over a site's own rows in a round.
+    fraction : float
+        C, the part of the sites that is chosen for a round.
+    step : tuple of two floats
+        (a, alpha): a step of round t has the length a / t^alpha.
+    **rounds
+        The keyword parameters of `engine.rounds.Rounds`.
+    """
 
     epochs: int = 1
     fraction: float = 1.0
@@ -87,7 +107,17 @@ class FedAvg(LocalSteps):
 
 @dataclass(frozen=True, kw_only=True)
 class MiniBatchSGD(LocalSteps):
-    """updates: steps of a site's own in a round, E, each on a mini-batch. The average has the weights N_i / N."""
+    """Every site takes a few steps, each on a mini-batch, and the server averages with the weights N_i / N.
+
+    Parameters
+    ----------
+    updates : int
+        E, the steps of a site's own in a round.
+    step : tuple of two floats
+        (a, alpha): a step of round t has the length a / t^alpha.
+    **rounds
+        The keyword parameters of `engine.rounds.Rounds`.
+    """
 
     updates: int = 1
 
@@ -104,7 +134,17 @@ class MiniBatchSGD(LocalSteps):
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelRestartedSGD(MiniBatchSGD):
-    """updates: steps of a worker's own between two averages, I. Every worker weighs the same, whatever it holds."""
+    """Every worker takes a few steps, and weighs the same in the average whatever it holds.
+
+    Parameters
+    ----------
+    updates : int
+        I, the steps of a worker's own between two averages.
+    step : tuple of two floats
+        (a, alpha): a step of round t has the length a / t^alpha.
+    **rounds
+        The keyword parameters of `engine.rounds.Rounds`.
+    """
 
     name: ClassVar[str] = "ParallelRestartedSGD"
     weighted: ClassVar[bool] = False

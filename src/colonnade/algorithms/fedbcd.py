@@ -25,8 +25,6 @@ from colonnade.leaks import Leak, Setting, contributions, sequential
 
 # Messages about the rows of a batch and of an evaluation.
 _SUMMED = ("scores", "evaluation")
-# A step takes no more than a block's own gradient, so any block will do.
-ANY_BLOCK = ("linear", "network", "split", "transfer")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class FedSGD(Training):
     """
 
     name: ClassVar[str] = "FedSGD"
-    models: ClassVar[tuple[str, ...]] = ANY_BLOCK
 
     @property
     def encryptable(self) -> bool:
@@ -83,7 +80,6 @@ class FedBCD(Training):
     curvature: bool = False
 
     name: ClassVar[str] = "FedBCD"
-    models: ClassVar[tuple[str, ...]] = ANY_BLOCK
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,7 +107,7 @@ class FedBCD(Training):
             )
 
     def check(self, setting: Setting) -> None:
-        """Refuse what this algorithm can't train; only a linear model's scores follow its weights by the curvature."""
+        """Refuse what these options can't train: only a linear model's scores are known to follow its steps."""
         super().check(setting)
         if self.curvature and setting.model != "linear":
             raise OptionError(

@@ -47,7 +47,7 @@ _SHORTEST_STRETCH, _LONGEST_STRETCH = 1e-300, 1e300
 
 
 def next_part(part: float) -> float:
-    """The part of the rows in the sample after one of this part."""
+    """The part of the rows in the sample that follows a sample of this part."""
     return min(1.0, GROWTH * part)
 
 

@@ -26,12 +26,26 @@ from colonnade.errors import OptionError, at_least, whole_number
 
 @dataclass(frozen=True, kw_only=True)
 class SSCA(Rounds):
-    """Algorithm 1 and Algorithm 2.
+    """Successive convex approximation: Algorithm 1, or Algorithm 2 where a cost is limited.
 
-    rho, gamma: (a, alpha) of the steps a / t^alpha in (2) and (4). tau: weight of |w - w_t|^2 in (6) and (8). correct:
-    see the top of this file. (The paper's own choices are in `PAPER`; these do better on MNIST and on adult.)
-    penalty: c_1; c_(j+1) is ten times c_j. penalties: how many of them are tried, each for `rounds` rounds, until the
-    slack vanishes and the cost over all rows is at most `tolerance` above its limit.
+    The paper's own choices are in `PAPER`; the defaults here do better on MNIST and on adult.
+
+    Parameters
+    ----------
+    rho, gamma : tuple of two floats
+        (a, alpha) of the steps a / t^alpha in (2) and (4).
+    tau : float
+        The weight of |w - w_t|^2 in (6) and (8).
+    correct : bool
+        Whether approximations start from 0, as (2) is written, or as (13) has it; see the top of this file.
+    penalty : float
+        c_1, the price of slack; c_(j+1) is ten times c_j.
+    penalties : int
+        How many prices are tried, each for `rounds` rounds, until the slack vanishes.
+    tolerance : float
+        How much the cost over all rows may be above its limit for the slack to count as vanished.
+    **rounds
+        The keyword parameters of `engine.rounds.Rounds`.
     """
 
     rho: tuple[float, float] = (0.5, 0.3)

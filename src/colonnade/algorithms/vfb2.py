@@ -66,7 +66,7 @@ class VFB2(Training):
 
     @property
     def remembers(self) -> bool:
-        """SVRG and SAGA do."""
+        """SVRG and SAGA keep a signal of every row."""
         return self.estimator != "sgd"
 
     def alike(self, other: Training) -> bool:
@@ -122,7 +122,7 @@ class VFB2(Training):
         return super().numbers_between(outputs, parties, holders, batches) + snapshot
 
     async def train(self, session: Session) -> None:
-        """Run this party's side."""
+        """Run this party's side of Algorithms 2 and 3."""
         # Step 1 of both algorithms: parameters are 0, and the rule remembers nothing yet.
         await self.run(BackwardUpdating(session, Rule(self.estimator, session.block)))
 

@@ -32,7 +32,7 @@ class OpenBatch(Protocol):
         ...
 
     def close(self) -> None:
-        """The batch is done; the block's parameters are the new ones."""
+        """End the work on the batch; from now on the block has the new parameters."""
         ...
 
 
@@ -48,7 +48,7 @@ class Block(Protocol):
         ...
 
     def open(self, rows: Rows) -> OpenBatch:
-        """Start on a batch."""
+        """Start on a batch of these rows."""
         ...
 
     def scores(self, rows: Rows, of: Any = None) -> FloatArray:
@@ -80,9 +80,9 @@ class Block(Protocol):
         ...
 
     def freeze(self) -> Any:
-        """All of the parameters' state, exactly."""
+        """All of the parameters' state, to the bit."""
         ...
 
     def thaw(self, state: Any) -> None:
-        """Be as it was."""
+        """Take back what `freeze` gave."""
         ...

@@ -70,13 +70,13 @@ class PartRows:
 
     @property
     def known(self) -> KnownFeatures:
-        """What this party knows as an owner."""
+        """The features that this party knows as an owner."""
         if self._known is None:
             raise TypeError("a party without labels owns no features")
         return self._known
 
     def left(self, owner: str, layout: Layout, budget: int) -> int:
-        """What of a budget is not used."""
+        """Bytes of a budget that an owner's kept rows leave unused."""
         return budget - 4 * layout.of(owner) * self.ahead[owner].kept
 
     def part_of_f(self, rows: Rows, beside: Table, coefficients: FloatArray) -> FloatArray:
@@ -134,11 +134,11 @@ class KernelBlock:
         return 0.5 * self.alpha * self.layout.features * float(np.square(self.values).sum())
 
     def penalty_curvature(self) -> float:
-        """In the kernel's space it is alpha itself."""
+        """A bound on the penalty's second derivative: in the kernel's space it is alpha itself."""
         return self.alpha
 
     def sample(self, features: Features) -> None:
-        """Learn the curvature from some rows' features."""
+        """Take some rows' features, from which `curvature` is worked out once."""
         self._sampled = DenseColumns(features / np.float32(np.sqrt(features.shape[1])))
 
     def curvature(self, batch: int) -> float:
@@ -147,11 +147,11 @@ class KernelBlock:
         return 0.0 if found is None else LinearBlock(found, 1, L2(0.0), intercept=False).curvature(batch)
 
     def intercept_curvature(self) -> float:
-        """There is none."""
+        """A kernel model has no intercept."""
         return 0.0
 
     def state(self, into: Any = None) -> Any:
-        """The coefficients."""
+        """(coefficients,), as a copy."""
         return (self.values.copy(),)
 
     def restore(self, state: Any) -> None:

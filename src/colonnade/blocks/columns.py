@@ -68,11 +68,11 @@ class DenseColumns:
         _kernels.dense_backward(self._X, rows, signal, factor, G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
-        """Empty `source` into `target`."""
+        """target += factor * source on the columns of these rows, and clear source there."""
         _kernels.dense_move(self._X, rows, source, factor, target)
 
     def only(self, kept: Rows) -> DenseColumns:
-        """These columns, counted anew; one of zeros where there are none."""
+        """Only these columns, counted anew; a column of zeros where there are none."""
         return DenseColumns(self._X[:, kept] if len(kept) else np.zeros((self.shape[0], 1)))
 
     def terms_owed(self) -> int:
@@ -80,10 +80,10 @@ class DenseColumns:
         return 0
 
     def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None:
-        """Nothing waits."""
+        """Do nothing: no dense term ever waits here."""
 
     def settle(self, terms: DenseTerms, W: FloatArray) -> None:
-        """Nothing waits."""
+        """Do nothing: no dense term ever waits here."""
 
     def rule_step(
         self, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, turn: int, W: FloatArray
@@ -96,7 +96,7 @@ class DenseColumns:
             self.backward(rows, change, weight, terms.average)
 
     def nonzeros(self, rows: Rows) -> int:
-        """Numbers in these rows."""
+        """How many numbers these rows have."""
         return len(rows) * self.shape[1]
 
     def mean_square(self) -> float:
@@ -121,12 +121,12 @@ class DenseColumns:
         _newton_kernels.dense_gram(self._X, rows, weight, G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
-        """Add the diagonal of the same."""
+        """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
         _newton_kernels.dense_squares(self._X, rows, weight, out)
 
 
 class CsrColumns:
-    """CSR: never made dense."""
+    """A CSR matrix, which is never made dense."""
 
     def __init__(self, data: Any, columns: Any, starts: Any, shape: tuple[int, int]) -> None:
         self.shape = shape
@@ -153,7 +153,7 @@ class CsrColumns:
         _kernels.csr_backward(*self._parts, rows, signal, factor, G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
-        """Empty `source` into `target`."""
+        """target += factor * source on the columns of these rows, and clear source there."""
         _kernels.csr_move(*self._parts, rows, source, factor, target)
 
     def occurring(self) -> Rows | None:
@@ -163,7 +163,7 @@ class CsrColumns:
         return None if 2 * int(seen.sum()) > len(seen) else np.nonzero(seen)[0]
 
     def only(self, kept: Rows) -> CsrColumns:
-        """These columns, counted anew; numbers of others become zeros."""
+        """Only these columns, counted anew; numbers of others become zeros."""
         data, columns, starts = self._parts
         place = np.full(self.shape[1], -1, dtype=np.int64)
         place[kept] = np.arange(len(kept))
@@ -196,7 +196,7 @@ class CsrColumns:
         _kernels.csr_rule_step(data, columns, starts, rows, change, eta, terms.average, weight, *waiting, W)
 
     def nonzeros(self, rows: Rows) -> int:
-        """Non-zeros in these rows."""
+        """How many non-zeros these rows have."""
         return int(_kernels.csr_row_nonzeros(self._parts[2], rows))
 
     def mean_square(self) -> float:
@@ -224,7 +224,7 @@ class CsrColumns:
         _newton_kernels.csr_gram(*self._parts, rows, weight, G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
-        """Add the diagonal of the same."""
+        """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
         _newton_kernels.csr_squares(*self._parts, rows, weight, out)
 
 
@@ -236,7 +236,7 @@ class Needed:
         self._kept = None if every or not isinstance(columns, CsrColumns) else columns.occurring()
 
     def of(self, columns: Columns) -> Columns:
-        """These columns without the others."""
+        """The needed columns, without the others."""
         return columns if self._kept is None else columns.only(self._kept)
 
     def spread(self, theta: FloatArray) -> FloatArray:
@@ -257,7 +257,7 @@ def columns_from_value(value: Any) -> Columns:
 
 
 def value_of(columns: Any) -> Any:
-    """The same from columns."""
+    """Columns in the form that the wire carries."""
     if isinstance(columns, CsrColumns):
         return (*columns._parts, columns.shape)
     return columns._X

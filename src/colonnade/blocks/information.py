@@ -115,7 +115,7 @@ class Joint:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> Joint | None:
-        """None for a matrix that no columns have."""
+        """The inverse of such a matrix; None for a matrix that no columns can have."""
         values, vectors = np.linalg.eigh(matrix)
         if not values.min() > _NEGATIVE:
             return None

@@ -101,7 +101,7 @@ class LinearBlock:
         return self.flat(z)
 
     def penalty_value(self) -> float:
-        """The intercept carries no penalty."""
+        """This block's part of the penalty; the intercept carries none."""
         self.settle()
         # A piece at a time: no second copy of a long vector, and the pieces stay in the processor's cache.
         V, scale = self.weights.V, self.weights.scale
@@ -136,7 +136,7 @@ class LinearBlock:
         return largest + 3.0 * self.columns.mean_square() / batch
 
     def intercept_curvature(self) -> float:
-        """Ones have a mean square of 1."""
+        """The curvature of the intercept's column of ones, whose mean square is 1; 0 where there is none."""
         return 0.0 if self.intercept is None else 1.0
 
     def state(self, into: Any = None) -> Any:

@@ -48,7 +48,7 @@ class NewtonBlock:
     # -- the parameters -----------------------------------------------------------------------------------------
 
     def add(self, change: FloatArray) -> None:
-        """Move by this much."""
+        """Move the parameters by a change of shape (width, outputs), or flattened."""
         self.block.weights.add(change.reshape(self.width, self.outputs))
 
     def pull(self) -> FloatArray:
@@ -87,7 +87,7 @@ class NewtonBlock:
             G[-1] += factor * signal.sum(axis=0)
 
     def gradient(self, pieces: Sequence[OfRows], rows: int) -> FloatArray:
-        """Of the mean loss over so many rows, and of the penalty."""
+        """The gradient of the mean loss over so many rows, and of the penalty."""
         out = self.pull()
         for chosen, signal in pieces:
             self.backward(chosen, signal.reshape(len(chosen), self.outputs), 1.0 / rows, out)
@@ -110,7 +110,7 @@ class NewtonBlock:
     # -- the model's minimum ------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """The next curvature makes a new model, whatever it is."""
+        """Drop the model: the next curvature makes a new one, whatever it is."""
         self.curved = []
 
     def refresh(self, pieces: Sequence[OfRows], rows: int) -> None:
@@ -123,7 +123,7 @@ class NewtonBlock:
         self.make(pieces, rows, self.bend())
 
     def make(self, pieces: Sequence[OfRows], rows: int, bent: FloatArray) -> None:
-        """The model of this curvature."""
+        """Make the model of this curvature: factors, or the diagonal where there are too many columns."""
         self.curved, self._rows, self.bent = list(pieces), rows, bent
         self._factors = []
         if self.wide:

@@ -43,7 +43,7 @@ class ProductLayout:
 
     @classmethod
     def of(cls, columns: int, room: int) -> ProductLayout:
-        """For so many columns, of which a ciphertext has room for some."""
+        """The layout of so many columns, of which a ciphertext has room for `room`."""
         together = max(1, min(-(-columns // LANES), room))
         return cls(columns, together, max(LANES, -(-columns // together)))
 
@@ -63,7 +63,7 @@ class Packing:
         self.chunks = -(-outputs // self.classes)
 
     def layout(self, columns: int) -> ProductLayout:
-        """Of the products with so many columns."""
+        """The layout of the products with so many columns."""
         return ProductLayout.of(columns, self.slots.count // self.classes)
 
     def encrypt(self, key: PublicKey, whole: FloatArray, residues: Digits) -> Bytes:

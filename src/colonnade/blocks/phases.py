@@ -45,7 +45,7 @@ class Kernel:
     NAMES: ClassVar[tuple[str, ...]] = ("rbf", "laplace")
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
-        """Coordinates of directions."""
+        """Draw coordinates of directions."""
         if self.name == "rbf":
             return rng.standard_normal(shape) * math.sqrt(2.0 * self.gamma)
         return rng.standard_cauchy(shape) * self.gamma
@@ -72,7 +72,7 @@ class Directions:
     _shares: dict[tuple[int, int], PhaseArray] = field(default_factory=dict)
 
     def become(self, secret: bytes, phase_secret: bytes) -> None:
-        """Draw from other secrets from now on."""
+        """Draw from other secrets from now on, as a run that goes on does."""
         self.secret, self.phase_secret = secret, phase_secret
         self._known.clear()
         self._shares.clear()
@@ -116,7 +116,7 @@ def to_steps(angles: FloatArray) -> PhaseArray:
 
 
 def to_features(phases: PhaseArray) -> Features:
-    """sqrt(2) cos of phases."""
+    """phi = sqrt(2) cos of phases."""
     out = np.empty(phases.shape, dtype=np.float32)
     _kernels.circle_cosines(phases.reshape(-1), out.reshape(-1))
     return out
@@ -136,7 +136,7 @@ class Layout:
         return share + (self.owners.index(owner) < more)
 
     def blocks(self, owner: str) -> int:
-        """How many blocks those are."""
+        """How many blocks an owner's features make."""
         return -(-self.of(owner) // self.width)
 
     def span(self, owner: str, number: int) -> slice:
@@ -170,7 +170,7 @@ class Ahead:
         return [FeaturePiece(np.nonzero(have <= number)[0], number) for number in range(first, blocks)]
 
     def learn(self, rows: Rows, blocks: int) -> None:
-        """It was."""
+        """Note that so many blocks of these rows are known now."""
         kept = rows[rows < self.kept]
         self._blocks[kept] = np.maximum(self._blocks[kept], blocks)
 
@@ -190,6 +190,6 @@ def messages(pieces: list[FeaturePiece], width: int) -> Iterator[list[FeaturePie
 
 
 def merged(pieces: Iterable[PhaseArray]) -> PhaseArray:
-    """Pieces as one message."""
+    """Join pieces to one message."""
     flat = [piece.reshape(-1) for piece in pieces]
     return np.concatenate(flat) if flat else np.empty(0, dtype=np.uint32)

@@ -61,7 +61,7 @@ class PredictionBlock(LinearBlock):
         return self.share * super().curvature(batch)
 
     def intercept_curvature(self) -> float:
-        """The same for the intercept."""
+        """a_l times the linear block's bound for the intercept."""
         return self.share * super().intercept_curvature()
 
     def state(self, into: Any = None) -> Any:

@@ -103,7 +103,7 @@ class Rule:
             self._average_ones += weight * change.sum(axis=0)
 
     def freeze(self) -> Any:
-        """See `engine.kept.Frozen`."""
+        """Memory and averages; see `engine.kept.Frozen`."""
         return (self.memory, self.average, self._average_ones)
 
     def thaw(self, state: Any) -> None:

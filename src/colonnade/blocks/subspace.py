@@ -39,7 +39,7 @@ class Held:
         self._V = np.zeros((z.size, 0))  # a row for each score, a column for each direction
 
     def add(self, new: FloatArray, room: int) -> None:
-        """Scores of new directions; the oldest go where there is no room."""
+        """Remember the scores of new directions; the oldest go where there is no room."""
         gone = max(0, self.count + new.shape[1] - room)
         kept = self.count - gone
         needed = kept + new.shape[1]
@@ -63,14 +63,14 @@ class Held:
         return float(self.loss.values(z, self.y).sum())
 
     def slope(self, z: FloatArray) -> FloatArray:
-        """Its gradient along the directions."""
+        """The gradient of `value` along the directions."""
         out = np.zeros((self.count, 1))
         signal = self.loss.signal(z, self.y).reshape(-1, 1)
         _kernels.dense_backward(self._V, np.arange(self.z.size), signal, 1.0, out)
         return out[:, 0]
 
     def curve(self, z: FloatArray) -> FloatArray:
-        """The lower triangle of its second derivatives along the directions, whole also for softmax."""
+        """The lower triangle of the second derivatives of `value` along the directions, whole also for softmax."""
         out = np.zeros((self.count, self.count))
         if self.outputs == 1:
             _newton_kernels.dense_gram(self._V, np.arange(len(z)), self.loss.curvature(z, self.y), out)
@@ -99,11 +99,11 @@ class Held:
         return self._V[at:end, : self.count]
 
     def freeze(self) -> Any:
-        """See `kept.Frozen`."""
+        """Scores of rows and directions; see `engine.kept.Frozen`."""
         return (self.z, np.ascontiguousarray(self._V[:, : self.count]))
 
     def thaw(self, state: Any) -> None:
-        """The inverse."""
+        """Take back what `freeze` gave."""
         z, V = state
         self.z, self._V, self.count = z.copy(), V.copy(), V.shape[1]
 
@@ -117,11 +117,11 @@ class PastDirections:
 
     @property
     def rows(self) -> npt.NDArray[np.float32]:
-        """Those that are remembered, the oldest first."""
+        """The directions that are remembered, the oldest first."""
         return self._rows[: self.count]
 
     def add(self, new: npt.NDArray[np.float32], room: int) -> None:
-        """Some more, and the oldest go where there is no room."""
+        """Remember more directions; the oldest go where there is no room."""
         gone = max(0, self.count + len(new) - room)
         needed = self.count - gone + len(new)
         if needed > len(self._rows):
@@ -135,13 +135,13 @@ class PastDirections:
         self.count = needed
 
     def times(self, v: FloatArray) -> FloatArray:
-        """The product of each of them with v."""
+        """The product of each direction with v."""
         out = np.empty((self.count, 1))
         _kernels.dense_forward(self._rows, np.arange(self.count), v.reshape(-1, 1), out)
         return out[:, 0]
 
     def combine(self, weights: FloatArray) -> FloatArray:
-        """Their sum with these weights."""
+        """The sum of all directions with these weights."""
         out = np.zeros((self._rows.shape[1], 1))
         _kernels.dense_backward(self._rows, np.arange(self.count), weights.reshape(-1, 1), 1.0, out)
         return out[:, 0]
@@ -199,13 +199,13 @@ class OwnColumns:
         self.size = own.width + held.count
 
     def scores(self, x: FloatArray) -> FloatArray:
-        """Of a point of the search."""
+        """The scores of all rows at a point of the search."""
         q = self.own.width
         z = self.held.z + self.own.forward(self.rows, x[:q, None])[:, 0]
         return z + self.held.along(x[q:]) if self.held.count else z
 
     async def look(self, x: FloatArray, whole: bool) -> Sight:
-        """The objective there, but for what does not change."""
+        """The objective at a point of the search, but for what does not change."""
         held, own, q, n = self.held, self.own, self.own.width, len(self.rows)
         z, mine, theirs = self.scores(x), x[:q], x[q:]
         bent = (self.bend * theirs).sum(axis=1)  # not BLAS: see `_newton_kernels`

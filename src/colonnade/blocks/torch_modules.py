@@ -135,7 +135,7 @@ def reference(given: Any, party: str, seed: int) -> tuple[Any, Any]:
 
 
 def forget(how: Any) -> None:
-    """A run is over: what waited for it goes."""
+    """Drop what waited for a run that is over."""
     if how[0] == "here":
         _waiting.pop(how[1], None)
 

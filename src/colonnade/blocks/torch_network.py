@@ -91,7 +91,7 @@ class NetworkBlock:
         check_trainable(self.module, self.columns.take(np.arange(count)), self.party)
 
     def open(self, rows: Rows) -> NetworkSteps:
-        """Start on a batch."""
+        """Start on a batch of these rows."""
         return NetworkSteps(self, rows)
 
     def forward(self, x: Any, *, training: bool) -> Any:
@@ -133,7 +133,7 @@ class NetworkBlock:
         return 0.5 * self.l2 * squares(self.parameters) if self.l2 else 0.0
 
     def penalty_curvature(self) -> float:
-        """l2."""
+        """The penalty's second derivative, which is l2 everywhere."""
         return self.l2
 
     def curvature(self, batch: int) -> float:
@@ -168,13 +168,13 @@ class NetworkBlock:
         return largest
 
     def intercept_curvature(self) -> float:
-        """Part of `curvature`."""
+        """0: a network's intercepts are part of `curvature`."""
         return 0.0
 
     # -- state --------------------------------------------------------------------------------------------------
 
     def state(self, into: Any = None) -> Any:
-        """See `modules.to_value`."""
+        """The parameters as `torch_modules.to_value` gives them."""
         return to_value(self.module)
 
     def restore(self, state: Any) -> None:
@@ -191,7 +191,7 @@ class NetworkBlock:
         return (self.state(), self.optimiser.freeze(), stream, self.pace)
 
     def thaw(self, state: Any) -> None:
-        """The inverse of `freeze`."""
+        """Take back what `freeze` gave."""
         torch = need_torch()
         parameters, optimiser, stream, self.pace = state
         self.restore(parameters)
@@ -240,7 +240,7 @@ class NetworkSteps:
             block.optimiser.step(gradients, eta * block.pace)
 
     def close(self) -> None:
-        """Nothing is pending."""
+        """Do nothing: all steps are taken."""
         self._z = None
 
 

@@ -34,7 +34,7 @@ class Optimiser(ABC):
         return (self.steps, tuple(tensor.numpy().copy() for tensor in self.memory))
 
     def thaw(self, state: Any) -> None:
-        """Be as it was."""
+        """Take back what `freeze` gave."""
         torch = need_torch()
         self.steps, arrays = state
         for tensor, array in zip(self.memory, arrays, strict=True):

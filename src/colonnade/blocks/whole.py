@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 class WholeModel(Protocol):
-    """What SSCA and its like need of a model."""
+    """What SSCA, FedAvg and their relatives need of a model."""
 
     size: int
 

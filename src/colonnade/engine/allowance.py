@@ -1,11 +1,11 @@
-"""How many numbers about each row may leave the parties in a run, and how many have.
+"""How many numbers about each row may leave the parties in a run, and how many have left so far.
 
-Contributions are linear in a party's columns, so their number is what an honest-but-curious receiver can solve with.
-Each party may have a limit of its own (`jobs.budget`); the parties agree on the least of them before they start,
-and the run ends in good order, with the model that it has, before anybody has had more.
+Contributions are linear in a party's columns, so their number says how much an honest-but-curious receiver can solve
+for. Each party may have a limit of its own (`jobs.budget`). The parties agree on the lowest of them before they start,
+and the run ends in good order, with the model that it has, before anybody's limit is exceeded.
 
-The score can be read from a signal, and from the score its sender's own part. A label holder therefore pays like
-everybody else: the only one for its signals, one of several for every row of a sum, whoever that is for.
+A score can be read from its signal, and the sender's own part from the score. A label holder therefore pays like
+everybody else: the only one pays for its signals, one of several for every row of a sum, whoever the sum is for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROUNDING = 1e-9
 
 
 def budget_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """A limit is a share of a party's columns."""
+    """What the agreed limit shows: it is a share of some party's columns."""
     words = "{who} could work out about how many columns you have, from how much your policy lets out"
     return (Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("budget",), words),)
 
@@ -34,24 +34,34 @@ class Limit(Protocol):
 
     @property
     def left(self) -> float:
-        """What may still leave."""
+        """Numbers about each row that may still leave."""
         ...
 
     def check(self, least: float, what: str) -> None:
-        """Refuse what needs more than is left."""
+        """Refuse to begin something that needs at least so many numbers, if fewer are left."""
         ...
 
     def charge(self, numbers: float) -> None:
-        """Let so many out, or refuse."""
+        """Count numbers that leave now, or refuse if there are too many of them."""
         ...
 
 
 @dataclass
 class Allowance:
-    """One party's view of it.
+    """One party's view of what may leave in a run.
 
-    rows: of which every sum of this run tells something. alone: this party has all labels, and all sums are for it.
-    free: it also sends no signals in the clear, so that nothing that comes of its own columns ever leaves it.
+    Parameters
+    ----------
+    sum : SecureSum
+        Counts the numbers that it sends.
+    rows : int
+        The rows that the sums of this run are about.
+    budget : Limit, optional
+        This party's own limit; None where all parties are in one hand.
+    alone : bool
+        Whether this party has all labels, so that all sums are for it.
+    free : bool
+        Whether it also sends no signals in the clear, so that nothing that comes of its own columns ever leaves it.
     """
 
     sum: SecureSum
@@ -63,7 +73,7 @@ class Allowance:
     _focused: float = 0.0
 
     async def agree(self, net: Net, leader: str, others: Sequence[str], least: float, what: str) -> None:
-        """On the least of all parties' limits; least: what the run can't begin without."""
+        """Agree on the lowest of all parties' limits; `least` is what the run can't begin without."""
         budget = self.budget
         if budget is None:
             return
@@ -90,7 +100,7 @@ class Allowance:
 
     @property
     def left(self) -> float:
-        """Those that all parties may still let out."""
+        """Numbers about each row that all parties may still let out."""
         return self.most - self.used
 
     def affords(self, numbers: float) -> bool:

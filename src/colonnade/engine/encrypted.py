@@ -85,7 +85,7 @@ def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
 
 
 class EncryptedSignals(Signals):
-    """One party's side of it."""
+    """One party's side: it encrypts signals of its own rows, and takes gradients of its columns for others' rows."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -100,7 +100,7 @@ class EncryptedSignals(Signals):
 
     @classmethod
     async def begin(cls, session: Session) -> EncryptedSignals:
-        """Make keys and tell the public ones. They are this run's only: a resumed one makes its own."""
+        """Make keys and tell the public ones. They are for this run only: a resumed run makes its own."""
         opened, net, bits = cls(session), session.net, session.job.key_bits
         if net.me in session.job.holders:
             opened.own = await net.in_thread(PrivateKey.generate, bits, opened.threads)
@@ -115,17 +115,17 @@ class EncryptedSignals(Signals):
 
     @cached_property
     def columns(self) -> WholeColumns:
-        """This party's, with one of ones behind the intercept if that is its own."""
+        """This party's columns, with a column of ones for the intercept if that is its own."""
         return WholeColumns(self.block.columns, ones=self.block.intercept is not None)
 
     def open(self, holder: str, rows: Rows) -> OpenBatch:
-        """Who does not hold the batch's labels steps along a gradient that it is given."""
+        """Start on a batch; a party that does not hold its labels steps along a gradient that it is given."""
         return super().open(holder, rows) if holder == self.session.net.me else GradientSteps(self.block, rows)
 
     # -- randomness, made while there is nothing else to do -----------------------------------------------------
 
     async def _residues(self, of: str, count: int) -> Digits:
-        """So many r^n under one holder's key, each for one use; as many for the next batch are begun at once."""
+        """Make so many r^n under one holder's key, each for one use; as many for the next batch are begun at once."""
         net = self.session.net
         make = self.own.residues if of == net.me and self.own is not None else self.keys[of].residues
         found = await self._made.pop(of) if of in self._made else await net.in_thread(make, count)
@@ -135,7 +135,7 @@ class EncryptedSignals(Signals):
         return found[:count]
 
     async def close(self) -> None:
-        """Let nothing run on behind the run."""
+        """Wait for randomness that is still being made, and end the threads."""
         for made in self._made.values():
             await made
         self._made = {}
@@ -144,7 +144,7 @@ class EncryptedSignals(Signals):
     # -- at the holder of the batch's labels --------------------------------------------------------------------
 
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
-        """[[s_i]], the same to all."""
+        """Send [[s_i]], the same to all."""
         net, own = self.session.net, cast("PrivateKey", self.own)
         whole = whole_signals(signal.reshape(len(rows), -1), net.me)
         if not to:
@@ -162,7 +162,7 @@ class EncryptedSignals(Signals):
             raise ProtocolError(f"party {name!r} is at another portion of the rows at step 'pace'; run the same job")
 
     async def serve(self, to: Sequence[str]) -> None:
-        """Open blinded gradients: numbers that are uniform modulo n."""
+        """Open blinded gradients, which are uniform modulo n."""
         net, own = self.session.net, cast("PrivateKey", self.own)
         for name in to:
             blinded = await net.recv(name, "blinded gradient")

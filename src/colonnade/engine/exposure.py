@@ -43,7 +43,7 @@ def least_batch(columns: int, outputs: int = 1) -> int:
 
 
 def _gradients(outputs: int) -> int:
-    """Of a column: those of all classes add up to what is known."""
+    """Independent gradients of a column: those of all classes add up to what is known."""
     return max(1, outputs - 1)
 
 

@@ -70,7 +70,7 @@ async def common_version(net: Net, keeper: Keeper) -> int:
     return max(common, default=0)
 
 
-class Checkpoints:
+class KeptVersions:
     """One party's versions of a run: how it goes, its block, and what else the algorithm names."""
 
     def __init__(self, net: Net, keeper: Keeper | None, stopping: Stopping, block: Block) -> None:

@@ -1,4 +1,4 @@
-"""How a model is trained: the options that all iterative algorithms share, and the step sizes of the papers."""
+"""What all algorithms on split columns share: their options, what they say of themselves, the papers' step sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 from colonnade.engine.exposure import ENCRYPTED
-from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
+from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting
 from colonnade.objective.losses import Loss
 
@@ -67,10 +67,6 @@ class Training:
     name: ClassVar[str] = ""
     # The family of models that it makes, where it is not told: see `families`.
     family: ClassVar[str] = "linear"
-    # The kinds of models that it trains, in the words of `leaks.Setting.model`.
-    models: ClassVar[tuple[str, ...]] = ("linear",)
-    # Whether it needs all labels at one party.
-    one_holder: ClassVar[bool] = False
     # Whether an epoch is one round, about all rows.
     second_order: ClassVar[bool] = False
     # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.
@@ -123,7 +119,7 @@ class Training:
         return outputs * (part + 1.0)
 
     def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """The same of a run that is not ended before its first step: the start is judged too."""
+        """Numbers about each row that a run needs to get past its first step: the start is judged too."""
         return outputs + self.numbers_between(outputs, parties, holders, batches)
 
     # -- what it says of itself ---------------------------------------------------------------------------------
@@ -156,19 +152,12 @@ class Training:
             )
 
     def check(self, setting: Setting) -> None:
-        """Refuse a run that this algorithm can't train in: its model, its label holders, its sum."""
-        if setting.model not in self.models:
-            raise OptionError(f"{self.name} trains {' and '.join(self.models)} models, got a {setting.model} model")
-        if self.one_holder and len(setting.holders) > 1:
-            raise LabelError(
-                f"{self.name} needs exactly one label holder, got {', '.join(map(repr, setting.holders))}; give y to "
-                f"one Party only, or use VFB2, which takes any number"
-            )
+        """Refuse a run that these options can't train in."""
         self.check_sum(setting.sum)
 
     def warnings(self, setting: Setting) -> tuple[str, ...]:
-        """What a user should be told before training starts, because not everybody expects it."""
-        return tuple(dict.fromkeys(leak.warning for leak in self.leaks(setting) if leak.warning))
+        """What a user should be told before training starts, beside what the leaks warn of."""
+        return ()
 
     # -- what it shows ------------------------------------------------------------------------------------------
 
@@ -222,5 +211,5 @@ class Training:
         return eta0 / sqrt((r + 1) * (parties if self.schedule == "sqrt-parties" else 1))
 
     def as_value(self) -> Any:
-        """A form that the wire can carry; `algorithms.from_value` is its inverse."""
+        """Name and options in a form that the wire can carry; `algorithms.from_value` is the inverse."""
         return (self.name, tuple(asdict(self).items()))

@@ -1,4 +1,4 @@
-"""What a training run is about: the job, a party's rows of it, and what asynchrony did to them."""
+"""What a training run is about: what the parties agree on, a party's rows, and what asynchrony did to them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,53 @@ Batch: TypeAlias = tuple[str, Rows]  # the label holder that computes its signal
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all parties agree on before they start."""
+    """What all parties agree on before they start.
+
+    Parameters
+    ----------
+    loss : Loss
+        What is minimised.
+    holders : tuple of str
+        The parties with labels; the first of them, the leader, decides when to stop.
+    sum, topology : str
+        The secure sum, and the way that its messages take.
+    key_bits : int
+        The size of each label holder's Paillier key, where signals are encrypted.
+    """
 
     loss: Loss
-    holders: tuple[str, ...]  # parties with labels; the first of them decides when to stop
+    holders: tuple[str, ...]
     sum: str
     topology: str
-    key_bits: int = 2048  # of each label holder's Paillier key, where signals are encrypted
+    key_bits: int = 2048
 
 
 @dataclass
 class Part:
-    """A party's rows of the training or of the validation data."""
+    """A party's rows of the training or of the validation data.
 
-    columns: Any  # what the block takes; None is the training data, which the block holds itself
+    Parameters
+    ----------
+    columns : Any
+        What the block takes; None is the training data, which the block holds itself.
+    rows : int
+        How many there are.
+    y : array, optional
+        The labels, at a label holder.
+    labelled : array of bool, optional
+        Which rows have one there.
+    owned : dict
+        The rows for which each label holder computes the signal; known when the parties have told each other.
+    held : dict
+        The rows for which each label holder has a label.
+    """
+
+    columns: Any
     rows: int
     y: npt.NDArray[Any] | None
     labelled: npt.NDArray[np.bool_] | None
-    owned: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder computes the signal
-    held: dict[str, Rows] = field(default_factory=dict)  # the rows for which each holder has a label
+    owned: dict[str, Rows] = field(default_factory=dict)
+    held: dict[str, Rows] = field(default_factory=dict)
 
 
 def shared_out(held: npt.NDArray[np.bool_]) -> list[Rows]:

@@ -1,4 +1,4 @@
-"""What algorithms share in which sites that hold rows work for a server: rounds, batches, and who may be missing."""
+"""Options of algorithms in which sites that hold rows work for a server: rounds, batches, and who may be missing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from colonnade.errors import OptionError, at_least, whole_number
 class Rounds:
     """Options of every algorithm in which sites with rows work for a server.
 
-    rounds: how many. batch: rows of a site's mini-batch, B; None is 100, or all where there are fewer. seed: of the
-    batches and of the first parameters. evaluate_every: rounds between evaluations over all rows; None is a tenth of
-    them. threshold: sites without which a masked sum is skipped, more than half of all; None is more than two thirds.
-    wait: seconds that a site may be silent in a round before it is left out of it; None is a seventh of the runtime's
-    deadline, at most 0.16 of it is allowed, and less than a twentieth of it is rounded up to that.
+    Parameters
+    ----------
+    rounds : int
+        How many rounds there are.
+    batch : int, optional
+        B, the rows of a site's mini-batch; None is 100, or all rows where there are fewer.
+    seed : int
+        The seed of the batches and of the first parameters.
+    evaluate_every : int, optional
+        Rounds between evaluations over all rows; None is a tenth of all rounds.
+    threshold : int, optional
+        Sites without which a masked sum is skipped, more than half of all; None is more than two thirds.
+    wait : float, optional
+        Seconds that a site may be silent in a round before it is left out of it. None is a seventh of the runtime's
+        deadline; at most 0.16 of it is allowed, and less than a twentieth of it is rounded up to that.
     """
 
     rounds: int = 100
@@ -44,13 +54,13 @@ class Rounds:
         return min(rows, 100 if self.batch is None else self.batch)
 
     def as_value(self) -> Any:
-        """A form that the wire can carry."""
+        """A form that the wire can carry; `horizontal.descriptions.method_from_value` is its inverse."""
         options = ((key, tuple(v) if isinstance(v, list) else v) for key, v in asdict(self).items())
         return (self.name, tuple(options))
 
 
 def check_schedule(name: str, given: Any, most: float = math.inf) -> None:
-    """A pair (a, alpha) with 0 < a <= most and alpha >= 0."""
+    """Refuse anything but a pair (a, alpha) with 0 < a <= most and alpha >= 0."""
     numbers = isinstance(given, (tuple, list)) and len(given) == 2
     numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in given)
     if not numbers or not 0 < given[0] <= most or not given[1] >= 0:

@@ -16,7 +16,7 @@ from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.engine.allowance import Allowance, Limit
 from colonnade.engine.exchange import Exchanges
 from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels
-from colonnade.engine.kept import Checkpoints, Frozen, Keeper
+from colonnade.engine.kept import Frozen, Keeper, KeptVersions
 from colonnade.engine.options import Training
 from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.stopping import Stopping
@@ -33,7 +33,7 @@ CHUNK = 1 << 16
 
 
 def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
-    """What the exchanges below show, whatever the algorithm does with them."""
+    """What every session shows, whatever the algorithm is."""
     everybody, leader, holders = setting.parties, setting.leader, setting.holders
     found = [
         Leak(
@@ -108,7 +108,7 @@ class Session(Exchanges):
         validated = self.validation is not None
         self.stopping = Stopping(self.net, self.options, self.block, self.allowance, validated=validated)
         self.flow = self.stopping.flow
-        self._checkpoints = Checkpoints(self.net, self.keeper, self.stopping, self.block)
+        self._versions = KeptVersions(self.net, self.keeper, self.stopping, self.block)
 
     # -- before the first round ---------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Session(Exchanges):
         self.eta0 = await self._agree_on_step()
 
     async def _agree_on_batch(self) -> None:
-        """Batches of encrypted signals are large enough for everybody's columns, or there is no run (`exposure`)."""
+        """Agree on batches of encrypted signals that are large enough for everybody's columns; see `exposure`."""
         train, outputs = self.train, self.block.outputs
         shares = {holder: len(rows) for holder, rows in train.owned.items()}
         given = None if self.options.batch is None else self.options.batch_for(train.rows)
@@ -141,7 +141,7 @@ class Session(Exchanges):
         return self.options.least_numbers(*self._sizes, self._batches)
 
     def numbers_ahead(self) -> float:
-        """Those that leave until the next evaluation is done, at most."""
+        """Numbers about each row that leave until the next evaluation is done, at most."""
         return self.options.numbers_between(*self._sizes, self._batches)
 
     @property
@@ -222,7 +222,7 @@ class Session(Exchanges):
         return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
 
     def share_of(self, z: FloatArray, y: Any, rows: int) -> tuple[float, float, float]:
-        """The same of some rows whose scores and labels are here, out of so many."""
+        """(mean loss, metric x weight, weight) of some rows whose scores and labels are here, out of `rows` in all."""
         loss = self.job.loss
         _, metric = metrics.evaluate(loss, z, y)
         weight = 0.0 if math.isnan(metric) else len(y) / rows
@@ -249,11 +249,11 @@ class Session(Exchanges):
 
     async def resume(self, *more: Frozen) -> tuple[int, bool] | None:
         """The same as `begin`, but None where nothing is kept."""
-        return await self._checkpoints.resume(*more)
+        return await self._versions.resume(*more)
 
     def keep(self, epoch: int, go_on: bool, *more: Frozen) -> None:
         """Keep all that the next epoch depends on, where the run is one that keeps."""
-        self._checkpoints.keep(epoch, go_on, *more)
+        self._versions.keep(epoch, go_on, *more)
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were remembered, else the last ones."""

@@ -131,7 +131,7 @@ class Stopping:
         self.net.report(report)
 
     def freeze(self) -> Any:
-        """All of it but what was said; see `kept.Frozen`."""
+        """All that the next evaluation depends on; see `kept.Frozen`."""
         counts = (self._records, self._rounds, self._steps, self.net.traffic.rounds)
         return (self.eta0, self._lowest, self._best, self._moved, self._bad, *counts)
 

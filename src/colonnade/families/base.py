@@ -100,7 +100,8 @@ class Family(ABC):
 
     def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
         """What a user should be told before training starts, because not everybody expects it."""
-        return algorithm.warnings(setting)
+        leaks = self.leaks(setting, algorithm)
+        return (*algorithm.warnings(setting), *dict.fromkeys(leak.warning for leak in leaks if leak.warning))
 
     def leaders_columns(self, options: Any) -> int:
         """Columns that the first label holder has beside its own: an intercept."""

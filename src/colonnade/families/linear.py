@@ -19,7 +19,7 @@ from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import Session
-from colonnade.errors import OptionError
+from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
 from colonnade.families.training_job import ScoringJob, TrainingJob, TrainingPart
@@ -177,11 +177,16 @@ class AveragedFamily(LinearFamily):
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDML,)
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """FDML averages the probabilities of classes."""
+        """FDML averages the probabilities of classes, at a server that is the one label holder."""
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
                 f"SoftmaxRegression, or train it with VFB2"
+            )
+        if len(holders) > 1:
+            raise LabelError(
+                f"FDML needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one Party only, "
+                f"or use VFB2, which takes any number"
             )
 
     def _needed(self, whole: Columns) -> Needed:

@@ -191,10 +191,6 @@ class SplitFamily(TorchFamily):
         """Embeddings, in the clear."""
         return split_leaks(setting, cast("FedSGD | FedBCD", algorithm))
 
-    def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
-        """What the algorithm would show in a sum it does not show here."""
-        return tuple(leak.warning for leak in self.leaks(setting, algorithm) if leak.warning)
-
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
@@ -267,10 +263,6 @@ class TransferFamily(TorchFamily):
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Representations, in the clear."""
         return transfer_leaks(setting, cast("FedSGD | FedBCD", algorithm))
-
-    def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
-        """What the algorithm would show in a sum it does not show here."""
-        return tuple(leak.warning for leak in self.leaks(setting, algorithm) if leak.warning)
 
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
