@@ -199,7 +199,7 @@ def load_all(names: Sequence[str], data: Path, *, quick: bool = False) -> tuple[
         if name in READERS and found[name].origin.startswith("imitation"):
             said.append(f"{name} is imitated: its file is not in {data}.")
     if not found:
-        raise MissingData(f"none of {', '.join(names)} is in {data}; pass --data with the folder that holds them")
+        raise MissingData(f"none of {', '.join(names)} is in {data}; name the folder that holds them with --data")
     return found, said
 
 

@@ -46,7 +46,11 @@ def test_the_readme_names_commands_that_exist():
 def test_every_reproduction_has_a_page_and_every_page_a_reproduction():
     from reproductions import REPRODUCTIONS
 
-    assert {page.stem for page in (ROOT / "docs" / "reproductions").glob("*.md")} <= set(REPRODUCTIONS)
+    folder = ROOT / "docs" / "reproductions"
+    pages = {page.stem: page.read_text() for page in folder.glob("*.md") if page.name != "README.md"}
+    assert set(pages) == set(REPRODUCTIONS)
+    assert all(f"    python -m reproductions {name}" in text for name, text in pages.items())
+    assert set(re.findall(r"^\| \[([a-z0-9-]+)\]", (folder / "README.md").read_text(), re.MULTILINE)) == set(pages)
     named = set(
         re.findall(r"[a-z0-9]+-[a-z]+", (ROOT / "Makefile").read_text().split("reproduce:")[1].split("clean:")[0])
     )
