@@ -28,7 +28,9 @@ def test_snippets_run(page, tmp_path, monkeypatch):
 
 
 def test_the_readme_shows_what_its_ten_lines_print(capsys):
-    snippet, shown = re.findall(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", (ROOT / "README.md").read_text(), FULL)[0]
+    snippet, shown = re.findall(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", (ROOT / "README.md").read_text(), FULL)[
+        0
+    ]
     exec(compile(snippet, "README.md", "exec"), {})
     assert capsys.readouterr().out == shown
 
