@@ -37,7 +37,7 @@ def read_npz(data: Path, name: str, arrays: Sequence[str]) -> dict[str, Array]:
 
 
 class MissingData(DataError):
-    """The file of a data set is not there. A file that is there and broken is another matter."""
+    """The file of a data set does not exist; one that exists and is broken is another error."""
 
 
 def csr(stored: dict[str, Array], values: Array) -> Any:
@@ -84,12 +84,12 @@ class DataSet:
 
     @property
     def rows(self) -> int:
-        """How many rows, training and test."""
+        """How many training and test rows a run has."""
         return int(self.X.shape[0])
 
     @property
     def nonzeros(self) -> float:
-        """Numbers in a row, on average."""
+        """How many numbers a row holds on average."""
         return float(self.X.nnz if sp.issparse(self.X) else self.X.size) / self.rows
 
     @property
