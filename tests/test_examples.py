@@ -53,14 +53,25 @@ def test_an_example_shows_what_it_is_there_for(name, capsys):
     check(name, capsys.readouterr().out)
 
 
-def test_two_companies_run_from_files_to_scores_as_a_user_would_start_them(tmp_path):
+def as_a_script(name, folder):
+    """Start it in a process of its own, from another folder, as a user would."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, str(FOLDER / "two_companies.py")]
+    command = [sys.executable, str(FOLDER / name)]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
-    check("two_companies.py", done.stdout)
+    return done.stdout
+
+
+def test_two_companies_run_from_files_to_scores(tmp_path):
+    check("two_companies.py", as_a_script("two_companies.py", tmp_path))
+
+
+@pytest.mark.skipif(os.environ.get("COLONNADE_ALL") != "1", reason="`make test-all` runs it")
+def test_all_examples_run_as_a_user_would_start_them(tmp_path):
+    for name in SCRIPTS:
+        check(name, as_a_script(name, tmp_path))
 
 
 def test_the_index_names_every_example():
