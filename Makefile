@@ -2,10 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DATA ?= ../shared/data
+# A folder of data sets for quality, reproductions, benchmarks and the tests that need real data: DATA=<folder>, or the
+# variable COLONNADE_DATA. One that lies beside the checkout is found by itself; without any, those tests are skipped.
+DATA ?= $(or $(COLONNADE_DATA),$(wildcard ../shared/data))
+ifneq ($(DATA),)
+export COLONNADE_DATA := $(abspath $(DATA))
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules quality views fuzz flower kills reproduce clean
+.PHONY: help demo test lint bench schedules quality views fuzz flower kills pythons reproduce clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -22,11 +27,11 @@ endef
 $(VENV)/.demo: pyproject.toml
 	$(call install,.[demo])
 
-# torch first, by pip and by its exact version: where a machine keeps a build for processors only, pip's own settings know
-# of it and uv does not; without one this is the ordinary wheel. Installed, it satisfies .[dev].
-$(VENV)/.dev: pyproject.toml
+# torch first, by pip and by its exact version (constraints.txt): where a machine keeps a build for processors only, pip's
+# own settings know of it and uv does not; without one this is the ordinary wheel. Installed, it satisfies .[dev].
+$(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q torch==2.13.0
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q -c constraints.txt torch
 	$(call install,.[dev])
 	@touch $(VENV)/.demo
 
@@ -56,7 +61,7 @@ schedules: $(VENV)/.dev  ## ten thousand random schedules of faults under the vi
 	$(BIN)/python tests/schedules.py 10000
 
 quality: $(VENV)/.dev  ## models against their references on the real data sets, the long cases too (DATA=<folder of data sets>)
-	COLONNADE_QUALITY=1 COLONNADE_DATA=$(DATA) $(BIN)/python -m pytest -n 2 tests/test_quality.py
+	COLONNADE_QUALITY=1 $(BIN)/python -m pytest -n 2 tests/test_quality.py
 
 views: $(VENV)/.dev  ## what each party can work out of what it sees, into docs/security.md and tests/views/figures.json
 	$(BIN)/python tests/root_view.py --write
@@ -79,7 +84,21 @@ flower: $(VENV)/.dev  ## the same algorithms on Flower: in one process, and depl
 kills: $(VENV)/.dev  ## each party killed at ten random points of a job, which goes on to the same bits
 	COLONNADE_KILLS=10 $(BIN)/python -m pytest -n 2 tests/test_federation.py -k killed
 
+# A new Python has no wheels of torch and MPI at first, so they are left out here.
+PYTHONS ?= python3.11 python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.1[123].*/bin/python)
+SHORT := layers data losses ring wire toml simulation estimators job block_newton align
+
+pythons:         ## a short set of tests under each Python from 3.11 to 3.13 that is found (PYTHONS=<interpreters>)
+	@tried=; for python in $(PYTHONS); do \
+	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+	  case " $$tried " in *" $$version "*) continue;; esac; home=$(VENV)/pythons/$$version; \
+	  test -x $$home/bin/pip || $$python -m venv $$home >/dev/null || { rm -rf $$home; continue; }; \
+	  echo "Python $$version: $$python"; tried="$$tried $$version"; \
+	  $$home/bin/pip install -q -e '.[demo]' pytest hypothesis pandas polars || exit 1; \
+	  $$home/bin/python -m pytest $(SHORT:%=tests/test_%.py) || exit 1; done; echo "tried:$$tried"
+
 reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
+	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
 	for name in fedbcd-rounds fedbcd-encrypted fedbcd-mnist fedbcd-nus vfb2-accuracy vfb2-convergence vfb2-scaling \
 	  afsgd-speedup afsgd-convergence afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies \
 	  ssca-cost ssca-accuracy ssca-sparsity; do \

@@ -28,7 +28,7 @@ from network import LATENCY
 from training import Memory
 
 Rows = list[tuple[str, str, str]]
-DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
+DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
 SETS = ("UCICreditCard", "GiveMeSomeCredit", "a9a", "phishing", "physionet2012")
 NEAR, NEARER = 1e-4, 1e-6
 BARS = {2: (25, 40), 8: (50, 100)}  # parties: rounds to within 1e-4, and to within 1e-6

@@ -13,7 +13,7 @@ from reproductions.ssca_stage import HIDDEN, mnist
 
 Rows = list[tuple[str, str, str]]
 HERE = Path(__file__).parent
-DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
+DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
 # Flower wants other versions of what others use, so `make bench` puts it into an environment of its own.
 _OWN = HERE.parent / ".venv" / "opponents" / "bin" / "python"
 OPPONENT = os.environ.get("COLONNADE_FLOWER_PYTHON", str(_OWN if _OWN.exists() else sys.executable))

@@ -15,7 +15,7 @@ from reproductions.sources import load
 from training import Memory
 
 Rows = list[tuple[str, str, str]]
-DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
+DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
 Cut = tuple[Any, Any, Any, Any]  # training rows and labels, test rows and labels
 PARTIES, ALPHA = 4, 1e-5
 # gamma, C of SVC, features, a bar in seconds, and the accuracy that SVC is known for

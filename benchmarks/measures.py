@@ -28,7 +28,7 @@ from shortest import best
 from training import sparse_epoch, straggler, time_to_the_optimum
 
 Rows = list[tuple[str, str, str]]
-DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
+DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
 
 
 def a9a() -> tuple[str, sp.csr_matrix, Any]:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from lossy_line import LossyLine
 
 Rows = list[tuple[str, str, str]]
-DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
+DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
 NAMES = ("bank", "shop")
 LATENCY = 0.02  # seconds, one way, as in `network_latency`
 SECONDS = 25.0  # for the plan's trials

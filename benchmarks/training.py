@@ -26,7 +26,7 @@ from reproductions.report import Curve
 from reproductions.sources import load
 
 Rows = list[tuple[str, str, str]]
-DATA = Path(os.environ.get("COLONNADE_DATA", "../shared/data"))
+DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
 STRENGTH, PRECISION = 1e-4, 1e-4
 
 

@@ -1,4 +1,8 @@
-"""The papers' tables and figures, run again. Each module has `run(data, *, out, seed, quick)`."""
+"""The papers' tables and figures, run again: `python -m reproductions NAME --data FOLDER`, from a checkout.
+
+Each module that is named here has a function `run(data, *, out, seed, quick)`. What came out stands beside the papers'
+own figures in docs/reproductions.
+"""
 
 from __future__ import annotations
 
@@ -24,3 +28,6 @@ REPRODUCTIONS = {
         "vfb2-scaling",
     )
 }
+
+# These draw what they run on and read no file.
+WITHOUT_DATA = frozenset({"fdskl-topologies", "vfb2-scaling"})

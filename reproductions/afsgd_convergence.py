@@ -40,7 +40,7 @@ SHOWN = (1e-2, 1e-3, 1e-4)
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = tuple(PAPER)
     parties: tuple[int, ...] = (1, 2, 4, 8, 16)

@@ -35,7 +35,7 @@ SCHEDULE = "adaptive"
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = ("news20", "rcv1.multiclass")
     workers: tuple[int, ...] = (1, 2, 4, 8)

@@ -53,7 +53,7 @@ Pairs = Mapping[Run, Pair]
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = tuple(PAPER)
     estimators: tuple[str, ...] = ESTIMATORS

@@ -65,7 +65,7 @@ class Arrival:
 
     @classmethod
     def of(cls, curve: Curve, precision: float) -> Arrival:
-        """From a run's curve; an empty one is of a run that left the ring's range."""
+        """Build it from a run's curve; an empty curve belongs to a run that left the ring's range."""
         seconds, epochs = time_to(curve, precision), reached(curve.epochs, curve.loss, precision)
         if math.isfinite(seconds):
             return cls(seconds, epochs)
@@ -75,17 +75,17 @@ class Arrival:
 
     @property
     def coarse(self) -> bool:
-        """Whether it lies between the start and the first evaluation after it."""
+        """Whether the goal was reached between the start and the first evaluation after it."""
         return 0.0 < self.epochs < 1.0
 
     @property
     def text(self) -> str:
-        """The seconds; "-" if it failed."""
+        """The seconds as text; "-" if the run failed."""
         return "-" if self.failure else f"{'~' * self.coarse}{self.seconds:.3g}"
 
     @property
     def epochs_text(self) -> str:
-        """The epochs; "-" if it failed."""
+        """The epochs as text; "-" if the run failed."""
         return "-" if self.failure else f"{'~' * self.coarse}{self.epochs:.3g}"
 
 
@@ -96,7 +96,7 @@ def ratio(slow: Arrival, fast: Arrival) -> float:
 
 
 def speedup(slow: Arrival, fast: Arrival, names: tuple[str, str] = ("sync", "async")) -> str:
-    """The ratio; or which of the two failed, and how."""
+    """The ratio as text; or which of the two runs failed, and how."""
     failed = [f"{name} {at.failure}".strip() for name, at in zip(names, (slow, fast), strict=True) if at.failure]
     if failed:
         return _NEITHER if len(failed) == 2 else failed[0]

@@ -21,23 +21,23 @@ Array: TypeAlias = npt.NDArray[Any]
 def read_npz(data: Path, name: str, arrays: Sequence[str]) -> dict[str, Array]:
     """The named arrays of `<data>/<name>.npz`."""
     path = data / f"{name}.npz"
-    hint = f"pass --data with the folder that holds {name}.npz"
+    hint = f"name the folder that holds {name}.npz with --data, or in the variable COLONNADE_DATA"
     if not path.is_file():
-        raise MissingData(f"the data set {name!r} was looked for at {path} and is not there; {hint}")
+        raise MissingData(f"the data set {name!r} is not at {path}; {hint}")
     try:
         with np.load(path, allow_pickle=False) as stored:
             missing = [key for key in arrays if key not in stored.files]
             if missing:
-                raise DataError(f"{path} lacks the array {missing[0]!r}; {hint} in its documented form")
+                raise DataError(f"{path} lacks the array {missing[0]!r}; docs/reproductions says what it holds")
             return {key: stored[key] for key in arrays}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read ({error}); copy the file again, or {hint}") from error
+        raise DataError(f"{path} cannot be read ({error}); copy the file again") from error
 
 
 class MissingData(DataError):
-    """The file of a data set is not there. A file that is there and broken is another matter."""
+    """The file of a data set does not exist; one that exists and is broken is another error."""
 
 
 def csr(stored: dict[str, Array], values: Array) -> Any:
@@ -84,12 +84,12 @@ class DataSet:
 
     @property
     def rows(self) -> int:
-        """How many rows, training and test."""
+        """How many training and test rows a run has."""
         return int(self.X.shape[0])
 
     @property
     def nonzeros(self) -> float:
-        """Numbers in a row, on average."""
+        """How many numbers a row holds on average."""
         return float(self.X.nnz if sp.issparse(self.X) else self.X.size) / self.rows
 
     @property

@@ -38,7 +38,7 @@ NAME = "fdskl-errors"
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = tuple(TASKS)
     trials: int = 3
@@ -107,7 +107,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
 
 
 def of_method(found: Errors, name: str, method: str) -> list[float]:
-    """Its test errors, by seed."""
+    """The test errors of a method, by seed."""
     return [one.error for job, one in found.items() if (job.data, job.method) == (name, method)]
 
 

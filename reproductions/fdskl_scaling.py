@@ -33,7 +33,7 @@ METHODS = ("FDSKL", "PP-SVMV")
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = ("a9a", "UCICreditCard")
     rows: tuple[int, ...] = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000)

@@ -45,7 +45,7 @@ PAPER = {
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = tuple(PAPER)
     epochs: tuple[int, ...] = (1, 3, 10, 30)

@@ -37,7 +37,7 @@ WHAT = {
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     parties: tuple[int, ...] = (2, 4, 8, 16)
     processes: tuple[int, ...] = (2, 4, 8)

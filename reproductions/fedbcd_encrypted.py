@@ -57,7 +57,7 @@ DEMOGRAPHIC = (0, 1, 2, *range(15, 26))
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     rows: int = 30_000
     batch: int = 4800  # of encrypted signals at least 55 rows for each of the 76 columns
@@ -110,7 +110,7 @@ def parties(X: Array, y: Array) -> list[Party]:
 
 
 class Task:
-    """The two parties, and how they are trained."""
+    """The two parties of a run, and how they are trained."""
 
     def __init__(self, trial: Trial, size: Size, seed: int) -> None:
         self.train, self.test = parties(trial.X, trial.y), parties(trial.X_test, trial.y_test)

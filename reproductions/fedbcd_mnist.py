@@ -43,7 +43,7 @@ FINALS = (("FedSGD", 1, 1), ("FedSGD", 1, 2), ("FedBCD-p", 5, 2))
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     train_rows: int = 5120  # 20 batches
     test_rows: int = 10_000  # all of these two digits

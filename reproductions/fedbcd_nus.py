@@ -45,7 +45,7 @@ _FTL = "FTL"
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     train_rows: int = 6144  # 24 batches
     test_rows: int = 4000

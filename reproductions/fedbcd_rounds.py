@@ -58,7 +58,7 @@ NO_SAVING = 0.9
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     train_rows: int = TRAIN_ROWS
     test_rows: int = TEST_ROWS
@@ -222,7 +222,7 @@ def _large_q(curves: Curves, large: Sequence[Setting], size: Size, lowest: float
 
 
 def _groups(large: Sequence[Setting]) -> dict[tuple[float, float], list[Setting]]:
-    """Settings by (eta0, mu)."""
+    """The settings to run, by (eta0, mu)."""
     groups: dict[tuple[float, float], list[Setting]] = {}
     for s in large:
         groups.setdefault((s.eta0, s.proximal), []).append(s)

@@ -60,7 +60,7 @@ def task_of(name: str, features: int | None) -> Task:
 
 
 def timed_processes() -> Processes:
-    """Where runs are timed. No answer is too late: how long it takes is the question, and the machine may be busy."""
+    """The runtime on which runs are timed; its deadline is long, since how long a run takes is the question here."""
     return Processes(deadline=600.0)
 
 
@@ -93,7 +93,7 @@ def kernel_sets(names: Sequence[str], data: Path, *, quick: bool) -> tuple[dict[
 
 
 def possible(method: str, rows: int) -> bool:
-    """Is it run with so many training rows?"""
+    """Whether this method is run with that many training rows."""
     return rows <= {"SVC": MOST_SVC, "PP-SVMV": MOST_PAIRS}.get(method, rows)
 
 
@@ -113,7 +113,7 @@ def measure(method: str, trial: Trial, at: Setting) -> Found:
 
 
 def _kernel(rows: int, at: Setting) -> KernelClassifier:
-    """alpha of SVC's C."""
+    """The alpha that corresponds to SVC's C."""
     algorithm = FDSKL(epochs=at.epochs, seed=at.seed)
     weight = 1 / (rows * at.task.strength)
     # Masks change no bit: they are left out where only the error is asked for.
@@ -152,7 +152,7 @@ def _pairs(trial: Trial, at: Setting) -> Found:
 
 
 def _number(gamma: float | str, X: Any) -> float:
-    """gamma="scale" is scikit-learn's."""
+    """The gamma as a number; "scale" means what it means in scikit-learn."""
     if isinstance(gamma, float):
         return gamma
     mean = X.mean()

@@ -55,7 +55,7 @@ def found(curves: Curves, chosen: Callable[[Setting], bool], target: float) -> l
 
 
 def ended(curve: Curve) -> str:
-    """The last metric of a run, or that it gave NaN."""
+    """The last metric of a run as text, or that it gave NaN."""
     return f"{curve.metric[-1]:.4f}" if math.isfinite(curve.metric[-1]) else "NaN"
 
 

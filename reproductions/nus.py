@@ -52,7 +52,7 @@ class Pictures:
 
 
 def nus_wide(data: Path, train_rows: int, test_rows: int, seed: int = 0) -> Pictures:
-    """So many pictures."""
+    """Draw so many training and test pictures."""
     rng, n = np.random.default_rng([seed, 0x4E55]), train_rows + test_rows
     try:
         stored = read_npz(data, "nus_wide_tags", ("indices", "indptr", "shape"))

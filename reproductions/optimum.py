@@ -38,7 +38,7 @@ class Optimum:
     curvature: Array  # of the loss at each training row; of its most curved class, if there are several
 
     def scores(self, X: Any) -> Array:
-        """Scores of other rows."""
+        """Score rows that the model was not trained on."""
         z = X @ self.weights + self.intercept
         out: Array = z[:, 0] if self.weights.shape[1] == 1 else z
         return out

@@ -34,7 +34,7 @@ class Curve:
 
     @classmethod
     def of(cls, history: Sequence[Mapping[str, Any]]) -> Curve:
-        """From a model's `history_`."""
+        """Build it from a model's `history_`."""
         metric = [record.get("validation_metric", record["metric"]) for record in history]
         rounds, loss, times, epochs = (
             [record[key] for record in history] for key in ("rounds", "loss", "time", "epoch")

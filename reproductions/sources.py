@@ -188,7 +188,7 @@ _SHORT_SCALES = {"webspam": 0.002, "url": 0.0005, "YearPredictionMSD": 0.002}
 
 
 def load_all(names: Sequence[str], data: Path, *, quick: bool = False) -> tuple[dict[str, DataSet], list[str]]:
-    """Those sets that can be had, and a sentence for each that can't or that is imitated where a file could be read."""
+    """The sets that are available, and a sentence for each that is missing, or imitated because its file is missing."""
     found, said = {}, []
     for name in names:
         try:
@@ -199,12 +199,12 @@ def load_all(names: Sequence[str], data: Path, *, quick: bool = False) -> tuple[
         if name in READERS and found[name].origin.startswith("imitation"):
             said.append(f"{name} is imitated: its file is not in {data}.")
     if not found:
-        raise MissingData(f"none of {', '.join(names)} is in {data}; pass --data with the folder that holds them")
+        raise MissingData(f"none of {', '.join(names)} is in {data}; name the folder that holds them with --data")
     return found, said
 
 
 def data_table(sets: Mapping[str, DataSet], *, batches: bool = True) -> Table:
-    """What was run on; batches: those of the linear models."""
+    """A table of the data sets that were used; `batches` adds the batch sizes of the linear models."""
     rows = []
     for data in sets.values():
         sizes = (f"{data.train_rows:,}", f"{data.rows - data.train_rows:,}", f"{data.X.shape[1]:,}")

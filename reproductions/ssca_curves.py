@@ -46,7 +46,7 @@ SGD_GRID: tuple[Options, ...] = tuple(
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     rows: int | None = None
     seeds: int = 3
@@ -70,7 +70,7 @@ class Row:
     run: Run
 
     def at(self, seed: int, every: int) -> Run:
-        """Its run with a seed of the table."""
+        """The run of this line with a seed of the table."""
         return replace(self.run, seed=seed, evaluate_every=every)
 
 

@@ -36,7 +36,7 @@ KEPT, VANISHED = 0.01, 1e-3  # how far above its limit a cost may end, and how l
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     rows: int | None = None
     seeds: int = 2

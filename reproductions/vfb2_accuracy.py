@@ -55,7 +55,7 @@ PAPER = {
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = tuple(PAPER)
     trials: int = 5

@@ -43,7 +43,7 @@ PARTIES, ACTIVE = 8, 3
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     sets: tuple[str, ...] = ("UCICreditCard", "GiveMeSomeCredit", "news20.binary", "webspam")
     estimators: tuple[str, ...] = ESTIMATORS

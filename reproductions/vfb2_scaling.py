@@ -46,7 +46,7 @@ Times: TypeAlias = dict[tuple[str, str, bool], dict[int, Arrival]]
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """How much of the experiment is run: all of it by default, less for a short form."""
 
     parties: tuple[int, ...] = (1, 2, 4, 8)
     estimators: tuple[str, ...] = ESTIMATORS
@@ -143,7 +143,7 @@ def speedups(times: Times, name: str, what: str) -> Table:
 
 
 def speedup_panels(times: Times, what: str) -> list[Panel]:
-    """Without and with a straggler, and the line q."""
+    """Speed-ups without and with a straggler, beside the ideal line q."""
     panels = []
     numbers = list(next(iter(times.values())))
     for straggler in dict.fromkeys(who for _, who, _ in times):

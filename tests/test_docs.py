@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")]
+    + [page for folder in ("docs", "examples") for page in (ROOT / folder).rglob("*.md")]
+)
 TUTORIALS = {ROOT / "docs" / "two-companies.md"}  # run with their commands in between: test_tutorials.py
-SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FULL = re.DOTALL | re.MULTILINE
+SNIPPET = re.compile(r"^```python\n(.*?)^```", FULL)
 
 
 @pytest.mark.parametrize("page", sorted({*PAGES} - TUTORIALS), ids=lambda p: str(p.relative_to(ROOT)))
@@ -21,6 +25,14 @@ def test_snippets_run(page, tmp_path, monkeypatch):
         exec(compile(snippet, str(page), "exec"), names)
     # pages that show code were really run, pages without code are really without
     assert ("```python" in page.read_text()) == (len(names) > 1)
+
+
+def test_the_readme_shows_what_its_ten_lines_print(capsys):
+    snippet, shown = re.findall(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", (ROOT / "README.md").read_text(), FULL)[
+        0
+    ]
+    exec(compile(snippet, "README.md", "exec"), {})
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -43,10 +55,23 @@ def test_the_readme_names_commands_that_exist():
     assert set(re.findall(r"(?:`|^)colonnade ([a-z]+)", text, re.MULTILINE)) <= set(commands)
 
 
+def test_where_is_what_names_files_and_rooms_that_exist():
+    source, page = ROOT / "src" / "colonnade", (ROOT / "docs" / "architecture.md").read_text()
+    files = re.findall(r"^\|[^|]*\| `([\w/]+\.py)` \|", page, re.MULTILINE)
+    assert len(files) >= 7
+    assert [file for file in files if not (source / file).is_file()] == []
+    rooms = set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE))
+    assert rooms == {path.parent.name for path in source.glob("*/__init__.py")}
+
+
 def test_every_reproduction_has_a_page_and_every_page_a_reproduction():
     from reproductions import REPRODUCTIONS
 
-    assert {page.stem for page in (ROOT / "docs" / "reproductions").glob("*.md")} <= set(REPRODUCTIONS)
+    folder = ROOT / "docs" / "reproductions"
+    pages = {page.stem: page.read_text() for page in folder.glob("*.md") if page.name != "README.md"}
+    assert set(pages) == set(REPRODUCTIONS)
+    assert all(f"    python -m reproductions {name}" in text for name, text in pages.items())
+    assert set(re.findall(r"^\| \[([a-z0-9-]+)\]", (folder / "README.md").read_text(), re.MULTILINE)) == set(pages)
     named = set(
         re.findall(r"[a-z0-9]+-[a-z]+", (ROOT / "Makefile").read_text().split("reproduce:")[1].split("clean:")[0])
     )

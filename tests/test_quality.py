@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import colonnade as cn
 from colonnade.errors import ColonnadeWarning, SingleFeatureWarning
+from data_sets import DATA, needs
 
-DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
-pytestmark = pytest.mark.skipif(not (DATA / "recipes.py").exists(), reason=f"no data sets in {DATA.name}")
+pytestmark = needs("recipes.py")
 L2 = 1e-4
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ from colonnade.algorithms import AFSGD, VFB2
 from colonnade.data.party import Party
 from colonnade.data.site import split_rows
 from colonnade.errors import DataError
+from data_sets import DATA, needs
 from reproductions import (
     REPRODUCTIONS,
     afsgd_convergence,
@@ -40,8 +39,7 @@ from reproductions.ssca_sparsity import GRID, at_equal_cost, shortest, without
 from reproductions.ssca_stage import Digits
 from reproductions.stage import SLOWER, THIRD, Run, Stage, clock
 
-DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not (DATA / "physionet2012.npz").is_file(), reason="physionet2012.npz is not here")
+needs_data = needs("physionet2012.npz")
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -55,6 +53,20 @@ def test_a_missing_data_set_is_one_sentence(tmp_path, capsys):
     assert str(tmp_path / "physionet2012.npz") in said.err
     assert "--data" in said.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "fedbcd-rounds reads data sets; give their folder with --data, or in COLONNADE_DATA"),
+        (["--data", "nowhere"], "the folder of data sets 'nowhere' does not exist; give one that does with --data"),
+    ],
+)
+def test_data_sets_that_are_nowhere_are_one_sentence(arguments, said, capsys, monkeypatch):
+    monkeypatch.delenv("COLONNADE_DATA", raising=False)
+    with pytest.raises(SystemExit):
+        reproduce(["fedbcd-rounds", *arguments])
+    assert capsys.readouterr().err.endswith(f"error: {said}\n")
 
 
 def test_an_output_folder_that_cannot_be_made_is_one_sentence(tmp_path, capsys, monkeypatch):
@@ -386,7 +398,7 @@ def test_fedbcd_rounds_in_short_form(tmp_path, capsys):
         assert (out / "fedbcd-rounds.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.skipif(not (DATA / "ucicreditcard.npz").is_file(), reason="ucicreditcard.npz is not here")
+@needs("ucicreditcard.npz")
 def test_fedbcd_encrypted_in_short_form(tmp_path, capsys):
     out = tmp_path / "out"
     command = ["fedbcd-encrypted", "--data", str(DATA), "--out", str(out), "--quick", "--seed", "3"]
@@ -455,7 +467,7 @@ OVER_ROWS = {
 }
 
 
-@pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="mnist.npz is not here")
+@needs("mnist.npz")
 @pytest.mark.parametrize("name", OVER_ROWS)
 def test_a_short_form_over_rows(name, tmp_path, capsys):
     out = tmp_path / "out"

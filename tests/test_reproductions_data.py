@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +10,12 @@ import scipy.sparse as sp
 
 import colonnade as cn
 from colonnade.errors import DataError, OptionError
+from data_sets import DATA, needs
 from reproductions import datasets, physionet, sources
 from reproductions.imitations import IMITATED, WORDS, imitate
 from reproductions.optimum import minimise, unit_step
 
-DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not (DATA / "physionet2012.npz").is_file(), reason="physionet2012.npz is not here")
+needs_data = needs("physionet2012.npz")
 
 
 # -- summaries --------------------------------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from sklearn.svm import SVC
 
 import colonnade as cn
 from colonnade.errors import DataError
+from data_sets import DATA, needs
 from reproductions import fdskl_topologies, sources
 from reproductions.__main__ import main as reproduce
 from reproductions.datasets import DataSet
@@ -21,8 +20,7 @@ from reproductions.fdskl_topologies import BANDS, GATEWAY, LATENCY, ONE, SCORES,
 from reproductions.kernel_methods import METHODS, Setting, Task, kernel_sets, measure, possible
 from reproductions.pp_svmv import pp_svmv
 
-DATA = Path(os.environ.get("COLONNADE_DATA", Path(__file__).parents[2] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not (DATA / "phishing.npz").is_file(), reason="phishing.npz is not here")
+needs_data = needs("phishing.npz")
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((320, 8)) * [1, 0.3, 0.3, 1, 0.3, 0.3, 0.3, 0.3]
 Y = np.where(X[:, 0] * X[:, 3] > 0, "in", "out")

@@ -10,7 +10,6 @@ from colonnade.algorithms.fdml import FDML
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.vfb2 import VFB2
-from colonnade.engine.options import Training
 
 Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML | BlockNewton  # of linear models
 
