@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
+# Where a machine forbids Python to keep compiled modules, every process compiles every module that it imports, numba's
+# front end included, which is two thirds of the work of each start. Here they are kept, as Python does by itself.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench schedules quality views fuzz flower kills reproduce clean
