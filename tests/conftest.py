@@ -2,6 +2,9 @@
 
 Hypothesis draws the same examples every time. With COLONNADE_EXPLORE=1 it draws others: for whoever looks for defects,
 and not for whoever asks whether a change is good.
+
+What is marked `long` has a short form that is not, and runs with COLONNADE_ALL=1: `make test-all`. CONTRIBUTING.md says
+what that adds.
 """
 
 from __future__ import annotations
@@ -18,3 +21,11 @@ settings.load_profile("explore" if os.environ.get("COLONNADE_EXPLORE") == "1" el
 # Whoever starts the tests in the background of a shell has them ignore Ctrl-C, and so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave the long cases out, and say how many."""
+    if os.environ.get("COLONNADE_ALL") != "1":
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
