@@ -14,6 +14,11 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
+# Before numpy or torch is loaded: several tests share the cores, and their matrices are small. Threads of a library
+# would wait for each other, at work, for ten times as long as one of them calculates. test_same_bits.py has more of them.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("explore" if os.environ.get("COLONNADE_EXPLORE") == "1" else "steady")

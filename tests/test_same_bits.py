@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from hashlib import sha256
 from itertools import product
 
 import numpy as np
@@ -114,6 +118,39 @@ def test_every_topology_gives_the_same_bits_under_encryption(data, into, sparse)
     star, *others = (bits(fitted(parties, sum="paillier", topology=name)) for name in ("star", "tree", "ring"))
     assert others == [star, star]
     assert star != bits(fitted(parties, sum="plain"))
+
+
+MANY_THREADS = """
+import os, sys
+import test_same_bits
+import numpy as np
+np.ones((600, 600)) @ np.ones((600, 600))
+if os.path.isdir("/proc/self/task") and os.cpu_count() > 1:
+    assert len(os.listdir("/proc/self/task")) > 1, "the library has no threads"
+sys.stdout.write(test_same_bits.fingerprint())
+"""
+
+
+def fingerprint():
+    """Of two runs whose products a library may share out among threads."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((900, 90))
+    y = (X[:, 0] + rng.standard_normal(900) > 0).astype(int)
+    parties = cn.split(X, y, into=3)
+    models = [
+        cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*parties)
+        for algorithm in (cn.BlockNewton(epochs=4, tol=None), cn.FedBCD(local_steps=2, epochs=2, tol=None))
+    ]
+    return sha256(repr([bits(model) for model in models]).encode()).hexdigest()
+
+
+def test_threads_of_a_library_change_no_bit():
+    """Parties' processes have one thread each, a user's own process as many as there are cores."""
+    more = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "4")
+    environment = {**os.environ, **more, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    line = [sys.executable, "-c", MANY_THREADS]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (fingerprint(), 0), done.stderr
 
 
 def test_another_seed_gives_another_order_of_rows(data):

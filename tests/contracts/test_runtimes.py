@@ -292,6 +292,11 @@ def test_every_error_of_ours_keeps_its_class(runtime):
         if isinstance(kind, type) and issubclass(kind, ColonnadeError) and not issubclass(kind, RunFailed)
     ]
     assert len(kinds) >= 10
+    if runtime not in (
+        Simulation,
+        RUNTIMES["processes"],
+    ):  # a party tells its starter in the same way, whatever its lines
+        kinds = kinds[::6]
     error = failure(runtime, {name: (programs.raise_class, (name,)) for name in kinds})
     for name in kinds:
         own = error.outcomes[name].error
