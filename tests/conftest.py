@@ -15,7 +15,7 @@ import signal
 from hypothesis import HealthCheck, settings
 
 # Before numpy or torch is loaded: several tests share the cores, and their matrices are small. Threads of a library
-# would wait for each other, at work, for ten times as long as one of them calculates. test_same_bits.py has more of them.
+# would wait for each other, at work, for ten times as long as one calculates. test_same_bits.py has more of them.
 for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
