@@ -9,11 +9,15 @@ ifneq ($(DATA),)
 export COLONNADE_DATA := $(abspath $(DATA))
 endif
 
+# Where a machine forbids Python to keep compiled modules, every process compiles every module that it imports, numba's
+# front end included, which is two thirds of the work of each start. Here they are kept, as Python does by itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schedules quality views fuzz flower kills pythons reproduce clean
+.PHONY: help demo test test-all lint bench schedules quality views fuzz flower kills pythons reproduce clean
 
 help:            ## this list
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
 
 # uv downloads in parallel and is several times faster; where it can't reach an index, plain pip does the same.
 define install
@@ -38,8 +42,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 demo: $(VENV)/.demo  ## three organisations align, train, score: every command shown
 	@$(BIN)/colonnade demo
 
-test: lint       ## everything that CI checks
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: lint       ## everything that CI checks; CONTRIBUTING.md says what that guarantees
+	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+test-all: lint   ## the same with the long cases, the whole of each table of cases
+	COLONNADE_ALL=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -61,7 +68,7 @@ schedules: $(VENV)/.dev  ## ten thousand random schedules of faults under the vi
 	$(BIN)/python tests/schedules.py 10000
 
 quality: $(VENV)/.dev  ## models against their references on the real data sets, the long cases too (DATA=<folder of data sets>)
-	COLONNADE_QUALITY=1 $(BIN)/python -m pytest -n 2 tests/test_quality.py
+	COLONNADE_ALL=1 COLONNADE_QUALITY=1 $(BIN)/python -m pytest -n 2 tests/test_quality.py
 
 views: $(VENV)/.dev  ## what each party can work out of what it sees, into docs/security.md and tests/views/figures.json
 	$(BIN)/python tests/root_view.py --write

@@ -14,6 +14,7 @@ import numpy as np
 import colonnade as cn
 from colonnade.alignment.protocol import align_packed
 from colonnade.data.ids import canonical, pack
+from colonnade.runtimes import warm
 from training import Memory
 
 Rows = list[tuple[str, str, str]]
@@ -48,6 +49,7 @@ def spent(action: Callable[[int], object], count: int, start: int) -> float:
     """CPU seconds per id of all processes that `action(count)` starts, without what it takes to start them."""
 
     def children() -> float:
+        warm.cool()  # only of a process that has ended is it known what it took
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
 

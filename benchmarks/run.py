@@ -13,6 +13,7 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+import shortest  # noqa: E402
 from measures import MEASURES  # noqa: E402
 from reproductions.datasets import MissingData  # noqa: E402
 
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, results are not kept")
     parser.add_argument("--only", help="run the one measure of this name, and keep its results among the others")
     options = parser.parse_args()
+    shortest.quick = options.quick
     console, text = (
         Console(),
         [

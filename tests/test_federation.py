@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+import commands
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, TomlError
 from colonnade.jobs import model_file, people
@@ -87,15 +88,13 @@ def let_out(folder, name, share):
     path.write_text(path.read_text().replace("max_directions = 0.5", f"max_directions = {share}"))
 
 
-def start(folder, name, *command):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def start(folder, name, *command, fresh=False):
     verb, *rest = command or ("run", "--quiet")
-    line = [sys.executable, "-m", "colonnade.cli.main", verb, str(folder / "job.toml"), "--as", name, *rest]
-    return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return commands.start(verb, str(folder / "job.toml"), "--as", name, *rest, fresh=fresh)
 
 
-def run_all(folder, names):
-    started = {name: start(folder, name) for name in names}
+def run_all(folder, names, fresh=False):
+    started = {name: start(folder, name, fresh=fresh) for name in names}
     said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
     assert {name: process.returncode for name, process in started.items()} == dict.fromkeys(names, 0), said
     return said
@@ -129,7 +128,7 @@ def estimator_states(folder, names):
 @pytest.mark.parametrize("names", [("bank", "shop"), ("bank", "clinic", "shop"), tuple(BLOCKS)])
 def test_one_command_each(tmp_path, names, capsys):
     folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 2\nepochs = 4\ntol = 0.0\npatience = 99')
-    said = run_all(folder, names)
+    said = run_all(folder, names, fresh=len(names) == 3)
     assert re.search(r"bank: kept epoch \d of 4, loss 0\.\d+, auc 0\.\d+, auc 0\.\d+ held out", said["bank"])
     assert states(folder, names) == estimator_states(folder, names)
     for name in names:

@@ -237,8 +237,19 @@ def test_every_message_of_other_losses(name, loss, monkeypatch):
 
 
 @ignored
-@pytest.mark.parametrize(("parties", "holders"), [(2, 1), (2, 2), (3, 1), (3, 2)])
-@pytest.mark.parametrize(("name", "loss"), [("FedSGD", "logistic"), ("AFSGD", "logistic"), ("BlockNewton", "square")])
+@pytest.mark.parametrize(
+    ("name", "loss", "parties", "holders"),
+    [
+        pytest.param(name, loss, parties, holders, marks=[] if (parties, holders) in short else pytest.mark.long)
+        for name, loss, short in (
+            ("FedSGD", "logistic", [(2, 1), (3, 2)]),
+            ("AFSGD", "logistic", [(2, 2)]),
+            ("BlockNewton", "square", [(3, 1)]),
+        )
+        for parties in (2, 3)
+        for holders in (1, 2)
+    ],
+)  # fmt: skip
 def test_every_message_of_statistics(name, loss, parties, holders, monkeypatch):
     job_ = job_with(ALGORITHMS[name], parties, holders, loss=loss, statistics=True)
     record = Record(monkeypatch)

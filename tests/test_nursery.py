@@ -1,24 +1,28 @@
-"""Where the processes of the parties come from: one nursery, or an interpreter for each."""
+"""Where the processes of the parties come from: one nursery for all runs of a process, or an interpreter for each."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from colonnade.errors import PartyFailed, PartySilent
-from colonnade.runtimes import launch
+from colonnade.runtimes import launch, nursery, warm
 from colonnade.runtimes.processes import Processes
 from contracts import fork_programs, programs
 from test_processes import PATIENCE, all_gone, lives, watched_failure
 
 forks = pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="no fork here")
+proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nowhere to look")
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def test_all_parties_are_children_of_one_process_in_sessions_of_their_own():
     assert not any(map(lives, (*pids, *parents)))
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nowhere to look")
+@proc
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_a_party_holds_its_own_lines_and_no_others(count):
     """One to the starter, one to each other party, and the two ends with which its event loop wakes itself."""
@@ -75,7 +79,7 @@ def test_large_arguments_arrive_as_ordinary_arrays():
 
 
 @forks
-def test_a_run_survives_the_death_of_the_reaper():
+def test_a_run_survives_the_death_of_the_parties_parent():
     outcomes = Processes().run(
         {"a": (fork_programs.kill_the_parent, ("b", os.getpid())), "b": (fork_programs.await_done, ("a",))}
     )
@@ -83,11 +87,196 @@ def test_a_run_survives_the_death_of_the_reaper():
 
 
 @forks
-def test_a_killed_party_is_named_without_a_reaper_too():
+def test_a_killed_party_is_named_without_its_parent_too():
     with pytest.raises(PartyFailed, match="party 'b' died: its process ended before its program did"):
         Processes().run(
             {"a": (fork_programs.kill_the_parent, ("b", os.getpid())), "b": (fork_programs.killed_after_done, ("a",))}
         )
+
+
+# -- one nursery for all runs ------------------------------------------------------------------------------------------
+
+
+def ancestry():
+    """(process of the party, of the run, of the nursery) in a run of one party."""
+    return Processes().run({"a": (fork_programs.ancestry, ())})["a"].value
+
+
+@proc
+def test_runs_share_a_nursery_and_nothing_else():
+    one, other = ancestry(), ancestry()
+    assert one[2] == other[2] == warm._warm.process.pid
+    assert fork_programs.parent_of(one[2]) == os.getpid()
+    assert len({*one, *other}) == 5
+    assert not any(map(lives, (*one[:2], *other[:2])))
+
+
+@forks
+def test_a_run_finds_nothing_of_an_earlier_one():
+    """Not what it did to modules, and not the random numbers that it would have drawn next."""
+    for _ in range(2):
+        found, _ = Processes().run({"a": (fork_programs.leave_a_mark, ())})["a"].value
+        assert found is None
+    drawn = [Processes().run({"a": (fork_programs.secrets, ())})["a"].value for _ in range(3)]
+    for values in zip(*drawn, strict=True):
+        assert len(set(values)) == 3
+
+
+@proc
+def test_a_nursery_never_holds_a_name_or_a_number_of_a_run(tmp_path):
+    """Its memory after a run, byte for byte: neither the parties' data, nor their names, nor their results."""
+    data = np.arange(1000) + 0.123456789
+    names = ("bank" + "-of-marks", "shop" + "-of-marks")
+    outcomes = Processes().run({name: (fork_programs.take_part, (data, other)) for name, other in (names, names[::-1])})
+    assert outcomes[names[0]].value == 2 * data.sum()
+    found = memory_of(warm._warm.process.pid)
+    assert b"colonnade.runtimes" in found  # it was its memory
+    for secret in (*(name.encode() for name in names), data[500:502].tobytes(), np.float64(2 * data.sum()).tobytes()):
+        assert secret not in found
+
+
+def memory_of(pid):
+    """All that it may write to; skips where the system does not let a parent look."""
+    parts = []
+    try:
+        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            for line in maps:
+                area, rights, *_ = line.split()
+                if rights.startswith("rw"):
+                    start, end = (int(bound, 16) for bound in area.split("-"))
+                    memory.seek(start)
+                    with suppress(OSError):
+                        parts.append(memory.read(end - start))
+    except PermissionError:
+        pytest.skip("no look at the memory of another process here")
+    return b"".join(parts)
+
+
+@forks
+def test_a_run_has_the_surroundings_of_its_moment(tmp_path, monkeypatch, capfd):
+    def here():
+        return Processes().run({"a": (fork_programs.surroundings, ())})["a"].value
+
+    before = here()
+    assert before == ("", os.getcwd(), next(path for path in sys.path if path))
+    assert capfd.readouterr().out == "a word on standard output\n"
+    monkeypatch.setenv("COLONNADE_TEST", "changed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    assert here() == ("changed", str(tmp_path), str(tmp_path / "first"))
+    assert capfd.readouterr().out == "a word on standard output\n"
+    monkeypatch.undo()
+    assert here() == before
+
+
+@proc
+def test_what_a_library_reads_only_once_needs_another_nursery(monkeypatch):
+    """A variable may decide how a library is loaded; the name of the test does not, and changes all the time."""
+    first = ancestry()[2]
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "another")
+    assert ancestry()[2] == first
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    second = ancestry()[2]
+    assert second != first
+    assert all_gone([first])
+    monkeypatch.delenv("NUMBA_CPU_NAME")
+    assert ancestry()[2] not in (first, second)
+
+
+@forks
+def test_a_module_that_changes_between_two_runs_is_read_again(tmp_path, monkeypatch):
+    module = tmp_path / "growing.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    for version in ("first", "the second"):
+        module.write_text(f"async def program(net):\n    return {version!r}\n")
+        program = importlib.import_module("growing").program
+        assert Processes().run({"a": (program, ())})["a"].value == version
+
+
+@proc
+def test_what_runs_had_to_load_is_there_for_the_next(tmp_path, monkeypatch):
+    """An installed module that a program loads is in the nursery from then on; a user's own never is."""
+    (tmp_path / "own.py").write_text("import json.tool\nasync def program(net):\n    return 1\n")
+    (tmp_path / "look.py").write_text(
+        "import sys\nknown = tuple(name in sys.modules for name in ('own', 'look', 'json.tool'))\n"
+        "async def program(net):\n    return known\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own, look = (importlib.import_module(name).program for name in ("own", "look"))
+    warm.cool()
+    assert Processes().run({"a": (look, ())})["a"].value == (False, True, False)
+    Processes().run({"a": (own, ())})
+    assert Processes().run({"a": (look, ())})["a"].value == (False, True, True)
+
+
+@proc
+def test_a_run_survives_the_death_of_the_nursery_and_the_next_gets_another():
+    first = ancestry()[2]
+    killer = Processes().run({"a": (fork_programs.kill_the_nursery, (os.getpid(),))})["a"].value
+    assert all_gone([first, killer])
+    second = ancestry()[2]
+    os.kill(second, signal.SIGKILL)
+    assert ancestry()[2] not in (first, second)
+
+
+@forks
+def test_runs_of_several_threads_at_once():
+    found = {}
+
+    def run(number):
+        found[number] = Processes().run(dict.fromkeys("ab", (fork_programs.family, ())))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    pids = [outcome.value[0] for outcomes in found.values() for outcome in outcomes.values()]
+    assert len(set(pids)) == 8
+    assert not any(map(lives, pids))
+
+
+FORKING_OWNER = """
+import os, sys, warnings
+from colonnade.runtimes.processes import Processes
+from contracts import fork_programs
+warnings.simplefilter("error")
+def nursery():
+    return Processes().run({"a": (fork_programs.ancestry, ())})["a"].value[2]
+mine = nursery()
+pid = os.fork()
+if pid == 0:
+    print(nursery(), flush=True)
+    sys.exit()
+assert os.waitpid(pid, 0)[1] == 0
+print(mine, nursery(), flush=True)
+sys.stdin.read()
+"""
+
+
+@proc
+@pytest.mark.parametrize("number", [None, signal.SIGKILL])
+def test_a_nursery_is_its_owners_own_and_ends_with_it(number):
+    """A process that its owner forks gets another one; neither is left when they are gone, whichever way."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", FORKING_OWNER], env=environment, text=True, **pipes)
+    of_the_fork, (mine, again) = int(process.stdout.readline()), map(int, process.stdout.readline().split())
+    assert mine == again != of_the_fork
+    assert all_gone([of_the_fork])
+    assert lives(mine)
+    if number is not None:
+        process.send_signal(number)
+    _, said = process.communicate("", timeout=PATIENCE)
+    assert (process.returncode, said) == (-(number or 0), "")
+    assert all_gone([mine])
+
+
+def test_a_nursery_that_nobody_needs_goes(monkeypatch):
+    monkeypatch.setattr(nursery, "_IDLE", 0.01)
+    here, there = socket.socketpair()
+    with here, there:
+        nursery._Nursery(there).serve()
 
 
 # -- a nursery that does not come far ----------------------------------------------------------------------------------

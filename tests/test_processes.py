@@ -120,8 +120,8 @@ def test_a_stopped_party_is_silent_and_does_not_survive():
 
 
 def test_a_party_that_does_not_take_its_data_is_named(monkeypatch):
-    def launch_and_stop(berths, parties):
-        launched = launch.launch(berths, parties)
+    def launch_and_stop(*given):
+        launched = launch.launch(*given)
         for pid in launched._pids:
             os.kill(pid, signal.SIGSTOP)
         return launched

@@ -24,6 +24,11 @@ def at_length(*values):
     return pytest.param(*values, marks=pytest.mark.skipif(short, reason="`make quality` runs it"))
 
 
+def long(*values):
+    """A case whose short form is another one of the same test."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.fixture(scope="module")
 def recipes():
     sys.path.insert(0, str(DATA))
@@ -54,8 +59,13 @@ def scores(model, data, into):
     return model.score(*cn.split(X_test, y_test, into=into, seed=1))
 
 
-@pytest.mark.parametrize("into", [2, 8])
-@pytest.mark.parametrize("name", ["ucicreditcard_90", "a9a", "phishing"])
+@pytest.mark.parametrize(
+    ("name", "into"),
+    [
+        ("ucicreditcard_90", 2), ("a9a", 8), ("phishing", 2),
+        long("ucicreditcard_90", 8), long("a9a", 2), long("phishing", 8),
+    ],
+)  # fmt: skip
 def test_logistic_regression_is_as_good_as_scikit_learns(recipes, name, into):
     """Default options, masked sums: within 0.15 points of accuracy."""
     data = X, y, X_test, y_test = table(recipes, name)
@@ -81,6 +91,7 @@ def test_ridge_regression_on_casp(recipes, into):
     assert abs(ours - central) <= 0.002
 
 
+@pytest.mark.long  # test_estimators.py: every estimator against scikit-learn
 @pytest.mark.parametrize("into", [2, at_length(8)])
 def test_softmax_regression_on_mnist(recipes, into):
     """Accuracy within 0.3 points of the centralised 92.59 % (scikit-learn 1.9.1, C = 0.1, lbfgs to tol 1e-4)."""
@@ -98,6 +109,7 @@ def optimum(X, y):
     return minimise(X, y, "logistic", l2=L2, intercept=True)
 
 
+@pytest.mark.long  # test_vfb2.py: asynchronous training reaches the optimum
 @pytest.mark.parametrize(
     ("name", "estimator", "epochs"), [("a9a", "saga", 30), at_length("ucicreditcard_90", "svrg", 20)]
 )
@@ -116,6 +128,7 @@ def test_asynchronous_training_reaches_the_optimum_and_its_accuracy(recipes, nam
     assert abs(ours - best.score(X_test, y_test)) <= 0.001
 
 
+@pytest.mark.long  # test_vfb2.py: nobody waits for a straggler, which reaches the optimum too
 def test_a_party_four_times_slower_does_not_hurt_the_model(recipes):
     """No other setting changed: accuracy within 0.2 points, and nobody waits for its updates.
 
@@ -142,6 +155,7 @@ def test_a_party_four_times_slower_does_not_hurt_the_model(recipes):
     assert run(1.0, 0.25, asynchronous=False)[1] > 1.5 * run(1.0, 1.0, asynchronous=False)[1]
 
 
+@pytest.mark.long  # test_afsgd.py: blocks without labels stay frozen
 def test_frozen_blocks_lose_and_backward_updating_does_not(recipes):
     """VFB², Table 2: AFSVRG-VP with labels at half of the parties is visibly worse."""
     X, y, X_test, y_test = table(recipes, "ucicreditcard_90")
@@ -158,6 +172,7 @@ def test_frozen_blocks_lose_and_backward_updating_does_not(recipes):
     assert accuracy["AFSGD"] < accuracy["VFB2"] - 0.004
 
 
+@pytest.mark.long  # test_fdskl.py: as good as scikit-learn's SVC
 @pytest.mark.parametrize(
     ("name", "gamma", "known"),
     [at_length("a9a", 0.0325, 0.8501), ("phishing", 0.1, 0.9665), at_length("ucicreditcard_90", 1 / 90, 0.8185)],
@@ -198,6 +213,7 @@ def test_three_groups_of_adult_keep_their_limits(recipes):
         assert model.slack_[group] < 1e-3
 
 
+@pytest.mark.long  # three groups of Adult, above
 @pytest.mark.parametrize("limit", [at_length(0.3), 0.5])
 def test_a_limit_on_mnist_is_kept_by_all_rows(recipes, limit):
     d = recipes.load("mnist")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -30,9 +36,19 @@ def data():
     return X, (X.sum(axis=1) > 0).astype(int)
 
 
-@pytest.mark.parametrize("into", [2, 3, 8])
-@pytest.mark.parametrize("kind", ["dense", "csr"])
-@pytest.mark.parametrize("sum_", list(SUMS))
+# Every pair of a sum, a kind of columns and a number of parties occurs; encrypted runs of eight parties take long.
+PAIRS = {
+    ("pairwise", "dense", 2), ("pairwise", "csr", 3), ("pairwise", "csr", 8), ("two-trees", "csr", 2),
+    ("two-trees", "dense", 3), ("two-trees", "dense", 8), ("plain", "csr", 2), ("plain", "dense", 3),
+    ("plain", "csr", 8), ("paillier", "csr", 2), ("paillier", "dense", 3),
+}  # fmt: skip
+CELLS = [
+    pytest.param(*cell, marks=[] if cell in PAIRS else pytest.mark.long)
+    for cell in product(SUMS, ["dense", "csr"], [2, 3, 8])
+]
+
+
+@pytest.mark.parametrize(("sum_", "kind", "into"), CELLS)
 def test_simulation_and_processes_agree(data, into, sum_, kind):
     X, y = data
     # one label holder, or two; double precision, or single
@@ -46,9 +62,19 @@ def test_simulation_and_processes_agree(data, into, sum_, kind):
     assert simulated.rounds_ == real.rounds_
 
 
-@pytest.mark.parametrize("runtime", [RUNTIMES[name] for name in ("network", "mpi") if name in RUNTIMES])
+# Every algorithm and number of parties over either kind of line, and the first and the second order over both.
+LINES = {(2, "FedSGD", "network"), (3, "BlockNewton", "network"), (5, "VFB2", "network"), (3, "FedBCD", "mpi")}
+LINES |= {(5, "BlockNewton", "mpi")}
+
+
 @pytest.mark.parametrize(
-    ("into", "algorithm"), [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2"), (3, "BlockNewton"), (5, "BlockNewton")]
+    ("into", "algorithm", "runtime"),
+    [
+        pytest.param(*jobs, RUNTIMES[name], marks=[] if (*jobs, name) in LINES else pytest.mark.long)
+        for jobs in [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2"), (3, "BlockNewton"), (5, "BlockNewton")]
+        for name in ("network", "mpi")
+        if name in RUNTIMES
+    ],
 )
 def test_lines_between_machines_agree(data, into, algorithm, runtime):
     """Synchronous jobs over gRPC with mutual TLS, and over MPI."""
@@ -73,15 +99,58 @@ def test_every_sum_topology_and_network_gives_the_same_bits(data, into, sparse):
     X, y = data
     parties = cn.split(sp.csr_matrix(X) if sparse else X, y, into=into)
     first = bits(fitted(parties, sum="plain"))
-    for sum_ in SUMS:
-        # Encrypted signals are fixed-point numbers, so that run has bits of its own.
-        expected = bits(fitted(parties, sum=sum_)) if sum_ == "paillier" else first
+    for sum_ in {*SUMS} - {"paillier"}:
         for topology in ("tree", "star", "ring"):
-            assert bits(fitted(parties, sum=sum_, topology=topology)) == expected
+            assert bits(fitted(parties, sum=sum_, topology=topology)) == first
     slow = cn.Simulation(latency=0.2, bandwidth=1e4, speeds={"party1": 0.1})
     assert bits(fitted(parties, on=slow)) == first
     shaky = cn.Simulation(faults=cn.Faults(delayed=0.3, duplicated=0.3), seed=4)
     assert bits(fitted(parties, on=shaky)) == first
+
+
+@pytest.mark.parametrize(
+    ("into", "sparse"), [(3, True), *(pytest.param(*cell, marks=pytest.mark.long) for cell in ((2, False), (8, False)))]
+)
+def test_every_topology_gives_the_same_bits_under_encryption(data, into, sparse):
+    """Encrypted signals are fixed-point numbers, so that run has bits of its own."""
+    X, y = data
+    parties = cn.split(sp.csr_matrix(X) if sparse else X, y, into=into)
+    star, *others = (bits(fitted(parties, sum="paillier", topology=name)) for name in ("star", "tree", "ring"))
+    assert others == [star, star]
+    assert star != bits(fitted(parties, sum="plain"))
+
+
+MANY_THREADS = """
+import os, sys
+import test_same_bits
+import numpy as np
+np.ones((600, 600)) @ np.ones((600, 600))
+if os.path.isdir("/proc/self/task") and os.cpu_count() > 1:
+    assert len(os.listdir("/proc/self/task")) > 1, "the library has no threads"
+sys.stdout.write(test_same_bits.fingerprint())
+"""
+
+
+def fingerprint():
+    """Of two runs whose products a library may share out among threads."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((900, 90))
+    y = (X[:, 0] + rng.standard_normal(900) > 0).astype(int)
+    parties = cn.split(X, y, into=3)
+    models = [
+        cn.LogisticRegression(algorithm=algorithm, verbose=0).fit(*parties)
+        for algorithm in (cn.BlockNewton(epochs=4, tol=None), cn.FedBCD(local_steps=2, epochs=2, tol=None))
+    ]
+    return sha256(repr([bits(model) for model in models]).encode()).hexdigest()
+
+
+def test_threads_of_a_library_change_no_bit():
+    """Parties' processes have one thread each, a user's own process as many as there are cores."""
+    more = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "4")
+    environment = {**os.environ, **more, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    line = [sys.executable, "-c", MANY_THREADS]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (fingerprint(), 0), done.stderr
 
 
 def test_another_seed_gives_another_order_of_rows(data):

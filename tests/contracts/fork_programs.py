@@ -6,11 +6,52 @@ import os
 import random
 import signal
 import stat
+import sys
+from pathlib import Path
 
 import numpy as np
 
+from colonnade import errors
 from colonnade.crypto.masks import KeyPair
 from contracts.programs import all_to_all
+
+
+async def ancestry(net):
+    """(this process, its parent, its parent's parent)."""
+    return (os.getpid(), os.getppid(), parent_of(os.getppid()))
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def surroundings(net):
+    """What a process has from who started it: a variable, its folder, where it looks for modules first."""
+    print("a word on standard output", flush=True)
+    return (os.environ.get("COLONNADE_TEST", ""), os.getcwd(), sys.path[0])
+
+
+async def leave_a_mark(net):
+    """Change what can be changed in a process, and say what was there before."""
+    found = getattr(errors, "mark", None)
+    errors.mark = "from an earlier run"
+    np.random.seed(3)
+    return (found, float(np.random.random()))
+
+
+async def take_part(net, data, other):
+    """Hold data and a name, as a real program does, and talk to the other party."""
+    await net.send(other, "sum", data)
+    return float((data + await net.recv(other, "sum")).sum())
+
+
+async def kill_the_nursery(net, starter):
+    """The parent of the parent; it is the starter's only child that this process may end."""
+    nursery = parent_of(os.getppid())
+    if starter in (nursery, os.getppid()):
+        raise RuntimeError("this party did not come out of a nursery")
+    os.kill(nursery, signal.SIGKILL)
+    return os.getpid()
 
 
 async def family(net):

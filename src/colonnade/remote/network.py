@@ -87,7 +87,7 @@ class Network(Processes):
                 own = authority.issue(name)
                 files = (own.authority, own.certificate, own.key)
                 told[name] = ("network", tuple(dial.items()), listen[name], files, self.grace, run)
-            yield Lines(dict.fromkeys(names, ()), told)
+            yield Lines(dict.fromkeys(names, ()), told, modules=("colonnade.remote.network_net",))
 
 
 def _reserve(reserved: ExitStack) -> str:

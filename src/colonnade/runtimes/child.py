@@ -1,6 +1,7 @@
 """What runs in a party's own process: one program, its links, and a line to the one who started it.
 
-Forked by the nursery, or started as `python -c "from colonnade.runtimes.child import main; main()" <control fd>`.
+Forked by the nursery, or started as `python -c "from colonnade.runtimes.child import main; main()" <fds>`: of the line
+to the starter, and of those to the other parties, with commas.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -114,7 +115,7 @@ def _sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiNet:
+async def _opened(job: Any, links: Sequence[int], observer: Observer) -> SocketNet | NetworkNet | MpiNet:
     me, names, (kind, *told), _, _, _, deadline, slowed, spare, _ = job
     if kind == "mpi":
         from colonnade.runtimes.mpi_net import MpiNet
@@ -126,13 +127,13 @@ async def _opened(job: Any, observer: Observer) -> SocketNet | NetworkNet | MpiN
         return opened(me, told, deadline, observer, dict(slowed))
     net = SocketNet(me, names, deadline, observer, dict(slowed))
     net.spare(spare)  # before the first of them can die
-    await net.connect({name: socket.socket(fileno=fd) for name, fd in told[0]})
+    await net.connect({name: socket.socket(fileno=fd) for name, fd in zip(told[0], links, strict=True)})
     return net
 
 
-async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
+async def _run(tell: Callable[..., None], program: Program, job: Any, links: Sequence[int]) -> None:
     args = job[5]
-    net = await _opened(job, lambda _party, seconds, value: tell("report", seconds, value))
+    net = await _opened(job, links, lambda _party, seconds, value: tell("report", seconds, value))
     net.rehearsed = job[-1]
     try:
         value = await net.carry_out(program, args)
@@ -145,17 +146,17 @@ async def _run(tell: Callable[..., None], program: Program, job: Any) -> None:
     await net.close()
 
 
-def serve(control: int) -> None:
-    """Read the job from the control line, run it, report how it ended."""
+def serve(control: int, *links: int) -> None:
+    """Read the job from the control line, run it, report how it ended; links: to the others, where it is handed any."""
     starter = _Starter(socket.socket(fileno=control))
     job = starter.job()
     starter.watch()
     program = entry(*job[3:5])
     starter.wait()
-    asyncio.run(_run(starter.tell, program, job))
+    asyncio.run(_run(starter.tell, program, job, links))
 
 
 def main() -> None:
     """In an interpreter of its own."""
-    serve(int(sys.argv[1]))
+    serve(*map(int, sys.argv[1].split(",")))
     leave(0)

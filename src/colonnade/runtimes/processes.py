@@ -73,14 +73,13 @@ class Processes:
     @contextmanager
     def _lines(self, names: tuple[str, ...]) -> Iterator[Lines]:
         """A socket pair for every two parties, closed here as soon as each process has its ends."""
-        links: dict[str, tuple[tuple[str, int], ...]] = dict.fromkeys(names, ())
+        links: dict[str, dict[str, int]] = {name: {} for name in names}
         with ExitStack() as theirs:
             for one, other in combinations(names, 2):
                 left, right = map(theirs.enter_context, socket.socketpair())
-                links[one] += ((other, left.fileno()),)
-                links[other] += ((one, right.fileno()),)
-            fds = {name: tuple(fd for _, fd in links[name]) for name in names}
-            yield Lines(fds, {name: ("sockets", links[name]) for name in names}, theirs.close)
+                links[one][other], links[other][one] = left.fileno(), right.fileno()
+            fds = {name: tuple(links[name].values()) for name in names}
+            yield Lines(fds, {name: ("sockets", tuple(links[name])) for name in names}, theirs.close)
 
     @contextmanager
     def _started(self, programs: Programs, lines: Lines, spare: Collection[str] = ()) -> Iterator[_Family]:
@@ -116,18 +115,24 @@ class Processes:
                 controls[name] = unless_started.enter_context(mine)
                 theirs.enter_context(control)
                 berths.append(Berth(name, control.fileno(), lines.fds[name]))
-            launched = launch(berths, programs)
+            launched = launch(berths, programs, lines.modules)
             unless_started.pop_all()
         return launched, controls
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What the parties' lines are made of: file descriptors to hand over, and what to tell each party about them."""
+    """What the parties' lines are made of.
+
+    fds: file descriptors to hand over to each party, in the order of the names that it is told. told: about them, and
+    how else to reach the others. handed_over: called as soon as every process has its own. modules: that a party's
+    process needs for its lines, so that they can be loaded once for all.
+    """
 
     fds: Mapping[str, tuple[int, ...]]
     told: Mapping[str, Value]
     handed_over: Callable[[], None] = lambda: None
+    modules: tuple[str, ...] = ()
 
 
 def _check_importable(program: Program) -> None:
