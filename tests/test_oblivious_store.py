@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.alignment import oblivious_store as store
+from colonnade.crypto import oblivious_store as store
 from colonnade.errors import ProtocolError
 from colonnade.kernels import curve as kernels
 
