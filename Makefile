@@ -19,12 +19,14 @@ unexport PYTHONDONTWRITEBYTECODE
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
 
-# uv downloads in parallel and is several times faster; where it can't reach an index, plain pip does the same.
+# uv downloads in parallel and is several times faster; where it can't reach an index, plain pip does the same. Bytecode is
+# made here and now: without it every process compiles 500 modules as it starts, where it may not write them.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/pip install -q uv || true
 	@echo "installing $(1) into $(VENV)"
-	@$(BIN)/uv pip install -q --python $(BIN)/python -e '$(1)' 2>/dev/null || $(BIN)/pip install -q -e '$(1)'
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '$(1)' 2>/dev/null || $(BIN)/pip install -q -e '$(1)'
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 endef
 

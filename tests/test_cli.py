@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 from colonnade.cli import demo
 from colonnade.cli.demo_data import patients
@@ -45,6 +46,13 @@ def test_the_demo_shows_what_federation_gains(capfd, tmp_path, monkeypatch):
     assert common + held_out == len(patients().common)
     assert "hospital: scored 140 people" in text
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_reads_what_scikit_learn_would():
+    theirs, ours = load_breast_cancer(), patients()
+    np.testing.assert_array_equal(ours.X, theirs.data)
+    np.testing.assert_array_equal(ours.y, 1 - theirs.target)
+    assert ours.names == theirs.feature_names.tolist()
 
 
 def test_the_demo_clears_no_folder_but_its_own(capsys, tmp_path):

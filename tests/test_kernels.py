@@ -1,4 +1,4 @@
-"""Every numba kernel against a twin in numpy that says the same in one line."""
+"""Every kernel against a twin in numpy that says the same in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from scipy.sparse import csr_array
 
 from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as _kernels
+from colonnade.kernels.compiled import Kernel
+from colonnade.kernels.compiler import dispatcher
 from colonnade.objective.penalties import L2, NonConvex
+
+
+@pytest.fixture(scope="module", params=["kept", "numba"], autouse=True)
+def path(request):
+    """All of them twice: as code that is kept, and as numba has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kernel in vars(_kernels).values() if request.param == "numba" else ():
+            if isinstance(kernel, Kernel):
+                patch.setattr(kernel, "_call", dispatcher(kernel))
+        yield
+
 
 # -- twins: dense X, what the kernel is given, what it changes ---------------------------------------------------------
 

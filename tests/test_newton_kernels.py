@@ -9,6 +9,18 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from colonnade.kernels import gram as kernels
+from colonnade.kernels.compiled import Kernel
+from colonnade.kernels.compiler import dispatcher
+
+
+@pytest.fixture(scope="module", params=["kept", "numba"], autouse=True)
+def path(request):
+    """All of them twice: as code that is kept, and as numba has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kernel in vars(kernels).values() if request.param == "numba" else ():
+            if isinstance(kernel, Kernel):
+                patch.setattr(kernel, "_call", dispatcher(kernel))
+        yield
 
 
 def table(seed, n, d, kind=np.float64):

@@ -161,19 +161,13 @@ def _ledgers(console: Console, job: Path) -> int:
 
 
 def _compare(console: Console, folder: Path, found: Patients, scores: Path, cost: tuple[float, int]) -> None:
-    from sklearn.linear_model import LogisticRegression
-
+    """Score the new patients in two other ways too: by the hospital's columns alone, and by all tables at one party."""
     with scores.open(encoding="utf-8") as file:
         answers = {row["id"]: float(row["p(malignant)"]) for row in csv.DictReader(file)}
     federated = np.array([answers[one] for one in found.ids[found.new]])
     mine = list(COLUMNS["hospital"])
-    X_hospital, X_new = _standardised(found.X[:, mine], found.known["hospital"], found.new)
-    alone = cn.LogisticRegression(l2=_L2, verbose=0)
-    alone.fit(cn.Party("hospital", X_hospital, found.y[found.known["hospital"]]))
-    by_itself = alone.predict_proba(cn.Party("hospital", X_new))[:, 1]
-    X, X_joined = _standardised(found.X, found.common, found.new)
-    central = LogisticRegression(C=1 / (len(X) * _L2), max_iter=1000).fit(X, found.y[found.common])
-    joined = central.predict_proba(X_joined)[:, 1]
+    by_itself = _by_one_party(found.X[:, mine], found.y, found.known["hospital"], found.new)
+    joined = _by_one_party(found.X, found.y, found.common, found.new)
 
     y, rows = found.y[found.new], {}
     table = Table(title=f"{len(y)} new patients", title_justify="left")
@@ -199,18 +193,19 @@ def _compare(console: Console, folder: Path, found: Patients, scores: Path, cost
     console.print(f"Everything is in {folder}; a plot is {folder / 'demo.png'}.")
 
 
-def _standardised(X: Array, train: Array, new: Array) -> tuple[Array, Array]:
-    mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
-    return (X[train] - mean) / scale, (X[new] - mean) / scale
+def _by_one_party(X: Array, y: Array, train: Array, new: Array) -> Array:
+    """The chances of new rows by a model of one party that has all these columns of the rows to train on."""
+    X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
+    model = cn.LogisticRegression(l2=_L2, verbose=0).fit(cn.Party("one", X[train], y[train]))
+    chances: Array = model.predict_proba(cn.Party("one", X[new]))[:, 1]
+    return chances
 
 
 def _plot(history: list[dict[str, Any]], chances: dict[str, Array], y: Array, out: Path) -> None:
-    import matplotlib as mpl
+    from matplotlib.figure import Figure  # and not pyplot, which would look for a screen
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.subplots(1, 2)
     axes[0].plot([r["rounds"] for r in history], [r["loss"] for r in history], label="training patients")
     axes[0].plot([r["rounds"] for r in history], [r["validation_loss"] for r in history], label="held out")
     axes[0].set(xlabel="rounds", ylabel="objective, loss", title="All three, federated", yscale="log")
@@ -224,4 +219,3 @@ def _plot(history: list[dict[str, Any]], chances: dict[str, Array], y: Array, ou
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.3)
     figure.savefig(out, dpi=120)
-    plt.close(figure)

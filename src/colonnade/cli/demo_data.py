@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ from colonnade.errors import OptionError
 
 Array = npt.NDArray[Any]
 COLUMNS = {"hospital": range(10), "laboratory": range(10, 20), "imaging": range(20, 30)}
-NEW_PATIENTS = "new-patients.txt"  # lists the people about whom the organisations will ask and answer
-_NEW = 140  # patients who have no outcome yet
-_MISSED = 0.06  # the part of the others that an organisation has never seen
+NEW_PATIENTS = "new-patients.txt"  # a list of the people about whom the organisations will ask and answer
+_MEASURES = (
+    "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry",
+    "fractal dimension",
+)  # fmt: skip
+_NEW = 140  # patients without an outcome yet
+_MISSED = 0.06  # of the others that an organisation has never seen
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,8 @@ class Patients:
 
 def patients() -> Patients:
     """Return the demo's patients, the same ones every time."""
-    try:
-        from sklearn.datasets import load_breast_cancer
-    except ModuleNotFoundError:
-        raise OptionError("the demo needs scikit-learn for its data; install colonnade[demo]") from None
-    bunch, rng = load_breast_cancer(), np.random.default_rng(0)
-    rows = len(bunch.target)
+    X, y, rng = *_breast_cancer(), np.random.default_rng(0)
+    rows = len(y)
     ids = np.array([f"P{number:05}" for number in rng.choice(100_000, rows, replace=False)])
     order = rng.permutation(rows)
     new, old = np.sort(order[:_NEW]), order[_NEW:]
@@ -58,7 +59,19 @@ def patients() -> Patients:
         mine = old[rng.random(len(old)) > _MISSED]
         # The hospital's table has patients with an outcome only; its partners have the new ones in theirs too.
         known[name] = rng.permutation(mine if name == "hospital" else np.concatenate([mine, new]))
-    return Patients(ids, bunch.data, 1 - bunch.target, [str(name) for name in bunch.feature_names], known, new)
+    names = [f"mean {one}" for one in _MEASURES] + [f"{one} error" for one in _MEASURES]
+    return Patients(ids, X, y, [*names, *(f"worst {one}" for one in _MEASURES)], known, new)
+
+
+def _breast_cancer() -> tuple[Array, Array]:
+    """Return (columns, 1 = malignant) from scikit-learn's own file, as importing the package would take longer."""
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise OptionError("the demo needs scikit-learn for its data; install colonnade[demo]")
+    table = np.loadtxt(
+        Path(package.origin).with_name("datasets") / "data" / "breast_cancer.csv", delimiter=",", skiprows=1
+    )
+    return table[:, :-1].copy(), 1 - table[:, -1].astype(int)
 
 
 def write_tables(folder: Path, found: Patients) -> dict[str, int]:

@@ -39,16 +39,15 @@ def _address(pointer: object) -> int:
     return int(ffi.cast("intptr_t", pointer))
 
 
-def _foreign(name: str, arguments: int) -> kernels.Foreign:
-    return kernels.Foreign(_address(ffi.addressof(lib, name)), arguments)
+def _function(name: str) -> int:
+    return _address(ffi.addressof(lib, name))
 
 
 _CONTEXT = _address(lib.secp256k1_context_static)  # the one without secrets of its own: nothing here signs
-_XDH = _foreign("secp256k1_ellswift_xdh", 8)
-_ECDH = _foreign("secp256k1_ecdh", 6)
-_PARSE = _foreign("secp256k1_ec_pubkey_parse", 4)
-_TAGGED = _foreign("secp256k1_tagged_sha256", 6)
-_KEEP_X, _KEEP_X_TOO = int(kernels.keep_x.address or 0), int(kernels.keep_x_too.address or 0)
+_XDH = _function("secp256k1_ellswift_xdh")
+_ECDH = _function("secp256k1_ecdh")
+_PARSE = _function("secp256k1_ec_pubkey_parse")
+_TAGGED = _function("secp256k1_tagged_sha256")
 
 
 def _on_all_cores(kernel: Callable[[slice], int], count: int) -> int:
@@ -86,7 +85,7 @@ class Secret:
         def kernel(part: slice) -> int:
             at, to, count = digests[part].ctypes.data, out[part].ctypes.data, part.stop - part.start
             secret = self._bytes.ctypes.data
-            return int(kernels.multiply_hashes(_XDH, _CONTEXT, _KEEP_X_TOO, at, count, secret, to))
+            return int(kernels.multiply_hashes(_XDH, _CONTEXT, at, count, secret, to))
 
         if _on_all_cores(kernel, len(digests)) < len(digests):
             raise ProtocolError("libsecp256k1 refused a point that it made itself; reinstall coincurve")
@@ -98,7 +97,8 @@ class Secret:
 
         def kernel(part: slice) -> int:
             room, to, secret = np.empty(128, np.uint8), out[part].ctypes.data, self._bytes.ctypes.data
-            return int(kernels.multiply_points(_PARSE, _ECDH, _CONTEXT, _KEEP_X, points[part], secret, room, to))
+            encoded = room.ctypes.data
+            return int(kernels.multiply_points(_PARSE, _ECDH, _CONTEXT, points[part], secret, room, encoded, to))
 
         done = _on_all_cores(kernel, len(points))
         if done < len(points):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from colonnade.data.ids import canonical, same
 from colonnade.errors import DataError, LabelError, OptionError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether this is a matrix of scipy's: nobody can bring one without having imported it, and we need not."""
+    known = sys.modules.get("scipy.sparse")
+    return known is not None and bool(known.issparse(X))
 
 
 class Party:
@@ -100,7 +106,7 @@ class Party:
         return part
 
     def __repr__(self) -> str:
-        kind = "CSR" if sp.issparse(self.X) else "dense"
+        kind = "CSR" if is_sparse(self.X) else "dense"
         role = "active" if self.active else "passive"
         return f"Party({self.name!r}, {self.rows} x {self.features} {kind} {self.X.dtype}, {role})"
 
@@ -135,8 +141,8 @@ def _matrix(name: str, X: Any) -> tuple[Any, tuple[str, ...], bool]:
                 f"(for example one-hot) or leave them out"
             )
         X = _frame_values(X, kinds)
-    if sp.issparse(X):
-        X = sp.csr_matrix(X) if X.format != "csr" else X
+    if is_sparse(X):
+        X = sys.modules["scipy.sparse"].csr_matrix(X) if X.format != "csr" else X
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
         X = X if X.has_canonical_format else _canonical(X)
@@ -167,14 +173,14 @@ def _is_number(kind: Any) -> bool:
     return re.match(r"u?int\d*\b|float\d*\b|bool(ean)?\b|decimal\b|double\b", text) is not None
 
 
-def _canonical(X: sp.csr_matrix) -> sp.csr_matrix:
+def _canonical(X: Any) -> Any:
     X = X.copy()
     X.sum_duplicates()
     return X
 
 
 def _complain_not_finite(name: str, X: Any, columns: tuple[str, ...] | None) -> None:
-    entries = X.tocoo() if sp.issparse(X) else None
+    entries = X.tocoo() if is_sparse(X) else None
     bad_rows, bad_cols = (
         np.nonzero(~np.isfinite(X))
         if entries is None
@@ -297,7 +303,7 @@ def split(
     list of Party
         The parties in the order of `into`.
     """
-    features = np.shape(X)[1] if not sp.issparse(X) else X.shape[1]
+    features = np.shape(X)[1] if not is_sparse(X) else X.shape[1]
     if isinstance(into, Mapping):
         named = {name: list(columns) for name, columns in into.items()}
     elif isinstance(into, int):
@@ -311,7 +317,7 @@ def split(
     holders = names[:active] if isinstance(active, int) else list(active)
     if not holders or (isinstance(active, int) and active > len(names)) or not set(holders) <= set(names):
         raise OptionError(f"active must be 1 to {len(names)} parties or some of {names}, got {active!r}")
-    table = X.tocsc() if sp.issparse(X) else X
+    table = X.tocsc() if is_sparse(X) else X
     frame = _frame_kind(X)
     parties = []
     for name, columns in named.items():
@@ -320,6 +326,6 @@ def split(
         elif frame == "polars":
             part = table[:, columns]
         else:
-            part = table[:, columns] if sp.issparse(table) else np.asarray(table)[:, columns]
+            part = table[:, columns] if is_sparse(table) else np.asarray(table)[:, columns]
         parties.append(Party(name, part, y if name in holders else None, ids))
     return parties

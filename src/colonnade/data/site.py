@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from colonnade.data.identity import Identity, checked_roster
 from colonnade.data.labels import show
-from colonnade.data.party import Party
+from colonnade.data.party import Party, is_sparse
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 
 Array = npt.NDArray[Any]
@@ -96,7 +95,7 @@ class Site:
         return part
 
     def __repr__(self) -> str:
-        kind = "CSR" if sp.issparse(self.X) else "dense"
+        kind = "CSR" if is_sparse(self.X) else "dense"
         return f"Site({self.name!r}, {self.rows} x {self.features} {kind} {self.X.dtype})"
 
 

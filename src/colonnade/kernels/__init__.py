@@ -1,1 +1,1 @@
-"""Every numba function, each with a numpy twin in the tests that it must equal."""
+"""Every function that is compiled, each with a slow twin in the tests that it must equal."""

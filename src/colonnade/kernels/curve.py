@@ -1,102 +1,120 @@
-"""Every numba function of the alignment: loops over a library's C functions, and over the slots of a table.
+"""Every kernel of the alignment: loops over a library's C functions, and over the slots of a table.
 
-A C function comes as its address, in numba's own protocol for such (`Foreign`), and is called in a loop without Python
-and without the GIL, so that a party's threads use all cores. Memory goes to C by its address too. Each function has a
-slow twin in tests/test_group.py or tests/test_oblivious_store.py.
+A C function comes as its address and is called in a loop without Python and without the GIL, so that a party's threads
+use all cores. Memory goes to C by its address too. Each function has a slow twin in tests/test_group.py or
+tests/test_oblivious_store.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from numba import types
+
+from colonnade.kernels.compiled import Inside, Kernel
 
 Array = npt.NDArray[Any]
-_jit = numba.njit(nogil=True, cache=True)
-_at = types.intp  # an address, or a size
-_bytes: Any = types.CPointer(types.uint8)  # type: ignore[no-untyped-call]
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-class Foreign(types.WrapperAddressProtocol):
-    """A C function that returns an int and takes addresses and sizes."""
-
-    def __init__(self, address: int, arguments: int) -> None:
-        self._address, self._signature = address, types.int32(*[_at] * arguments)
-
-    def __wrapper_address__(self) -> int:
-        return self._address
-
-    def signature(self) -> Any:
-        """What numba asks for."""
-        return self._signature
-
-
 # -- group elements ----------------------------------------------------------------------------------------------------
 
 
-@numba.cfunc(types.int32(_bytes, _bytes, _at, _at), cache=True)
-def keep_x(out: Any, x: Any, y: int, data: int) -> int:
-    """What `secp256k1_ecdh` is to do with the product: keep its x, where it would by default keep a hash of it."""
-    for i in range(32):
-        out[i] = x[i]
-    return 1
+@Inside
+def _call() -> Any:
+    """`_call(address, arguments)`: the int that a C function returns for these addresses and sizes."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    def call(context: Any, address: Any, arguments: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            words = cgutils.unpack_tuple(builder, values[1])  # type: ignore[no-untyped-call]
+            kind = ir.FunctionType(ir.IntType(32), [ir.IntType(64)] * len(words))
+            return builder.call(builder.inttoptr(values[0], kind.as_pointer()), words)
+
+        return types.int32(address, arguments), codegen
+
+    return intrinsic(call)
 
 
-@numba.cfunc(types.int32(_bytes, _bytes, _at, _at, _at), cache=True)
-def keep_x_too(out: Any, x: Any, one: int, other: int, data: int) -> int:
-    """The same for `secp256k1_ellswift_xdh`, which hands over two encodings besides."""
-    for i in range(32):
-        out[i] = x[i]
-    return 1
+@Inside
+def _keep_x() -> Any:
+    """`_keep_x()`: the address of what C is to do with a product: keep its x, where it would by default hash it.
+
+    `secp256k1_ecdh` calls it with four addresses and `secp256k1_ellswift_xdh` with five, of which the last are ignored.
+    """
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    def keep_x(context: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, _: Any) -> Any:
+            address, name = ir.IntType(8).as_pointer(), "keep_x"
+            keep = builder.module.globals.get(name)
+            if keep is None:
+                keep = ir.Function(builder.module, ir.FunctionType(ir.IntType(32), [address] * 5), name)
+                keep.linkage = "internal"
+                inner = ir.IRBuilder(keep.append_basic_block())
+                whole = ir.IntType(256).as_pointer()
+                x = inner.load(inner.bitcast(keep.args[1], whole), align=1)
+                inner.store(x, inner.bitcast(keep.args[0], whole), align=1)
+                inner.ret(ir.Constant(ir.IntType(32), 1))
+            return builder.ptrtoint(keep, ir.IntType(64))
+
+        return types.intp(), codegen
+
+    return intrinsic(keep_x)
 
 
-@_jit
-def multiply_hashes(xdh: Any, context: int, keep: int, hashes: int, count: int, secret: int, out: int) -> int:
+@Kernel
+def multiply_hashes(xdh: int, context: int, hashes: int, count: int, secret: int, out: int) -> int:
     """out[i] = secret * (the point that the 64 bytes of hashes[i] stand for); how many could be done."""
     done = 0
     for i in range(count):
-        done += xdh(context, out + 32 * i, hashes + 64 * i, hashes + 64 * i, secret, 0, keep, 0)
+        own = hashes + 64 * i
+        done += _call(xdh, (context, out + 32 * i, own, own, secret, 0, _keep_x(), 0))
     return done
 
 
-@_jit
+@Kernel
 def multiply_points(
-    parse: Any, ecdh: Any, context: int, keep: int, points: Array, secret: int, room: Array, out: int
+    parse: int, ecdh: int, context: int, points: Array, secret: int, room: Array, encoded: int, out: int
 ) -> int:
-    """out[i] = secret * points[i]; returns at the first that is no point of the curve, with how many could be done."""
+    """out[i] = secret * points[i]; returns at the first that is no point of the curve, with how many could be done.
+
+    room: 128 bytes, which begin at the address `encoded`.
+    """
     # An x stands for two points that differ in sign. Both give the same x again, so take the one whose y is even.
     room[0] = 2
-    encoded = np.intp(room.ctypes.data)
     point = encoded + 64
     for i in range(len(points)):
         for j in range(32):
             room[1 + j] = points[i, j]
-        if not parse(context, point, encoded, 33):
+        if not _call(parse, (context, point, encoded, 33)):
             return i
-        if not ecdh(context, out + 32 * i, point, secret, keep, 0):
+        if not _call(ecdh, (context, out + 32 * i, point, secret, _keep_x(), 0)):
             return i
     return len(points)
 
 
-@_jit
-def hash_points(tagged: Any, context: int, tag: int, length: int, points: int, count: int, out: int) -> int:
+@Kernel
+def hash_points(tagged: int, context: int, tag: int, length: int, points: int, count: int, out: int) -> int:
     """out[i] = SHA-256 of points[i] under a tag (BIP 340); how many could be done."""
     done = 0
     for i in range(count):
-        done += tagged(context, out + 32 * i, tag, length, points + 32 * i, 32)
+        done += _call(tagged, (context, out + 32 * i, tag, length, points + 32 * i, 32))
     return done
 
 
 # -- the oblivious store -----------------------------------------------------------------------------------------------
 
 
-@_jit
+@Kernel
 def _mixed(word: Any) -> Any:
     """SplitMix64's last step: keys are uniform already, this only makes other bits of them."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -104,7 +122,7 @@ def _mixed(word: Any) -> Any:
     return word ^ (word >> np.uint64(31))
 
 
-@_jit
+@Kernel
 def slots_of(keys: Array, segment: int, out: Array) -> None:
     """The three slots of every key, one in each third of the table."""
     size = np.uint64(segment)
@@ -115,24 +133,30 @@ def slots_of(keys: Array, segment: int, out: Array) -> None:
         out[i, 2] = 2 * segment + np.int64(((other >> _HALF) * size) >> _HALF)
 
 
-@_jit
 def peel(slots: Array, size: int, order: Array, places: Array) -> int:
     """Take out, again and again, a key that has a slot to itself; how many could be taken.
 
     They stand in `order`, each with its slot in `places`; keys that can't be taken out stand behind them.
     """
-    keys = slots.shape[0]
     count, held = np.zeros(size, np.int32), np.zeros(size, np.int64)  # of each slot: how many keys, and their xor
+    alone, taken = np.empty(size, np.int64), np.zeros(len(slots), np.bool_)
+    return int(_peel(slots, order, places, count, held, alone, taken))
+
+
+@Kernel
+def _peel(slots: Array, order: Array, places: Array, count: Array, held: Array, alone: Array, taken: Array) -> int:
+    """The same. alone: room for slots with one key each; taken: whether a key is."""
+    keys = slots.shape[0]
     for i in range(keys):
         for j in range(3):
             count[slots[i, j]] += 1
             held[slots[i, j]] ^= i
-    alone, top = np.empty(size, np.int64), 0
-    for slot in range(size):
+    top = 0
+    for slot in range(count.shape[0]):
         if count[slot] == 1:
             alone[top] = slot
             top += 1
-    taken, found = np.zeros(keys, np.bool_), 0
+    found = 0
     while top:
         top -= 1
         slot = alone[top]
@@ -155,7 +179,7 @@ def peel(slots: Array, size: int, order: Array, places: Array) -> int:
     return found
 
 
-@_jit
+@Kernel
 def look_up(table: Array, slots: Array, keys: Array, size: int, out: Array) -> None:
     """out[i] = xor of the key's three slots and of the dense rows (from `size` on) that the key's own bits name."""
     for i in range(keys.shape[0]):
@@ -172,10 +196,17 @@ def look_up(table: Array, slots: Array, keys: Array, size: int, out: Array) -> N
         out[i, 0], out[i, 1] = low, high
 
 
-@_jit
 def fill(table: Array, slots: Array, keys: Array, values: Array, order: Array, places: Array, found: int) -> None:
     """Give the keys that `peel` took out their values, the last one first: nobody after it touches its place."""
-    size, seen = table.shape[0] - 128, np.empty((1, 2), np.uint64)
+    _fill(table, slots, keys, values, order, places, found, np.empty((1, 2), np.uint64))
+
+
+@Kernel
+def _fill(
+    table: Array, slots: Array, keys: Array, values: Array, order: Array, places: Array, found: int, seen: Array
+) -> None:
+    """The same. seen: room for what a key finds now."""
+    size = table.shape[0] - 128
     for at in range(found - 1, -1, -1):
         i, place = order[at], places[at]
         look_up(table, slots[i : i + 1], keys[i : i + 1], size, seen)

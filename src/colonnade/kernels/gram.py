@@ -1,6 +1,6 @@
-"""The numba functions behind second-order steps: weighted Gram matrices, their factors, and diagonals.
+"""The kernels of second-order steps: weighted Gram matrices, their factors, and diagonals.
 
-As in `_kernels`: no `fastmath`, a fixed order of additions, and no BLAS, whose order depends on how many threads a
+As in `columns`: no `fastmath`, a fixed order of additions, and no BLAS, whose order depends on how many threads a
 process has. So a run gives the same bits everywhere. Each function has a numpy twin in tests/test_newton_kernels.py.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.kernels.compiled import Kernel
+
 Array = npt.NDArray[Any]
-_jit = numba.njit(nogil=True, cache=True)
 # Columns that are eliminated together: what they change is then added up in the processor's cache.
 _PANEL = 48
 
 
-@_jit
+@Kernel
 def dense_gram(X: Array, rows: Array, weight: Array, G: Array) -> None:
     """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G; of a wider X, its first columns."""
     d, n = G.shape[0], rows.shape[0]
@@ -46,7 +46,7 @@ def dense_gram(X: Array, rows: Array, weight: Array, G: Array) -> None:
             i += 1
 
 
-@_jit
+@Kernel
 def csr_gram(data: Array, columns: Array, starts: Array, rows: Array, weight: Array, G: Array) -> None:
     """The same for X in CSR form, whose columns may be in any order within a row."""
     for i in range(rows.shape[0]):
@@ -60,7 +60,7 @@ def csr_gram(data: Array, columns: Array, starts: Array, rows: Array, weight: Ar
                         G[j, k] += a * data[q]
 
 
-@_jit
+@Kernel
 def dense_squares(X: Array, rows: Array, weight: Array, out: Array) -> None:
     """out += the diagonal of X[rows].T @ diag(weight) @ X[rows]."""
     for i in range(rows.shape[0]):
@@ -69,7 +69,7 @@ def dense_squares(X: Array, rows: Array, weight: Array, out: Array) -> None:
             out[j] += c * x[j] * x[j]
 
 
-@_jit
+@Kernel
 def csr_squares(data: Array, columns: Array, starts: Array, rows: Array, weight: Array, out: Array) -> None:
     """The same for X in CSR form."""
     for i in range(rows.shape[0]):
@@ -77,7 +77,7 @@ def csr_squares(data: Array, columns: Array, starts: Array, rows: Array, weight:
             out[columns[p]] += weight[i] * data[p] * data[p]
 
 
-@_jit
+@Kernel
 def _panel(A: Array, at: int, end: int, first: Array, smallest: float) -> None:
     """Eliminate columns `at` to `end`, within these columns only."""
     for j in range(at, end):
@@ -95,17 +95,18 @@ def _panel(A: Array, at: int, end: int, first: Array, smallest: float) -> None:
                 A[i, k] -= a * A[k, j]
 
 
-@_jit
 def cholesky(A: Array, smallest: float) -> None:
     """The lower triangle of A becomes its factor L; a pivot below `smallest` of what it was is dropped.
 
     A dropped column has a zero on L's diagonal: it depends on those before it, and a solution leaves it alone.
     """
+    _cholesky(A, smallest, np.diagonal(A).copy(), np.empty((_PANEL, len(A))))
+
+
+@Kernel
+def _cholesky(A: Array, smallest: float, first: Array, turned: Array) -> None:
+    """The same. first: the diagonal as it was; turned: room for a panel's columns, as rows."""
     d = A.shape[0]
-    first = np.empty(d)
-    for j in range(d):
-        first[j] = A[j, j]
-    turned = np.empty((_PANEL, d))
     for at in range(0, d, _PANEL):
         end = min(at + _PANEL, d)
         _panel(A, at, end, first, smallest)
@@ -122,7 +123,7 @@ def cholesky(A: Array, smallest: float) -> None:
                         row[k] -= a * t[k]
 
 
-@_jit
+@Kernel
 def _forth(L: Array, B: Array) -> None:
     """B becomes the solution of L @ X = B."""
     for i in range(B.shape[0]):
@@ -139,7 +140,7 @@ def _forth(L: Array, B: Array) -> None:
             B[i, c] /= L[i, i]
 
 
-@_jit
+@Kernel
 def cholesky_solve(L: Array, B: Array) -> None:
     """B becomes the solution of L @ L.T @ X = B; rows of dropped columns become 0."""
     _forth(L, B)

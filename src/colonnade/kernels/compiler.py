@@ -1,0 +1,221 @@
+"""From a kernel's Python to object code: numba translates it, and a few lines of LLVM's code make it callable.
+
+Only imported where a kernel has to be compiled. The object code knows nothing of numba: it takes memory by Python's own
+buffer protocol, holds no GIL while it works, and calls nothing but CPython and C's mathematical functions. So a kernel
+must not allocate; one that does stays numba's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+import numba
+from llvmlite import binding
+from numba import types
+from numba.core.errors import NumbaError
+from numba.np.numpy_support import as_dtype
+
+from colonnade.kernels.compiled import Inside, Kernel
+
+_OUTSIDE = {"expm1", "sqrt", "memset", "memcpy", "memmove"}  # functions of C that code may call
+_STRIDES, _CONTIGUOUS, _FORMAT, _WRITABLE = 0x18, 0x38, 0x04, 0x01  # CPython's PyBUF_...
+_HEAD = """
+%view = type { ptr, ptr, i64, i64, i32, i32, ptr, ptr, ptr, ptr, ptr }
+declare i32 @PyObject_GetBuffer(ptr, ptr, i32)
+declare i32 @PyBuffer_IsContiguous(ptr, i8)
+declare void @PyBuffer_Release(ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_Clear()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @Py_BuildValue(ptr, ...)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyNumber_TrueDivide(ptr, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+"""
+
+
+def dispatcher(kernel: Kernel) -> Callable[..., Any]:
+    """The kernel as numba has it, with numba's own memory of what it compiled."""
+    made: Callable[..., Any] = _jitted(kernel, cache=True)
+    return made
+
+
+def types_of(arguments: tuple[Any, ...]) -> str:
+    """The types of these arguments, in one line."""
+    return " ".join(str(_type(one)) for one in arguments)
+
+
+def object_code(kernel: Kernel, arguments: tuple[Any, ...], symbol: str) -> bytes | None:
+    """Machine code of a built-in function by this name, for the types of these arguments; None where it can't be."""
+    given = tuple(_type(one) for one in arguments)
+    jitted = _jitted(kernel, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    try:
+        jitted.compile(given)
+    except NumbaError:  # it allocates, or these types make no sense to it: numba will say which
+        return None
+    found = jitted.overloads[given]
+    module = binding.parse_assembly(found.library.get_llvm_str())
+    native = module.get_function(found.fndesc.llvm_func_name)
+    text = _Wrapper(symbol, native, given, found.signature.return_type).text()
+    if text is None or any(one.is_declaration and not _known(one.name) for one in module.functions):
+        return None
+    for one in (*module.functions, *module.global_variables):
+        if not one.is_declaration:
+            one.linkage = "internal"
+    native.linkage = "external"  # until it is linked
+    module.link_in(binding.parse_assembly(text))
+    module.get_function(found.fndesc.llvm_func_name).linkage = "internal"
+    module.verify()
+    code: bytes = found.library.codegen._tm.emit_object(module)
+    return code
+
+
+def _type(value: Any) -> Any:
+    return numba.typeof(value)  # type: ignore[no-untyped-call]
+
+
+def _known(name: str) -> bool:
+    return name.startswith("llvm.") or name in _OUTSIDE
+
+
+@cache
+def _jitted(kernel: Kernel, **options: Any) -> Any:
+    """With other kernels and pieces of LLVM's code that it calls as numba knows them."""
+    known = dict(kernel.function.__globals__)
+    for name in kernel.function.__code__.co_names:
+        if isinstance(known.get(name), Kernel):
+            known[name] = _jitted(known[name], **options)
+        elif isinstance(known.get(name), Inside):
+            known[name] = known[name].intrinsic()
+    function = FunctionType(kernel.function.__code__, known, kernel.name)
+    function.__module__ = kernel.__module__
+    return numba.njit(nogil=True, **options)(function)
+
+
+class _Wrapper:
+    """A function of CPython's fast calling convention, `(self, arguments, count)`, around a native one of numba's.
+
+    A native function takes a place for its result and one for what it raises, then each argument: an array as the
+    pointers of its owner (none here), how many numbers of how many bytes, where they are, its shape and its strides.
+    Arguments of other types than expected are handed on to `self`.
+    """
+
+    def __init__(self, symbol: str, native: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        self._symbol, self._native, self._arguments, self._result = symbol, native, arguments, result
+        self._lines: list[str] = []
+        self._passed: list[str] = []
+        self._views: list[str] = []
+
+    def text(self) -> str | None:
+        """Of a module with this function; None where a type has no counterpart here."""
+        results = {types.none: ("ptr", ""), types.int64: ("i64", "L"), types.float64: ("double", "d")}
+        if self._result not in results:
+            return None
+        for at, kind in enumerate(self._arguments):
+            self._line(f"%place{at} = getelementptr ptr, ptr %arguments, i64 {at}")
+            self._line(f"%object{at} = load ptr, ptr %place{at}")
+            if isinstance(kind, types.Array) and kind.layout in "CA" and kind.aligned:
+                self._array(at, kind)
+            elif kind in (types.int64, types.float64, types.boolean):
+                self._number(at, kind)
+            else:
+                return None
+        kind, letter = results[self._result]
+        views = "\n".join(f"  {one} = alloca %view\n  store %view zeroinitializer, ptr {one}" for one in self._views)
+        release = "\n".join(f"  call void @PyBuffer_Release(ptr {one})" for one in self._views)
+        native = f"@{self._native.name}(ptr, ptr, {', '.join(one.split()[0] for one in self._passed)})"
+        value = "" if self._result is types.none else f", {kind} %value"
+        return f"""{_HEAD}
+@result = private constant [{len(letter) + 1} x i8] c"{letter}\\00"
+declare i32 {native}
+
+define ptr @{self._symbol}(ptr %self, ptr %arguments, i64 %count) {{
+  %place = alloca {kind}
+  %raised = alloca ptr
+{views}
+  %enough = icmp eq i64 %count, {len(self._arguments)}
+  br i1 %enough, label %look, label %others
+look:
+{chr(10).join(self._lines)}
+  %thread = call ptr @PyEval_SaveThread()
+  %status = call i32 @{self._native.name}(ptr %place, ptr %raised, {", ".join(self._passed)})
+  call void @PyEval_RestoreThread(ptr %thread)
+{release}
+  %wrong = icmp sgt i32 %status, 0
+  br i1 %wrong, label %raise, label %done
+done:
+  %value = load {kind}, ptr %place
+  %answer = call ptr (ptr, ...) @Py_BuildValue(ptr @result{value})
+  ret ptr %answer
+raise:
+  %zero = call ptr @PyLong_FromLongLong(i64 0)
+  %none = call ptr @PyNumber_TrueDivide(ptr %zero, ptr %zero)
+  ret ptr %none
+others:
+  call void @PyErr_Clear()
+{release}
+  %theirs = call ptr @PyObject_Vectorcall(ptr %self, ptr %arguments, i64 %count, ptr null)
+  ret ptr %theirs
+}}
+"""
+
+    def _line(self, text: str) -> None:
+        self._lines.append(f"  {text}")
+
+    def _go_on_if(self, condition: str) -> None:
+        """Else hand all arguments on."""
+        label = f"then{len(self._lines)}"
+        self._line(f"br i1 {condition}, label %{label}, label %others\n{label}:")
+
+    def _field(self, name: str, view: str, number: int, kind: str) -> str:
+        self._line(f"{name}.at = getelementptr %view, ptr {view}, i32 0, i32 {number}")
+        self._line(f"{name} = load {kind}, ptr {name}.at")
+        return name
+
+    def _array(self, at: int, kind: Any) -> None:
+        view, dtype = f"%view{at}", as_dtype(kind.dtype)
+        self._views.append(view)
+        flags = _FORMAT | (_CONTIGUOUS if kind.layout == "C" else _STRIDES) | (_WRITABLE if kind.mutable else 0)
+        self._line(f"%got{at} = call i32 @PyObject_GetBuffer(ptr %object{at}, ptr {view}, i32 {flags})")
+        self._line(f"%is{at} = icmp eq i32 %got{at}, 0")
+        self._go_on_if(f"%is{at}")
+        if kind.layout == "A":  # for memory without gaps there is faster code
+            self._line(f"%dense{at} = call i32 @PyBuffer_IsContiguous(ptr {view}, i8 {ord('C')})")
+            self._line(f"%loose{at} = icmp eq i32 %dense{at}, 0")
+            self._go_on_if(f"%loose{at}")
+        dimensions = self._field(f"%dimensions{at}", view, 5, "i32")
+        letters = self._field(f"%format{at}", view, 6, "ptr")
+        data = self._field(f"%data{at}", view, 0, "ptr")
+        self._line(f"%letters{at} = load i16, ptr {letters}, align 1")  # one letter, and the end
+        self._line(f"%shaped{at} = icmp eq i32 {dimensions}, {kind.ndim}")
+        self._line(f"%typed{at} = icmp eq i16 %letters{at}, {ord(dtype.char)}")
+        self._line(f"%fits{at} = and i1 %shaped{at}, %typed{at}")
+        self._go_on_if(f"%fits{at}")
+        length = self._field(f"%length{at}", view, 2, "i64")
+        self._line(f"%items{at} = udiv i64 {length}, {dtype.itemsize}")
+        self._passed += ["ptr null", "ptr null", f"i64 %items{at}", f"i64 {dtype.itemsize}", f"ptr {data}"]
+        for number, name in ((7, "shape"), (8, "strides")):
+            table = self._field(f"%{name}{at}", view, number, "ptr")
+            for axis in range(kind.ndim):
+                self._line(f"{table}.{axis}.at = getelementptr i64, ptr {table}, i64 {axis}")
+                self._line(f"{table}.{axis} = load i64, ptr {table}.{axis}.at")
+                self._passed.append(f"i64 {table}.{axis}")
+
+    def _number(self, at: int, kind: Any) -> None:
+        name, llvm = ("PyFloat_AsDouble", "double") if kind is types.float64 else ("PyLong_AsLongLong", "i64")
+        self._line(f"%number{at} = call {llvm} @{name}(ptr %object{at})")
+        self._line(f"%error{at} = call ptr @PyErr_Occurred()")
+        self._line(f"%is{at} = icmp eq ptr %error{at}, null")
+        self._go_on_if(f"%is{at}")
+        if kind is types.boolean:
+            self._line(f"%true{at} = icmp ne i64 %number{at}, 0")
+            self._line(f"%truth{at} = zext i1 %true{at} to i8")
+            self._passed.append(f"i8 %truth{at}")
+        else:
+            self._passed.append(f"{llvm} %number{at}")
