@@ -18,7 +18,7 @@ from colonnade.engine import encrypted
 from colonnade.engine.encrypted import EncryptedSignals, whole_signals
 from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeError, OptionError, ProtocolError, RingOverflow, WrongShape
-from colonnade.families.door import train
+from colonnade.families.training import train
 from colonnade.objective import metrics
 from test_exposure import small_batches  # noqa: F401 (a fixture)
 from test_kept import Shelf, run

@@ -19,7 +19,7 @@ from colonnade.blocks.coefficients import KnownFeatures
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.phases import Ahead, Directions, Kernel, Layout, shared_secret, to_features
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, RunFailed
-from colonnade.families.door import train
+from colonnade.families.training import train
 from colonnade.objective.losses import loss
 from test_kept import Shelf
 from training_programs import kernel_job, part_of

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import colonnade as cn
 from colonnade.engine.kept import common_version
 from colonnade.errors import RunFailed
-from colonnade.families.door import train
+from colonnade.families.training import train
 from colonnade.objective.losses import loss
 from colonnade.runtimes.wire import decode, encode
 from training_programs import linear_job, part_of

@@ -15,7 +15,7 @@ from colonnade.crypto import key_proof, paillier
 from colonnade.crypto.modular import whole_numbers
 from colonnade.crypto.paillier import PrivateKey, PublicKey
 from colonnade.errors import ColonnadeError, ProtocolError
-from colonnade.families.door import train
+from colonnade.families.training import train
 from test_security import Recorder
 from training_programs import linear_job, part_of
 

@@ -23,7 +23,7 @@ from colonnade.blocks.columns import columns_from_value, columns_to_value, rows_
 from colonnade.cli.main import main
 from colonnade.crypto import paillier
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError, RunFailed
-from colonnade.families.training_job import TrainingPart
+from colonnade.families.training import TrainingPart
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy, kind_of

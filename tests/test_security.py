@@ -8,7 +8,7 @@ import pytest
 import colonnade as cn
 from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeWarning
-from colonnade.families.door import train
+from colonnade.families.training import train
 from colonnade.sums import SUMS
 from colonnade.sums.masked import PairwiseSum
 from training_programs import linear_job, part_of

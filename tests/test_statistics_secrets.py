@@ -14,7 +14,7 @@ from colonnade.crypto import paillier
 from colonnade.crypto.key_proof import context_of
 from colonnade.crypto.paillier import PrivateKey
 from colonnade.errors import ColonnadeError
-from colonnade.families.training_job import rows_of
+from colonnade.families.training import rows_of
 from colonnade.inference import correlations
 from colonnade.inference.program import SEALED, infer_linear
 from colonnade.objective.losses import loss as loss_named

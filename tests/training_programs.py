@@ -6,7 +6,7 @@ import numpy as np
 
 from colonnade.families.kernel import KernelOptions
 from colonnade.families.linear import LinearOptions
-from colonnade.families.training_job import KEY_BITS, TrainingJob, TrainingPart
+from colonnade.families.training import KEY_BITS, TrainingJob, TrainingPart
 from colonnade.objective.losses import loss
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import NotFittedError, OptionError
-from colonnade.families import NAMES, door, families, family, family_of_kind, rehearsal
+from colonnade.families import NAMES, families, family, family_of_kind, rehearsal, training
 from colonnade.families.base import Family
-from colonnade.families.training_job import ScoringJob, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.leaks import Setting
 from colonnade.runtimes.wire import decode, encode
 
@@ -202,7 +202,7 @@ def test_training_goes_through_the_one_door_with_a_typed_job(name):
     listener = Listener()
     with pytest.raises(Caught):
         make().fit(*parties(), on=listener)
-    assert {program for program, _ in listener.programs.values()} == {door.train}
+    assert {program for program, _ in listener.programs.values()} == {training.train}
     (told,) = {bytes(encode(args[0])) for _, args in listener.programs.values()}  # the same at every party
     job = TrainingJob.from_value(decode(told))
     assert job.family == kind

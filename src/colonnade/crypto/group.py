@@ -23,8 +23,8 @@ from coincurve._libsecp256k1 import ffi, lib
 
 from colonnade.crypto.oblivious_store import Words
 from colonnade.errors import ProtocolError
+from colonnade.kernels import cores
 from colonnade.kernels import curve as kernels
-from colonnade.kernels.cores import cores
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -41,7 +41,7 @@ from colonnade.crypto.paillier import PrivateKey, PublicKey
 from colonnade.engine.exchange import Signals
 from colonnade.engine.session import Session
 from colonnade.errors import ProtocolError
-from colonnade.kernels.cores import cores
+from colonnade.kernels import cores
 from colonnade.leaks import COLUMNS, GRADIENTS, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
 from colonnade.runtimes.wire import expect_array
 

@@ -16,12 +16,9 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
-from colonnade.estimators.checks import check_columns, in_order
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels
-from colonnade.families.door import score, train
-from colonnade.families.training_job import ScoringJob, ScoringPart, TrainingJob, TrainingPart
-from colonnade.families.warnings import warn_after
+from colonnade.families.checks import all_labels, warn_after
+from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
@@ -254,3 +251,29 @@ class ProbabilityMixin:
         """Probability of each class, one column per class in the order of `classes_`."""
         chances: Array = self._minimised().probability(self.decision_function(*parties, on=on))
         return chances
+
+
+def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:
+    """The parties in the order of the model; each exactly once."""
+    if not isinstance(parties, (list, tuple)):
+        raise DataError(f"{what} needs a list of parties, got {type(parties).__name__}")
+    given = {party.name: party for party in parties if isinstance(party, Party)}
+    if len(given) != len(parties) or set(given) != set(names):
+        got = [party.name if isinstance(party, Party) else type(party).__name__ for party in parties]
+        raise DataError(f"{what} needs each of the parties {list(names)} once, got {got}")
+    return [given[name] for name in names]
+
+
+def check_columns(names: tuple[str, ...], party: Party) -> None:
+    """The same columns as in training, in the same order; names are compared where both sides brought them."""
+    if party.features != len(names):
+        raise DataError(
+            f"party {party.name!r} has {party.features} columns here and {len(names)} in training; give the same ones"
+        )
+    made_up = all(name == f"x{j}" for j, name in enumerate(names))
+    if party.named and not made_up and party.columns != names:
+        j = next(j for j, name in enumerate(names) if party.columns[j] != name)
+        raise DataError(
+            f"party {party.name!r}: column {j} is {party.columns[j]!r} here and {names[j]!r} in training; give the "
+            f"same columns in the same order"
+        )

@@ -28,8 +28,8 @@ from colonnade.errors import (
     whole_number,
 )
 from colonnade.estimators.base import Estimator
+from colonnade.families.checks import warn_scales
 from colonnade.families.rows import RowsFamily
-from colonnade.families.warnings import warn_scales
 from colonnade.horizontal.conduct import Result, ServerJob
 from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
 from colonnade.horizontal.messages import METHODS, check_description, describe_model, model_from_value

@@ -18,10 +18,9 @@ from colonnade.data.party import Party, check_together
 from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.families import family
-from colonnade.families.checks import all_labels, label_holders
+from colonnade.families.checks import all_labels, label_holders, warn_before
 from colonnade.families.kernel import KernelFamily, KernelOptions
-from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart
-from colonnade.families.warnings import warn_before
+from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.sums import choose_sum

@@ -18,10 +18,16 @@ from colonnade.errors import OptionError
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
-from colonnade.families.checks import all_labels, check_encrypted, check_exposure, label_holders, owned_rows
+from colonnade.families.checks import (
+    all_labels,
+    check_encrypted,
+    check_exposure,
+    label_holders,
+    owned_rows,
+    warn_before,
+)
 from colonnade.families.linear import AveragedFamily, LinearOptions, choose
-from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart
-from colonnade.families.warnings import warn_before
+from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
 from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.sums import choose_sum

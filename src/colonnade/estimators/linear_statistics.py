@@ -8,9 +8,8 @@ from colonnade.algorithms import FedSGD
 from colonnade.crypto.paillier import check_key_bits
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
-from colonnade.families.checks import all_labels
-from colonnade.families.training_job import rows_of
-from colonnade.families.warnings import warn_shown
+from colonnade.families.checks import all_labels, warn_shown
+from colonnade.families.training import rows_of
 from colonnade.inference.program import SEALED, check_sizes, infer_linear, statistics_leaks
 from colonnade.inference.statistics import Fit, Statistics, check_level, put_together, warn_far
 from colonnade.leaks import CURVATURES, Setting, listed

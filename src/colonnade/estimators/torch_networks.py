@@ -32,10 +32,9 @@ from colonnade.errors import (
 from colonnade.estimators.base import Estimator, Programs
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
-from colonnade.families.checks import all_labels, label_holders
+from colonnade.families.checks import all_labels, label_holders, warn_before
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
-from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart
-from colonnade.families.warnings import warn_before
+from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime

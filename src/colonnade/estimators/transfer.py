@@ -16,12 +16,12 @@ from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.data import labels
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
-from colonnade.estimators.checks import check_columns
+from colonnade.estimators.base import check_columns
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.families.checks import label_holders
 from colonnade.families.torch_networks import TransferFamily, TransferOptions
-from colonnade.families.training_job import ScoringPart, TrainingJob, TrainingPart, rows_of
+from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart, rows_of
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 

@@ -20,7 +20,7 @@ from colonnade.sums import open_sum
 if TYPE_CHECKING:
     from colonnade.engine.allowance import Limit
     from colonnade.engine.kept import Keeper
-    from colonnade.families.training_job import ScoringJob, ScoringPart, TrainingJob, TrainingPart
+    from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
 
 Arrays = dict[str, Any]
 

@@ -22,7 +22,7 @@ from colonnade.engine.parts import Agreement, Part
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import Known
-from colonnade.families.training_job import ScoringJob, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings

@@ -22,7 +22,7 @@ from colonnade.engine.session import Session
 from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
-from colonnade.families.training_job import ScoringJob, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings

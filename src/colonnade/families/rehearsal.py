@@ -17,15 +17,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from colonnade.crypto.masks import MaskStream
 from colonnade.engine.exposure import ENCRYPTED
-from colonnade.families import door
-from colonnade.families.training_job import ScoringJob, TrainingJob
+from colonnade.families import training
+from colonnade.families.training import ScoringJob, TrainingJob
 from colonnade.runtimes.simulation import Simulation
 
 _SIZE = 16  # of every length that is longer; equal lengths stay equal, and that is all that the programs ask
 # What the first argument of each program is.
 _JOBS: dict[Callable[..., Any], type[TrainingJob] | type[ScoringJob]] = {
-    door.train: TrainingJob,
-    door.score: ScoringJob,
+    training.train: TrainingJob,
+    training.score: ScoringJob,
 }
 
 

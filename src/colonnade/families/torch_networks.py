@@ -29,7 +29,7 @@ from colonnade.engine.torch_session import NetworkSession, check_width, make_blo
 from colonnade.errors import OptionError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import Scorer, SummedScorer
-from colonnade.families.training_job import ScoringJob, ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
 from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net

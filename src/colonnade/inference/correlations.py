@@ -32,7 +32,7 @@ from colonnade.crypto.paillier import PrivateKey, PublicKey
 from colonnade.engine.encrypted import key_context
 from colonnade.engine.session import Session
 from colonnade.errors import ProtocolError
-from colonnade.kernels.cores import cores
+from colonnade.kernels import cores
 from colonnade.runtimes.wire import expect_array
 
 # The numbers of white columns are at most 1. Encrypted, they have FRACTION_BITS after the point and one bit before it;

@@ -8,7 +8,7 @@ from typing import Any
 
 from colonnade.engine.options import Training
 from colonnade.families import family
-from colonnade.families.training_job import KEY_BITS, TrainingJob
+from colonnade.families.training import KEY_BITS, TrainingJob
 from colonnade.leaks import Setting, listed
 
 

@@ -1,1 +1,10 @@
 """Every function that is compiled, each with a slow twin in the tests that it must equal."""
+
+from __future__ import annotations
+
+import os
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

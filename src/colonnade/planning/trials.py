@@ -20,8 +20,7 @@ from colonnade.blocks.columns import rows_of_value
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError
-from colonnade.families.door import train
-from colonnade.families.training_job import TrainingJob, TrainingPart
+from colonnade.families.training import TrainingJob, TrainingPart, train
 from colonnade.runtimes.endpoint import FRAME_OVERHEAD
 from colonnade.runtimes.net import Net, Traffic
 from colonnade.runtimes.wire import Value, encoded_size

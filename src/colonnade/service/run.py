@@ -19,7 +19,7 @@ import numpy.typing as npt
 from colonnade import private_files
 from colonnade.errors import ColonnadeError
 from colonnade.families import family
-from colonnade.families.warnings import warn_after, warn_budget
+from colonnade.families.checks import warn_after, warn_budget
 from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance

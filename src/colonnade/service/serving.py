@@ -19,7 +19,7 @@ from colonnade.data.ids import canonical
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
 from colonnade.families import family
 from colonnade.families.scoring import Scorer
-from colonnade.families.training_job import ScoringJob
+from colonnade.families.training import ScoringJob
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, Used
 from colonnade.jobs.job import Job

@@ -22,9 +22,8 @@ from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
-from colonnade.families.door import train
-from colonnade.families.training_job import TrainingPart
-from colonnade.families.warnings import warn_before
+from colonnade.families.checks import warn_before
+from colonnade.families.training import TrainingPart, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing

@@ -1,6 +1,8 @@
-"""What all parties agree on before they train or score, and what each of them brings: typed, and as wire values.
+"""The one door into training and the one into scoring: what all parties agree on, and what each of them brings.
 
-`fit` and `colonnade run` make the same `TrainingJob` and hand it to the same `door.train`.
+An estimator's `fit` and a job's `colonnade run` make the same `TrainingJob` and start the same program `train` at every
+party, whatever the family of the model. Jobs and parts are typed here and plain values on the wire. The module
+`rehearsal` beside this one plays both programs in small before parties are forked.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ import numpy.typing as npt
 from colonnade.blocks.columns import columns_to_value
 from colonnade.data import labels
 from colonnade.data.party import Party
+from colonnade.engine.allowance import Limit
+from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.families import family
 from colonnade.leaks import Setting
 from colonnade.objective.losses import Loss
+from colonnade.runtimes.net import Net
 
 KEY_BITS = 2048  # of a label holder's Paillier key, unless told otherwise
 
@@ -172,3 +177,24 @@ class ScoringPart:
     def as_value(self) -> Any:
         """A form that the wire can carry; `ScoringPart(*value)` is its inverse."""
         return (self.X, self.state, self.own)
+
+
+# -- the doors ---------------------------------------------------------------------------------------------------------
+
+
+async def train(net: Net, job: Any, part: Any, keeper: Keeper | None = None, budget: Limit | None = None) -> Any:
+    """Take part in training; returns this party's state and nothing else.
+
+    job, part: a `TrainingJob` and a `TrainingPart` as wire values. keeper, budget: see `Family.train`.
+    """
+    agreed, mine = TrainingJob.from_value(job), TrainingPart(*part)
+    return await family(agreed.family).train(net, agreed, mine, keeper, budget)
+
+
+async def score(net: Net, job: Any, part: Any) -> Any:
+    """Take part in a prediction; returns the scores where they are summed, and None elsewhere.
+
+    job, part: a `ScoringJob` and a `ScoringPart` as wire values.
+    """
+    agreed, mine = ScoringJob.from_value(job), ScoringPart(*part)
+    return await family(agreed.family).score(net, agreed, mine)
