@@ -9,7 +9,8 @@ from colonnade.crypto.paillier import check_key_bits
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 from colonnade.estimators.checks import all_labels, party_part, warn_shown
-from colonnade.inference.program import SEALED, check_sizes, infer_linear, statistics_leaks
+from colonnade.inference import statistics_leaks
+from colonnade.inference.program import SEALED, check_sizes, infer_linear
 from colonnade.inference.statistics import Fit, Statistics, check_level, put_together, warn_far
 from colonnade.leaks import CURVATURES, Setting, listed
 from colonnade.objective.metrics import LIKELIHOODS
