@@ -10,7 +10,8 @@ from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 from colonnade.families.checks import all_labels, warn_shown
 from colonnade.families.training import rows_of
-from colonnade.inference.program import SEALED, check_sizes, infer_linear, statistics_leaks
+from colonnade.inference import statistics_leaks
+from colonnade.inference.program import SEALED, check_sizes, infer_linear
 from colonnade.inference.statistics import Fit, Statistics, check_level, put_together, warn_far
 from colonnade.leaks import CURVATURES, Setting, listed
 from colonnade.objective.metrics import LIKELIHOODS

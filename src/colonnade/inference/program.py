@@ -28,18 +28,6 @@ from colonnade.engine.session import CHUNK, Session
 from colonnade.errors import DataError, OptionError, ProtocolError
 from colonnade.inference.correlations import Correlations
 from colonnade.inference.statistics import Fit
-from colonnade.leaks import (
-    COLUMNS,
-    CORRELATIONS,
-    COVARIANCES,
-    CURVATURES,
-    MEAN,
-    OF_COLUMNS,
-    OF_LABELS,
-    Leak,
-    Setting,
-    nothing,
-)
 from colonnade.objective import losses, metrics, penalties
 from colonnade.objective.metrics import aic, deviance, null_score, target, unnormalised
 from colonnade.runtimes.net import Net
@@ -52,36 +40,6 @@ MOST_ROWS = 20_000  # rows that correlations come from, unless told otherwise
 SEALED = "paillier"
 # Where no row's curvature is above this, all scores are as good as infinite.
 _FLAT = 1e-10
-
-
-def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """Declare what statistics show after training; their scores are those of training's last evaluation once more."""
-    everybody, leader, holders = setting.parties, (setting.leader,), setting.holders
-    found = [
-        Leak(COLUMNS, OF_COLUMNS, everybody, everybody, ("block size",), "{who} will learn how many columns you have"),
-        Leak(
-            CORRELATIONS, OF_COLUMNS, everybody, leader, ("product shares",),
-            "{who} could work out how well their columns predict yours, up to a rotation and scales that nobody tells",
-        ),
-        Leak(
-            COVARIANCES, OF_COLUMNS, everybody, everybody, ("inverse block",),
-            "{who} could work out how well your columns predict theirs"
-            + ("" if setting.pair else ", with all others' added"),
-        ),
-        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and numbers that are uniform modulo n
-    ]  # fmt: skip
-    if setting.loss != "square":  # of which the curvature is 1 for every row, as all know
-        size = "the size of the score" if setting.loss == "logistic" else "the score"
-        found.append(Leak(
-            CURVATURES, OF_LABELS, holders, everybody, ("curvatures",),
-            f"{{who}} will learn {size} of {{people}}, and could guess your labels from it as well as the model can",
-            warning="the model was trained without showing anybody signals in the clear, and its statistics tell every "
-            f"party the curvature of every row, which shows {size} of that row; leave them out where that matters",
-        ))  # fmt: skip
-    if len(holders) > 1:
-        words = "{who} will learn the mean of all labels"
-        found.append(Leak(MEAN, OF_LABELS, holders, holders, ("null score",), words))
-    return tuple(found)
 
 
 async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = None) -> Any:

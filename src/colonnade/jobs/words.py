@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from colonnade.engine.allowance import budget_leaks
 from colonnade.families import family
-from colonnade.inference.program import statistics_leaks
+from colonnade.inference import statistics_leaks
 from colonnade.jobs.job import Job
 from colonnade.leaks import LISTED, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak, Setting
-from colonnade.planning.program import plan_leaks
+from colonnade.planning import plan_leaks
 from colonnade.service.scoring import scoring_leaks
 from colonnade.service.training import start_leaks
 from colonnade.sums import SUMS

@@ -21,7 +21,6 @@ from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
-from colonnade.leaks import Leak, Setting, nothing, objective
 from colonnade.planning.candidates import Candidate, agree_on_candidates, candidates, timed
 from colonnade.planning.figures import FIGURES, Figures, Forecast, Plan, Trial
 from colonnade.planning.forecast import Span
@@ -49,12 +48,6 @@ _DRAWS, _MOST_DRAWS = 3, 5
 _NUMBERS = 100
 # Rows on which a second-order algorithm is tried to its end, where all of them take too long.
 _SECOND_ORDER_ROWS = 1 << 13
-
-
-def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """Declare what a plan shows beside its trials, which are runs: how far from the optimum they were."""
-    # A party without labels tells what its policy allows, and how many bytes it sent.
-    return (objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))
 
 
 async def make_plan(
