@@ -12,8 +12,9 @@ import colonnade as cn
 from colonnade.alignment.protocol import align
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, PolicyRefused, RunFailed
 from colonnade.jobs.job_file import JOB, job_of
+from colonnade.jobs.model_file import digest_of
 from colonnade.jobs.policy import Policy
-from colonnade.service.training import Keepers, digest_of, share_out, take_part
+from colonnade.service.training import Keepers, share_out, take_part
 from colonnade.settings import toml
 from test_job import GOOD, complete
 from test_kept import Shelf

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,35 @@ from colonnade import private_files
 from colonnade.errors import DataError
 from colonnade.families import family, store
 from colonnade.jobs.job import Job
-from colonnade.service.training import Trained, digest_of
 from colonnade.tables.learned import LearnedPreparation
+
+Rows = npt.NDArray[np.int64]
+
+
+class Prepared(Protocol):
+    """What a party's preparation learned."""
+
+    columns: tuple[str, ...]
+    sources: int  # columns that they were made of, before categories became several
+
+    def matrix(self, rows: Rows) -> Any:
+        """These rows, prepared: an array or a CSR matrix."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A party's part of the model, as training leaves it."""
+
+    state: Any  # parameters, see `LinearModel`
+    classes: npt.NDArray[Any]  # empty at parties without labels
+    prepared: Prepared
+    rows: int
+    held_out: int
+    best: bool  # of all epochs, rather than the last one
+    outputs: int = 1  # scores of a row
+    statistics: Any = None  # see `inference.program.infer_linear`
+    people: Rows | None = None  # the common rows, held-out ones too
 
 
 @dataclass(frozen=True)
@@ -35,6 +63,20 @@ def digest(made: str, state: Any) -> str:
     """What tells one party's part of a model from another; made: the name of its family."""
     arrays = family(made).to_arrays(state)
     return digest_of(tuple((key, np.asarray(arrays[key])) for key in sorted(arrays))).hex()
+
+
+def digest_of(value: Any) -> bytes:
+    """Of a wire value: a state that was kept belongs to the same columns, prepared alike, and the same labels."""
+    found = hashlib.sha256(type(value).__name__.encode())
+    if isinstance(value, tuple):
+        for part in value:
+            found.update(digest_of(part))
+    elif isinstance(value, np.ndarray):
+        found.update(f"{value.dtype} {value.shape}".encode())
+        found.update(np.ascontiguousarray(value).data)
+    else:
+        found.update(repr(value).encode())
+    return found.digest()
 
 
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedPreparation) -> Path:

@@ -25,6 +25,7 @@ from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.job import Job
+from colonnade.jobs.model_file import Trained
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
@@ -33,7 +34,7 @@ from colonnade.progress import History
 from colonnade.remote.handshake import Terms
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
-from colonnade.service.training import Keepers, Rows, Trained, take_part
+from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation

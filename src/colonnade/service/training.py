@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from colonnade.families.checks import warn_before
 from colonnade.families.training import TrainingPart, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
+from colonnade.jobs.model_file import Prepared, Trained, digest_of
 from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
@@ -33,17 +33,6 @@ from colonnade.runtimes.net import Net
 Rows = npt.NDArray[np.int64]
 Align = Callable[..., Awaitable[Rows]]  # (net, ids, minimum=): see `align.align`
 _MOST_CLASSES = 10_000
-
-
-class Prepared(Protocol):
-    """What a party's preparation learned."""
-
-    columns: tuple[str, ...]
-    sources: int  # columns that they were made of, before categories became several
-
-    def matrix(self, rows: Rows) -> Any:
-        """These rows, prepared: an array or a CSR matrix."""
-        ...
 
 
 class Source(Protocol):
@@ -56,21 +45,6 @@ class Source(Protocol):
     def prepare(self, rows: Rows) -> Prepared:
         """Learn the preparation on these rows."""
         ...
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A party's part of the model."""
-
-    state: Any  # parameters, see `LinearModel`
-    classes: npt.NDArray[Any]  # empty at parties without labels
-    prepared: Prepared
-    rows: int
-    held_out: int
-    best: bool  # of all epochs, rather than the last one
-    outputs: int = 1  # scores of a row
-    statistics: Any = None  # see `inference.program.infer_linear`
-    people: Rows | None = None  # the common rows, held-out ones too
 
 
 @dataclass(frozen=True)
@@ -193,20 +167,6 @@ async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None
-
-
-def digest_of(value: Any) -> bytes:
-    """Of a wire value: a state that was kept belongs to the same columns, prepared alike, and the same labels."""
-    found = hashlib.sha256(type(value).__name__.encode())
-    if isinstance(value, tuple):
-        for part in value:
-            found.update(digest_of(part))
-    elif isinstance(value, np.ndarray):
-        found.update(f"{value.dtype} {value.shape}".encode())
-        found.update(np.ascontiguousarray(value).data)
-    else:
-        found.update(repr(value).encode())
-    return found.digest()
 
 
 async def _common_rows(net: Net, job: Job, source: Source, align: Align, keepers: Keepers | None) -> Rows:
