@@ -40,7 +40,7 @@ def _two_parties(quick: bool) -> tuple[str, list[cn.Party]]:
 
 
 def network_rounds(quick: bool) -> Rows:
-    """Rounds per second between two processes over gRPC with mutual TLS, against the same over Unix sockets."""
+    """Rounds per second between two processes over mutual TLS, against the same over Unix sockets."""
     name, parties = _two_parties(quick)
     rows: Rows = []
     shared = {"batch": 256, "epochs": 3 if quick else 30, "tol": None}

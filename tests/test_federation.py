@@ -1,4 +1,4 @@
-"""Organisations with one command each: from `colonnade init` to a trained model, over gRPC with mutual TLS.
+"""Organisations with one command each: from `colonnade init` to a trained model, over mutual TLS.
 
 What they train is to the bit what the estimator trains on their common rows, also after one of them was killed.
 """

@@ -50,8 +50,8 @@ def pair(one=FIRST, other=SECOND, jobs=(JOB, JOB), identities=(None, None)):
 
 def meet(dialler, listener):
     hello = dialler.open()
-    shown = dialler.own.chain[0] if dialler.own.chain else None
-    listener.settle(dialler.answered(listener.answer(hello, shown)))
+    shown, seen = (each.own.chain[0] if each.own.chain else None for each in (dialler, listener))
+    listener.settle(dialler.answered(listener.answer(hello, shown), seen))
     dialler.accepted(h.ACCEPTED)
     return dialler.conclude(), listener.conclude()
 
@@ -223,7 +223,7 @@ def hello(**fields):
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 2 (colonnade 0."),
+        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 3 (colonnade 0."),
         (encode(("colonnade", 1, "0.1.0", "bank", "shop", ONE, TWO, b"", 0, b"")), "it speaks protocol 1 (colonnade "),
         (hello(chain=("text",)), "its hello is malformed"),
         (hello(chain=(b"",) * 5), "its hello is malformed"),

@@ -76,7 +76,7 @@ def test_public_names():
 
 def test_importing_loads_nothing_heavy():
     """Not a timing: what is not loaded can't cost time."""
-    heavy = ("numpy", "numba", "scipy", "rich", "grpc", "cryptography", "coincurve", "mpi4py", "torch", "flwr")
+    heavy = ("numpy", "numba", "scipy", "rich", "cryptography", "coincurve", "mpi4py", "torch", "flwr")
     check = f"import sys, colonnade, colonnade.cli.main; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
     assert found.strip() == "[]"

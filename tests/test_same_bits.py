@@ -51,7 +51,7 @@ def test_simulation_and_processes_agree(data, into, sum_, kind):
     ("into", "algorithm"), [(2, "FedSGD"), (3, "FedBCD"), (5, "VFB2"), (3, "BlockNewton"), (5, "BlockNewton")]
 )
 def test_lines_between_machines_agree(data, into, algorithm, runtime):
-    """Synchronous jobs over gRPC with mutual TLS, and over MPI."""
+    """Synchronous jobs over mutual TLS, and over MPI."""
     X, y = data
     options = {"VFB2": {"estimator": "saga", "asynchronous": False}, "FedBCD": {"local_steps": 3}}.get(algorithm, {})
     batch = {} if algorithm == "BlockNewton" else {"batch": 16}

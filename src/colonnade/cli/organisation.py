@@ -264,7 +264,6 @@ def _notes(name: str) -> Iterator[None]:
 
 def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # a caller that is gone is no news with a traceback
     # Whoever stops a service sends SIGTERM: the partners shall hear of it as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 

@@ -1,7 +1,7 @@
 """Who a party is on a line: what it shows, what it signs, and whom it believes.
 
-gRPC tells a listener which certificate a caller has shown, and does not tell a caller anything. So each side shows its
-certificates once more in the handshake, and signs what was said in it with the key of its own: nobody else can.
+TLS looks less closely at names than a party does. So each side shows its certificates once more in the handshake, and
+signs what was said in it with its own key: nobody else can.
 """
 
 from __future__ import annotations

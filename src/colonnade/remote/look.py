@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from colonnade.errors import HandshakeFailed, JobMismatch, PartySilent
 from colonnade.remote.certificates import Credentials
-from colonnade.remote.grpc_streams import FIRST_WORD_WITHIN, Dialled, why
 from colonnade.remote.handshake import LOOKED, NONCE, Handshake, Standing, Terms, printable
 from colonnade.remote.identity import Identity
-from colonnade.remote.peer_line import heard
+from colonnade.remote.peer_line import NOT_ACCEPTED, heard
+from colonnade.remote.streams import FIRST_WORD_WITHIN, QUIET, dial
+from colonnade.remote.tls import why
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,14 @@ async def look(address: str, me: str, peer: str, terms: Terms, credentials: Cred
     handshake = Handshake(me, peer, terms, Standing(secrets.token_bytes(NONCE)), identity)
 
     async def exchange() -> None:
-        async with Dialled(address, peer, credentials) as stream:
+        stream = await dial(address, peer, credentials, QUIET)
+        try:
             await stream.write(handshake.open())
-            handshake.answered(await heard(stream))
+            handshake.answered(await heard(stream, NOT_ACCEPTED), stream.shown)
             await stream.write(LOOKED)
             await stream.read()  # it hangs up when it has heard
+        finally:
+            await stream.end()
 
     try:
         await asyncio.wait_for(exchange(), FIRST_WORD_WITHIN)

@@ -1,4 +1,4 @@
-"""The network runtime: parties in different organisations, one gRPC stream with mutual TLS for every two of them.
+"""The network runtime: parties in different organisations, one connection under mutual TLS for every two of them.
 
 `run_party` is what an organisation calls, once per run, for its own party. `Network` runs all parties of a federation
 on this machine, each in a process of its own and over the very same lines, for tests and experiments.
@@ -62,7 +62,7 @@ async def run_party(
 
 @dataclass(frozen=True)
 class Network(Processes):
-    """Run every party in a process of its own on this machine, over gRPC with mutual TLS on the loopback.
+    """Run every party in a process of its own on this machine, over mutual TLS on the loopback.
 
     deadline, slowed: as in `Processes`. grace: seconds that a line may be down. relay: for experiments, where to dial a
     party instead of at its own address, as a function of that address.
@@ -93,7 +93,7 @@ class Network(Processes):
 def _reserve(reserved: ExitStack) -> str:
     """An address on the loopback that stays ours: a socket that is bound to it and does not listen.
 
-    A server that shares the port, as gRPC's do, is then the only one that is connected to.
+    A listener that shares the port is then the only one that is connected to.
     """
     holder = reserved.enter_context(socket.socket())
     shared = hasattr(socket, "SO_REUSEPORT")
