@@ -12,8 +12,8 @@ from typing import Any
 
 import colonnade as cn
 from colonnade.errors import RunFailed
+from colonnade.remote.mpi import Mpi
 from colonnade.remote.network import Network
-from colonnade.runtimes.mpi import Mpi
 from colonnade.runtimes.net import Runtime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

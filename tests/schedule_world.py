@@ -14,7 +14,7 @@ from colonnade.horizontal.conduct import Plan, conduct
 from colonnade.horizontal.gathering import Heard
 from colonnade.horizontal.site_work import Own, Part, SiteWork
 from colonnade.runtimes.endpoint import ALIVE, DATA
-from colonnade.runtimes.outcome import settle
+from colonnade.runtimes.net import settle
 from colonnade.runtimes.simulation import _Promise, _World
 
 Wait = tuple[str, str, str]  # who, for whom, for what

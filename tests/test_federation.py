@@ -28,9 +28,9 @@ from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy
 from colonnade.ledger.ledger import verify
+from colonnade.remote import mpi
 from colonnade.remote.place import Place
 from colonnade.remote.signatures import checker
-from colonnade.runtimes import mpi
 from colonnade.service.training import share_out
 from colonnade.tables import data, preparation
 from ports import free_ports

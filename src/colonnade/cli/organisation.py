@@ -94,7 +94,7 @@ def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
             "which party is this? give --as PARTY, or start it as the ranks of an MPI job with --mpi"
         )  # fmt: skip
     if mpi:
-        from colonnade.runtimes.mpi import party_of_rank, world
+        from colonnade.remote.mpi import party_of_rank, world
 
         world()  # from here on, what fails at one rank ends the others too
         job = read_job(options.job)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from colonnade.errors import at_least
 from colonnade.remote.certificates import Authority, Credentials
 from colonnade.remote.place import Place
+from colonnade.remote.staged_net import PATIENCE, Arguments
 from colonnade.runtimes.launch import START_LIMIT
 from colonnade.runtimes.net import Door, Observer, Outcome, Program
 from colonnade.runtimes.processes import Lines, Processes
-from colonnade.runtimes.staged_net import PATIENCE, Arguments
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Network(Processes):
             for name in names:
                 own = authority.issue(name)
                 files = (own.authority, own.certificate, own.key)
-                told[name] = ("network", tuple(dial.items()), listen[name], files, self.grace, run)
+                told[name] = (__name__, tuple(dial.items()), listen[name], files, self.grace, run)
             yield Lines(dict.fromkeys(names, ()), told)
 
 
@@ -106,7 +106,9 @@ def _reserve(reserved: ExitStack) -> str:
     return address
 
 
-def opened(me: str, told: Any, deadline: float, observer: Observer, slowed: Mapping[str, float]) -> NetworkNet:
+def opened(
+    me: str, _: tuple[str, ...], told: Any, deadline: float, observer: Observer, slowed: Mapping[str, float]
+) -> NetworkNet:
     """The `Net` of a party that `Network` started, in its own process."""
     from colonnade.remote.network_net import NetworkNet
 

@@ -24,13 +24,13 @@ from colonnade.remote.identity import Identity
 from colonnade.remote.listener import LOG, MOST_UNKNOWN, Carry, Listener, Refusals
 from colonnade.remote.peer_line import PeerLine
 from colonnade.remote.place import Place
+from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.streams import Stream
 from colonnade.remote.tls import check_security, why
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message
 from colonnade.runtimes.net import Observer, Promise
-from colonnade.runtimes.staged_net import JOINED, StagedNet
 from colonnade.runtimes.wire import Value
 
 UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"

@@ -93,7 +93,7 @@ class NewInterpreters:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for berth in berths:
-                self._processes[berth.name] = spawn("child", str(berth.control), (berth.control, *berth.fds))
+                self._processes[berth.name] = spawn("runtimes.child", str(berth.control), (berth.control, *berth.fds))
         except BaseException:
             self.end(0.0)
             raise
@@ -133,7 +133,7 @@ class Nursery:
         try:
             with theirs:
                 fds = [fd for berth in berths for fd in (berth.control, *berth.fds)]
-                self._process = spawn("nursery", str(theirs.fileno()), (theirs.fileno(), *fds))
+                self._process = spawn("runtimes.nursery", str(theirs.fileno()), (theirs.fileno(), *fds))
         except BaseException:
             self._line.close()
             raise

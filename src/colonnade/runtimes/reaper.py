@@ -21,7 +21,7 @@ WAIT, KILL, END = range(3)
 # What the nursery says while it gets ready: the number of the module that it imports now, or one of these.
 REHEARSING, FORKED, THREADED = -1, -2, -3
 # Without the current folder on the path: a random.py that happens to lie there is nobody's module here.
-STARTUP = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.runtimes.{0} import main; main()"
+STARTUP = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.{0} import main; main()"
 _LINGER = 2.0  # seconds from the end of a party's line to the end of its process, at most
 
 
@@ -36,7 +36,9 @@ def tell(line: socket.socket, *numbers: int) -> None:
 def become(line: int, pids: Sequence[int]) -> NoReturn:
     """Replace this process: its children stay its children, and all that it had imported goes."""
     os.set_inheritable(line, True)
-    os.execv(sys.executable, [sys.executable, "-S", "-c", STARTUP.format("reaper"), str(line), *map(str, pids)])
+    os.execv(
+        sys.executable, [sys.executable, "-S", "-c", STARTUP.format("runtimes.reaper"), str(line), *map(str, pids)]
+    )
 
 
 class Reaper:

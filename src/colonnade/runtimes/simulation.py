@@ -20,8 +20,7 @@ from colonnade.errors import ColonnadeError, PartyFailed, ProtocolError, at_leas
 from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
 from colonnade.runtimes.faults import Faults
 from colonnade.runtimes.lanes import LANES, PerLane, check_lanes, check_parties, per_lane
-from colonnade.runtimes.net import Observer, Outcome, Program
-from colonnade.runtimes.outcome import foreign, settle
+from colonnade.runtimes.net import Observer, Outcome, Program, foreign, settle
 from colonnade.runtimes.wire import Value, encoded_size, freeze
 
 T = TypeVar("T")

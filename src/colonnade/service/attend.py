@@ -73,7 +73,7 @@ def attend(
         if budget is not None and model is not None:
             budget.use(model)
         if mpi:
-            from colonnade.runtimes.mpi import run_party_mpi
+            from colonnade.remote.mpi import run_party_mpi
 
             outcome = asyncio.run(run_party_mpi(keep, read, job.parties, **common))
         else:

@@ -62,10 +62,6 @@ class StagedNet(LoopNet):
         """Why there is no more use in waiting, or None."""
         return self.broken
 
-    async def close(self) -> None:
-        """Give up the lines."""
-        raise TypeError("a runtime's net must give up its lines")
-
     # -- a run from its start to its end ------------------------------------------------------------------------
 
     async def take_part(self, program: Program, arguments: Arguments, door: Door | None) -> Outcome:

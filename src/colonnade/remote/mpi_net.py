@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from colonnade.errors import ColonnadeError, JobMismatch, OptionError, OversizedMessage, PartyFailed, ProtocolError
 from colonnade.remote.handshake import Terms
+from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import HEADER
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message, unpack_message
 from colonnade.runtimes.net import Observer
-from colonnade.runtimes.staged_net import JOINED, StagedNet
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
