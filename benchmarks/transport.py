@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from colonnade.remote.certificates import Authority, CertificatePaths, dns_name, issue
+from colonnade.remote.authority import Authority, issue
+from colonnade.remote.certificates import CertificatePaths, dns_name
 from colonnade.runtimes.frames import FrameReader, pack_frame
 
 SIZES = {"600 bytes": (600, 3000), "64 KB": (1 << 16, 600), "8 MB": (1 << 23, 20)}

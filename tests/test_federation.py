@@ -29,7 +29,7 @@ from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy
 from colonnade.ledger.ledger import verify
 from colonnade.remote import mpi
-from colonnade.remote.place import Place
+from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import checker
 from colonnade.service.training import share_out
 from colonnade.tables import data, preparation
@@ -294,7 +294,7 @@ def test_check_sees_its_peers(tmp_path, capsys):
         return code, re.sub(r"[\s│]+", " ", capsys.readouterr().out)
 
     job = read_job(folder / "job.toml")
-    dialler, listener = names if Place("bank", job.addresses, None).dials("shop") else names[::-1]
+    dialler, listener = names if NetworkPlace("bank", job.addresses, None).dials("shop") else names[::-1]
     code, said = checked()
     assert (code, "does not answer" in said, "it may not be running yet" in said) == (1, True, True)
     waiting = start(folder, listener)

@@ -15,7 +15,7 @@ import pytest
 from colonnade.errors import DataError, JobMismatch, OptionError, PartyFailed, PartySilent, RunFailed
 from colonnade.remote import peer_line, streams
 from colonnade.remote.network import Network
-from colonnade.remote.place import Place
+from colonnade.remote.place import NetworkPlace
 from colonnade.remote.reliable import Reliable
 from contracts import programs
 from federations import Federation, listening, more, ping, pong, run, until, when
@@ -37,9 +37,9 @@ def lines(log):
 
 def test_who_has_an_address_is_dialled_and_of_two_the_later():
     addresses = {"a": "here:1", "b": None, "c": "there:2"}
-    assert [Place("a", addresses).dials(peer) for peer in "bc"] == [False, True]
-    assert [Place("b", addresses).dials(peer) for peer in "ac"] == [True, True]
-    assert [Place("c", addresses).dials(peer) for peer in "ab"] == [False, False]
+    assert [NetworkPlace("a", addresses).dials(peer) for peer in "bc"] == [False, True]
+    assert [NetworkPlace("b", addresses).dials(peer) for peer in "ac"] == [True, True]
+    assert [NetworkPlace("c", addresses).dials(peer) for peer in "ab"] == [False, False]
 
 
 @pytest.mark.parametrize("dial_out_only", ["", "a", "b", "c"])
@@ -69,7 +69,7 @@ def test_a_party_that_can_only_dial_out_takes_part(dial_out_only, log):
 )
 def test_a_place_that_cannot_be_is_refused(place, words):
     with pytest.raises(OptionError) as caught:
-        Place(*place)
+        NetworkPlace(*place)
     assert str(caught.value).startswith(words)
 
 

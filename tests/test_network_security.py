@@ -16,10 +16,11 @@ from cryptography import x509
 
 from colonnade.errors import HandshakeFailed, OptionError, PartyFailed, PartySilent
 from colonnade.remote import peer_line, streams, tls, trust
-from colonnade.remote.certificates import Authority, Credentials, dns_name
-from colonnade.remote.handshake import Handshake, NotNow, Standing, Terms
-from colonnade.remote.identity import Identity
+from colonnade.remote.authority import Authority
+from colonnade.remote.certificates import Credentials, dns_name
+from colonnade.remote.handshake import Handshake, NotNow, RunTerms, Standing
 from colonnade.remote.listener import Listener
+from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.streams import MAX_LINE_MESSAGE, Stream
 from colonnade.runtimes.endpoint import DATA, MAX_MESSAGE
 from colonnade.runtimes.frames import HEADER, pack_frame
@@ -202,8 +203,8 @@ def test_so_many_callers_are_heard_at_once_and_the_oldest_makes_room():
 
 def opening(me, credentials, job=None, session=b"s" * 32):
     names = ("a", "b")
-    terms = Terms.of(names, job or {"algorithm": {"step": 0.1}})
-    return Handshake(me, "b", terms, Standing(session), Identity(credentials))
+    terms = RunTerms.of(names, job or {"algorithm": {"step": 0.1}})
+    return Handshake(me, "b", terms, Standing(session), OwnIdentity(credentials))
 
 
 @pytest.mark.parametrize(
@@ -513,8 +514,8 @@ def test_a_dialler_believes_no_listener_that_tls_took_for_the_party(names, diffe
             async def listen(stream):
                 hello = await stream.read()
                 heard.append(hello)
-                terms = Terms.of(("a", "b"), {"other": 1} if differs else federation.job)
-                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), Identity(own))
+                terms = RunTerms.of(("a", "b"), {"other": 1} if differs else federation.job)
+                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), OwnIdentity(own))
                 await stream.write(impostor.answer(hello, stream.shown))
                 heard.append(await stream.read())
 
@@ -537,8 +538,8 @@ def test_a_dialler_believes_no_listener_that_shows_the_partys_certificate_and_la
 
             async def listen(stream):
                 hello = await stream.read()
-                terms = Terms.of(("a", "b"), {"other": 1} if differs else federation.job)
-                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), Identity(own))
+                terms = RunTerms.of(("a", "b"), {"other": 1} if differs else federation.job)
+                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), OwnIdentity(own))
                 impostor.own = replace(impostor.own, chain=federation.credentials["b"].chain())
                 await stream.write(impostor.answer(hello, stream.shown))
                 heard.append(await stream.read())

@@ -19,7 +19,7 @@ from colonnade.ledger.ledger import Ledger, entries, seal_file, verify
 from colonnade.ledger.ledger_key import key_file
 from colonnade.ledger.receipts import Head, Receipt, Statement, read_receipts, write_receipts
 from colonnade.ledger.witness import Witness
-from colonnade.remote.certificates import Authority
+from colonnade.remote.authority import Authority
 from colonnade.remote.signatures import signer, vouched
 from federations import AUTHORITY, Federation, run, when
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, ProtocolError
-from colonnade.remote.identity import Identity
+from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.trust import LONGEST_CHAIN
 from colonnade.runtimes.wire import decode, encode
 
@@ -67,7 +67,7 @@ def flatten(job: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Terms:
+class RunTerms:
     """What every party of a run has to hold: the names of all, in one order, and the same job."""
 
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ class Terms:
     digest: bytes
 
     @classmethod
-    def of(cls, names: tuple[str, ...], job: Mapping[str, Any]) -> Terms:
+    def of(cls, names: tuple[str, ...], job: Mapping[str, Any]) -> RunTerms:
         """The terms of a job as its TOML file holds it; the order of its keys does not matter."""
         try:
             entries = (("(parties)", json.dumps(names)), *sorted(flatten(job)))
@@ -191,7 +191,9 @@ class Handshake:
     only `conclude` says that all is well. identity: None only where there is no TLS either.
     """
 
-    def __init__(self, me: str, peer: str, terms: Terms, standing: Standing, identity: Identity | None = None) -> None:
+    def __init__(
+        self, me: str, peer: str, terms: RunTerms, standing: Standing, identity: OwnIdentity | None = None
+    ) -> None:
         self.peer, self._terms, self._standing, self._identity = peer, terms, standing, identity
         fresh = secrets.token_bytes(NONCE)
         known = standing.known if standing.bound else b""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.errors import OptionError, PartyFailed, PartySilent
 from colonnade.remote.staged_net import PATIENCE, Arguments
 from colonnade.runtimes.launch import START_LIMIT, Launched, Programs, spawn
-from colonnade.runtimes.net import Door, Observer, Outcome, Program
+from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
 from colonnade.runtimes.processes import Lines, Processes
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def run_party_mpi(
     job: Mapping[str, Any] | None = None,
     patience: float = PATIENCE,
     observer: Observer | None = None,
-    door: Door | None = None,
+    door: Doorkeeper | None = None,
 ) -> Outcome:
     """Take part in a run as the party of this rank, until all parties have ended; raises what ends it early.
 
@@ -96,8 +96,17 @@ async def run_party_mpi(
 class Mpi(Processes):
     """Run every party in a process of its own on this machine, as the ranks of an MPI job.
 
-    deadline, slowed: as in `Processes`. mpiexec: the command that starts the ranks, if it is not to be the one that is
-    installed beside this Python, or else the first on the path.
+    Parameters
+    ----------
+    deadline : float
+        Seconds after which a silent party ends the run at all others.
+    slowed : mapping of str to float or to mapping
+        Stragglers, for experiments; see `Processes`.
+    mpiexec : tuple of str
+        The command that starts the ranks, if it is not to be the one that is installed beside this Python, or else the
+        first on the path.
+    secret : str, optional
+        What the parties' own random choices are drawn from; see `Processes`.
     """
 
     mpiexec: tuple[str, ...] = ()

@@ -19,11 +19,11 @@ from colonnade.errors import (
 )
 from colonnade.remote import streams
 from colonnade.remote.certificates import Credentials
-from colonnade.remote.handshake import Hello, Looked, NotNow, Terms, printable, refusal
-from colonnade.remote.identity import Identity
+from colonnade.remote.handshake import Hello, Looked, NotNow, RunTerms, printable, refusal
 from colonnade.remote.listener import LOG, MOST_UNKNOWN, Carry, Listener, Refusals
 from colonnade.remote.peer_line import PeerLine
-from colonnade.remote.place import Place
+from colonnade.remote.place import NetworkPlace
+from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.streams import Stream
 from colonnade.remote.tls import check_security, why
@@ -42,7 +42,7 @@ class NetworkNet(StagedNet):
 
     def __init__(
         self,
-        place: Place,
+        place: NetworkPlace,
         deadline: float,
         observer: Observer | None,
         *,
@@ -60,8 +60,8 @@ class NetworkNet(StagedNet):
         # Seconds that the system waits for an answer of another machine. No shorter than the deadline: a party that
         # computes for long takes nothing off its line meanwhile, and is none the less there.
         self.silence = max(streams.QUIET, deadline)
-        self.terms, self.credentials = Terms.of(place.names, job), credentials
-        self.identity = Identity(credentials) if credentials else None
+        self.terms, self.credentials = RunTerms.of(place.names, job), credentials
+        self.identity = OwnIdentity(credentials) if credentials else None
         self.lines = {name: PeerLine(self, name) for name in self.others()}
         self.refuse = Refusals()
         self._closing = False
@@ -75,7 +75,7 @@ class NetworkNet(StagedNet):
         listeners = [name for name in self.lines if not self._place.dials(name)]
         if listeners:
             address = self._place.listen or self._place.addresses[self.me]
-            if address is None:  # can't be: `Place` has seen to it
+            if address is None:  # can't be: `NetworkPlace` has seen to it
                 raise OptionError(f"party {self.me!r} has no address to listen on")
             self._listener = Listener(
                 address, self.credentials, self._welcome, self.refuse,

@@ -53,7 +53,7 @@ class Traffic:
         return cls(messages, size, rounds, {step: (count, total) for step, count, total in steps})
 
 
-class Door(Protocol):
+class Doorkeeper(Protocol):
     """Asked before anything leaves a party."""
 
     def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
