@@ -90,7 +90,7 @@ def few_bytes(quick: bool) -> Rows:
 
 
 def slow_line(quick: bool) -> Rows:
-    """Two parties over gRPC with mutual TLS, 20 ms each way: seconds to within 1e-4 of the optimum, ucicreditcard."""
+    """Two parties over mutual TLS, 20 ms each way: seconds to within 1e-4 of the optimum, ucicreditcard."""
     X, y, cut, *_ = credit(quick)
     split, l2 = [cn.Party("bank", X[:, :cut], y=y), cn.Party("shop", X[:, cut:])], 1e-3
     goal = minimise(X, y, "logistic", l2=l2, intercept=True).value + NEAR
@@ -128,7 +128,7 @@ def _local_steps(split: list[cn.Party], l2: float, most: dict[str, Any], quick: 
 
 
 def loopback_training(quick: bool) -> Rows:
-    """A default LogisticRegression over gRPC with mutual TLS, no latency added, start included, beside SecretFlow's."""
+    """A default LogisticRegression over mutual TLS, no latency added, start included, beside SecretFlow's."""
     known = {
         "breast cancer": (breast_cancer, "SSRegression 1.7 s, GLM 2.2 s"),
         "ucicreditcard": (credit, "on 30,000 x 23 SSRegression 1.7 s for one epoch, 4.6 s for five, GLM 34 s"),

@@ -12,8 +12,8 @@ from typing import Any
 
 import colonnade as cn
 from colonnade.errors import RunFailed
+from colonnade.remote.mpi import Mpi
 from colonnade.remote.network import Network
-from colonnade.runtimes.mpi import Mpi
 from colonnade.runtimes.net import Runtime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -40,7 +40,7 @@ def _two_parties(quick: bool) -> tuple[str, list[cn.Party]]:
 
 
 def network_rounds(quick: bool) -> Rows:
-    """Rounds per second between two processes over gRPC with mutual TLS, against the same over Unix sockets."""
+    """Rounds per second between two processes over mutual TLS, against the same over Unix sockets."""
     name, parties = _two_parties(quick)
     rows: Rows = []
     shared = {"batch": 256, "epochs": 3 if quick else 30, "tol": None}

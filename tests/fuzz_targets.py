@@ -15,18 +15,18 @@ from colonnade.errors import ColonnadeError, HandshakeFailed, ProtocolError
 from colonnade.jobs.init import _JOB, _PARTY
 from colonnade.jobs.job_file import JOB, job_of
 from colonnade.jobs.party_file import PARTY
-from colonnade.remote.certificates import Authority
-from colonnade.remote.handshake import Handshake, Hello, NotNow, Standing, Terms
-from colonnade.remote.identity import Identity
+from colonnade.remote.authority import Authority
+from colonnade.remote.handshake import Handshake, Hello, NotNow, RunTerms, Standing
 from colonnade.remote.reliable import Reliable
 from colonnade.remote.revocation import Revocations
+from colonnade.remote.signatures import OwnIdentity
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.link import pack_message, unpack_message
 from colonnade.runtimes.values import ROOM, weight
 from colonnade.runtimes.wire import decode, encode
 from colonnade.settings import toml
 
-TERMS = Terms.of(("bank", "shop"), {"version": 1})
+TERMS = RunTerms.of(("bank", "shop"), {"version": 1})
 
 
 def codec(data: bytes) -> None:
@@ -105,7 +105,7 @@ def toml_reader(data: bytes) -> None:
 
 PARTIES = "[parties.bank]\naddress = '127.0.0.1:1'\nlabels = true\n[parties.shop]\n"
 AUTHORITY = Authority()
-BANK, SHOP = AUTHORITY.issue("bank"), Identity(AUTHORITY.issue("shop"))
+BANK, SHOP = AUTHORITY.issue("bank"), OwnIdentity(AUTHORITY.issue("shop"))
 PACKED = pack(np.array(["anna", "bo", "é"], dtype=object))
 TARGETS = {"codec": codec, "toml": toml_reader, "ids": ids, "certificates": certificates}
 SEEDS = {

@@ -18,8 +18,9 @@ class LossyLine:
     """Passes bytes on to `target` ("host:port"); `address` is where to dial instead.
 
     delay: seconds that every byte travels. `cut` resets all connections and takes no new ones until `mend`; `freeze`
-    passes nothing on until `mend`, as if a cable were pulled out; `orphan` lets only the callers notice. `seen` keeps
-    what was carried, if asked to.
+    passes nothing on until `mend`, as if a cable were pulled out; `strand` does so for good with the connections that
+    stand, and with no others; `orphan` lets only the callers notice; `refuse` stops listening. `seen` keeps what was
+    carried, if asked to.
     """
 
     def __init__(self, target: str, delay: float = 0.0, *, keep: bool = False) -> None:
@@ -30,6 +31,7 @@ class LossyLine:
         self._callers: set[asyncio.StreamWriter] = set()
         self._callees: set[asyncio.StreamWriter] = set()
         self._orphans: set[asyncio.StreamWriter] = set()
+        self._stranded: set[asyncio.StreamWriter] = set()
         self._ways: set[asyncio.Future[object]] = set()
         self._is_cut = False
         self._ready = threading.Event()
@@ -47,11 +49,11 @@ class LossyLine:
     async def _serve(self) -> None:
         self._loop, self._stop, self._flowing = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._flowing.set()
-        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         self._ready.set()
         await self._stop.wait()
-        server.close()
+        self._server.close()
         self._reset()
         for way in list(self._ways):
             way.cancel()
@@ -73,6 +75,12 @@ class LossyLine:
 
     def freeze(self) -> None:
         self._call(self._flowing.clear)
+
+    def strand(self) -> None:
+        self._call(lambda: self._stranded.update(self._callers, self._callees))
+
+    def refuse(self) -> None:
+        self._call(lambda: self._server.close())
 
     def mend(self) -> None:
         self._call(lambda: setattr(self, "_is_cut", False), self._flowing.set)
@@ -130,6 +138,8 @@ class LossyLine:
                 if (early := due - self._loop.time()) > 0:
                     await asyncio.sleep(early)
                 await self._flowing.wait()
+                if to in self._stranded:
+                    continue
                 if not data:
                     if to not in self._orphans and to.can_write_eof():
                         to.write_eof()

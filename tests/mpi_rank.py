@@ -7,7 +7,7 @@ import sys
 import time
 
 from colonnade.errors import ColonnadeError, DataError
-from colonnade.runtimes.mpi import party_of_rank, run_party_mpi
+from colonnade.remote.mpi import party_of_rank, run_party_mpi
 from contracts.programs import SECRET, all_to_all
 
 NAMES = ("a", "b", "c")

@@ -10,8 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from colonnade.remote import authority as authority_module
 from colonnade.remote import certificates
-from colonnade.remote.certificates import Authority, Credentials
+from colonnade.remote.authority import Authority
+from colonnade.remote.certificates import Credentials
 
 BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 # What v stands for is the DNS name that a party needs; none of these is one.
@@ -33,22 +35,22 @@ def issue(authority, names, common="x", *, usage=BOTH, key_identifier=True, is_a
     """A certificate with these alternative names, signed by an authority, or by the holder of other credentials."""
     key = ec.generate_private_key(ec.SECP256R1())
     signing, issuer = authority._key, authority._name
-    builder = certificates._builder(name(common), issuer, key, 3)
+    builder = authority_module._builder(name(common), issuer, key, 3)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
     if usage:
         builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
     if is_authority:
-        builder = builder.add_extension(certificates._usage(authority=True), critical=True)
+        builder = builder.add_extension(authority_module._usage(authority=True), critical=True)
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         builder = builder.add_extension(identifier, critical=False)
     if key_identifier:
         known = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
         builder = builder.add_extension(known, critical=False)
-    pem = certificates._pem(certificates._signed(builder, signing))
+    pem = authority_module._pem(authority_module._signed(builder, signing))
     root = getattr(authority, "root", authority)
-    return Credentials(root.pem, pem + b"".join(shown), certificates._key_pem(key))
+    return Credentials(root.pem, pem + b"".join(shown), authority_module._key_pem(key))
 
 
 class Signer:
@@ -56,7 +58,7 @@ class Signer:
 
     def __init__(self, root, credentials):
         self.root, self.credentials = root, credentials
-        self._key = certificates._private_key(credentials.key, None)
+        self._key = certificates.read_private_key(credentials.key, None)
         self._name = x509.load_pem_x509_certificate(credentials.certificate).subject
 
     def issue(self, party, **options):
@@ -68,12 +70,12 @@ def deep_authority():
     """An authority that lets others sign in its name."""
     authority = Authority()
     builder = (
-        certificates._builder(authority._name, authority._name, authority._key, 30)
+        authority_module._builder(authority._name, authority._name, authority._key, 30)
         .add_extension(x509.BasicConstraints(True, None), critical=True)
-        .add_extension(certificates._usage(authority=True), critical=True)
+        .add_extension(authority_module._usage(authority=True), critical=True)
     )
-    authority._certificate = certificates._signed(builder, authority._key)
-    authority.pem = certificates._pem(authority._certificate)
+    authority._certificate = authority_module._signed(builder, authority._key)
+    authority.pem = authority_module._pem(authority._certificate)
     return authority
 
 

@@ -13,9 +13,10 @@ from colonnade.horizontal import program as horizontal
 from colonnade.horizontal.conduct import ServerJob, conduct
 from colonnade.horizontal.gathering import Heard
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
+from colonnade.runtimes import virtual_clock
 from colonnade.runtimes.endpoint import ALIVE, DATA
-from colonnade.runtimes.outcome import settle
-from colonnade.runtimes.simulation import _Promise, _World
+from colonnade.runtimes.net import settle
+from colonnade.runtimes.virtual_clock import _Promise
 
 Wait = tuple[str, str, str]  # who, for whom, for what
 LONGEST = 1e6  # virtual seconds: a run of these sizes that takes longer does not end
@@ -25,7 +26,7 @@ class Hang(BaseException):
     """A run that does not end. No Exception: what a party's program raises is that party's failure, and no more."""
 
 
-class World(_World):
+class World(virtual_clock.World):
     """Runs as ever, and takes notes."""
 
     def __init__(self, *args: Any) -> None:

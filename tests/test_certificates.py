@@ -10,16 +10,8 @@ from cryptography import x509
 
 from colonnade.errors import CertificateError, OptionError
 from colonnade.remote import certificates
-from colonnade.remote.certificates import (
-    TEST_AUTHORITY,
-    Authority,
-    CertificatePaths,
-    check,
-    dns_name,
-    issue,
-    load,
-    make_authority,
-)
+from colonnade.remote.authority import TEST_AUTHORITY, Authority, issue, make_authority
+from colonnade.remote.certificates import CertificatePaths, check, dns_name, load
 from odd_certificates import Signer, deep_authority
 from odd_certificates import issue as odd
 

@@ -1,4 +1,4 @@
-"""Organisations with one command each: from `colonnade init` to a trained model, over gRPC with mutual TLS.
+"""Organisations with one command each: from `colonnade init` to a trained model, over mutual TLS.
 
 What they train is to the bit what the estimator trains on their common rows, also after one of them was killed.
 """
@@ -29,9 +29,9 @@ from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy
 from colonnade.ledger.verify import verify
-from colonnade.remote.place import Place
+from colonnade.remote import mpi
+from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import checker
-from colonnade.runtimes import mpi
 from colonnade.service.training import share_out
 from colonnade.tables import data, preparation
 from ports import free_ports
@@ -293,7 +293,7 @@ def test_check_sees_its_peers(tmp_path, capsys):
         return code, re.sub(r"[\s│]+", " ", capsys.readouterr().out)
 
     job = read_job(folder / "job.toml")
-    dialler, listener = names if Place("bank", job.addresses, None).dials("shop") else names[::-1]
+    dialler, listener = names if NetworkPlace("bank", job.addresses, None).dials("shop") else names[::-1]
     code, said = checked()
     assert (code, "does not answer" in said, "it may not be running yet" in said) == (1, True, True)
     waiting = start(folder, listener)

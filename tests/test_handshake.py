@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError
 from colonnade.remote import handshake as h
-from colonnade.remote.certificates import Authority
-from colonnade.remote.handshake import Handshake, Hello, Standing, Terms
-from colonnade.remote.identity import Identity
+from colonnade.remote.authority import Authority
+from colonnade.remote.handshake import Handshake, Hello, RunTerms, Standing
+from colonnade.remote.signatures import OwnIdentity
 from colonnade.runtimes.wire import decode, encode
 
 JOB = {
@@ -37,21 +37,21 @@ FIRST, SECOND = Standing(ONE), Standing(TWO)
 
 
 AUTHORITY = Authority()
-BANK, SHOP = (Identity(AUTHORITY.issue(name)) for name in NAMES)
+BANK, SHOP = (OwnIdentity(AUTHORITY.issue(name)) for name in NAMES)
 
 
 def pair(one=FIRST, other=SECOND, jobs=(JOB, JOB), identities=(None, None)):
     """(dialler, listener)"""
     return (
-        Handshake("bank", "shop", Terms.of(NAMES, jobs[0]), one, identities[0]),
-        Handshake("shop", "bank", Terms.of(NAMES, jobs[1]), other, identities[1]),
+        Handshake("bank", "shop", RunTerms.of(NAMES, jobs[0]), one, identities[0]),
+        Handshake("shop", "bank", RunTerms.of(NAMES, jobs[1]), other, identities[1]),
     )
 
 
 def meet(dialler, listener):
     hello = dialler.open()
-    shown = dialler.own.chain[0] if dialler.own.chain else None
-    listener.settle(dialler.answered(listener.answer(hello, shown)))
+    shown, seen = (each.own.chain[0] if each.own.chain else None for each in (dialler, listener))
+    listener.settle(dialler.answered(listener.answer(hello, shown), seen))
     dialler.accepted(h.ACCEPTED)
     return dialler.conclude(), listener.conclude()
 
@@ -61,18 +61,18 @@ def meet(dialler, listener):
 
 def test_the_order_of_keys_does_not_matter_and_everything_else_does():
     turned = {key: JOB[key] for key in reversed(JOB)}
-    assert Terms.of(NAMES, turned) == Terms.of(NAMES, JOB)
+    assert RunTerms.of(NAMES, turned) == RunTerms.of(NAMES, JOB)
     others = [
-        Terms.of(NAMES[::-1], JOB),
-        Terms.of(NAMES, changed(step=0.2)),
-        Terms.of(NAMES, changed(step=True)),
-        Terms.of(NAMES, changed(step="0.1")),
-        Terms.of(NAMES, changed(more={})),
-        Terms.of(NAMES, {**JOB, "algorithm.step": 0.1}),
-        Terms.of(NAMES, {**JOB, "parties": JOB["parties"][::-1]}),
-        Terms.of(NAMES, {}),
+        RunTerms.of(NAMES[::-1], JOB),
+        RunTerms.of(NAMES, changed(step=0.2)),
+        RunTerms.of(NAMES, changed(step=True)),
+        RunTerms.of(NAMES, changed(step="0.1")),
+        RunTerms.of(NAMES, changed(more={})),
+        RunTerms.of(NAMES, {**JOB, "algorithm.step": 0.1}),
+        RunTerms.of(NAMES, {**JOB, "parties": JOB["parties"][::-1]}),
+        RunTerms.of(NAMES, {}),
     ]
-    assert len({Terms.of(NAMES, JOB).digest, *(terms.digest for terms in others)}) == len(others) + 1
+    assert len({RunTerms.of(NAMES, JOB).digest, *(terms.digest for terms in others)}) == len(others) + 1
 
 
 keys = st.text('ab.[]0"', min_size=1, max_size=4)
@@ -90,7 +90,7 @@ jobs = st.dictionaries(
 @given(jobs, jobs)
 def test_two_jobs_have_one_digest_only_if_they_are_the_same(one, other):
     same = repr(sort(one)) == repr(sort(other))
-    assert (Terms.of(NAMES, one).digest == Terms.of(NAMES, other).digest) is same
+    assert (RunTerms.of(NAMES, one).digest == RunTerms.of(NAMES, other).digest) is same
 
 
 def sort(job):
@@ -102,12 +102,12 @@ def sort(job):
 @pytest.mark.parametrize("job", [{"a": {1, 2}}, {"a": object()}, {"a": b"bytes"}])
 def test_what_no_toml_file_holds_is_refused(job):
     with pytest.raises(OptionError, match="a job holds tables, lists, texts, numbers, dates and times only"):
-        Terms.of(NAMES, job)
+        RunTerms.of(NAMES, job)
 
 
 def test_a_job_is_no_place_for_data():
     with pytest.raises(OptionError, match=r"a job of \d+ bytes, at most 262144 are allowed; move data out of it"):
-        Terms.of(NAMES, {"rows": list(range(100_000))})
+        RunTerms.of(NAMES, {"rows": list(range(100_000))})
 
 
 # -- a handshake -------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_two_jobs_that_differ_are_told_apart_by_both(theirs, key, here, there):
 
 def test_another_order_of_parties_is_a_difference():
     dialler, listener = pair()
-    listener = Handshake("shop", "bank", Terms.of(NAMES[::-1], JOB), Standing(TWO))
+    listener = Handshake("shop", "bank", RunTerms.of(NAMES[::-1], JOB), Standing(TWO))
     dialler.answered(listener.answer(dialler.open()))
     with pytest.raises(JobMismatch, match=r"differs in '\(parties\)': \[\"bank\", \"shop\"\] here"):
         dialler.conclude()
@@ -216,14 +216,14 @@ def test_no_proof_is_taken_where_the_jobs_differ():
 
 
 def hello(**fields):
-    good = Hello(__version__, h.PROTOCOL, "bank", "shop", ONE, TWO, b"", 0, Terms.of(NAMES, JOB).digest, ())
+    good = Hello(__version__, h.PROTOCOL, "bank", "shop", ONE, TWO, b"", 0, RunTerms.of(NAMES, JOB).digest, ())
     return replace(good, **fields).pack()
 
 
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 2 (colonnade 0."),
+        (hello(protocol=99, package="9.9"), "it speaks protocol 99 (colonnade 9.9), this party speaks 3 (colonnade 0."),
         (encode(("colonnade", 1, "0.1.0", "bank", "shop", ONE, TWO, b"", 0, b"")), "it speaks protocol 1 (colonnade "),
         (hello(chain=("text",)), "its hello is malformed"),
         (hello(chain=(b"",) * 5), "its hello is malformed"),
@@ -304,7 +304,7 @@ def differs_after(dialler, theirs, entries):
 def test_a_job_with_another_digest_and_the_same_entries_is_no_job():
     dialler, _ = pair()
     dialler.open()
-    entries = Terms.of(NAMES, JOB).entries
+    entries = RunTerms.of(NAMES, JOB).entries
     with pytest.raises(HandshakeFailed, match="another digest, and yet the same entries"):
         dialler.answered(differs_after(dialler, hello(me="shop", to="bank", digest=b"other"), entries))
     with pytest.raises(HandshakeFailed, match="its job is malformed"):

@@ -51,6 +51,11 @@ def test_transport_knows_no_maths(module):
     assert not [name for name in ours if not name.startswith(allowed)]
 
 
+@pytest.mark.parametrize("module", modules("runtimes"))
+def test_runtimes_do_not_know_the_lines_between_organisations(module):
+    assert not [name for name in imported(module) if name.startswith("colonnade.remote")]
+
+
 @pytest.mark.parametrize("module", ["alignment.protocol", *modules("engine", "algorithms", "sums")])
 def test_programs_see_the_world_only_as_a_net(module):
     runtime = {name for name in imported(module) if name.startswith("colonnade.runtimes")}
@@ -76,7 +81,7 @@ def test_public_names():
 
 def test_importing_loads_nothing_heavy():
     """Not a timing: what is not loaded can't cost time."""
-    heavy = ("numpy", "numba", "scipy", "rich", "grpc", "cryptography", "coincurve", "mpi4py", "torch", "flwr")
+    heavy = ("numpy", "numba", "scipy", "rich", "cryptography", "coincurve", "mpi4py", "torch", "flwr")
     check = f"import sys, colonnade, colonnade.cli.main; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
     assert found.strip() == "[]"

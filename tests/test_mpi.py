@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from colonnade.errors import OptionError, PartyFailed, RunFailed
-from colonnade.runtimes import mpi, mpi_net
-from colonnade.runtimes.mpi import Mpi
+from colonnade.remote import mpi, mpi_net
+from colonnade.remote.mpi import Mpi
 from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.wire import encode
 from contracts import mpi_programs, programs

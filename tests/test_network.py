@@ -1,4 +1,4 @@
-"""Parties over gRPC: who dials whom, breaks that nobody notices, and failures that name the right one."""
+"""Parties over TLS: who dials whom, breaks that nobody notices, and failures that name the right one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from colonnade.errors import DataError, JobMismatch, OptionError, PartyFailed, PartySilent, RunFailed
-from colonnade.remote import grpc_streams, peer_line
+from colonnade.remote import peer_line, streams
 from colonnade.remote.network import Network
-from colonnade.remote.place import Place
+from colonnade.remote.place import NetworkPlace
 from colonnade.remote.reliable import Reliable
 from contracts import programs
 from federations import Federation, listening, more, ping, pong, run, until, when
@@ -37,9 +37,9 @@ def lines(log):
 
 def test_who_has_an_address_is_dialled_and_of_two_the_later():
     addresses = {"a": "here:1", "b": None, "c": "there:2"}
-    assert [Place("a", addresses).dials(peer) for peer in "bc"] == [False, True]
-    assert [Place("b", addresses).dials(peer) for peer in "ac"] == [True, True]
-    assert [Place("c", addresses).dials(peer) for peer in "ab"] == [False, False]
+    assert [NetworkPlace("a", addresses).dials(peer) for peer in "bc"] == [False, True]
+    assert [NetworkPlace("b", addresses).dials(peer) for peer in "ac"] == [True, True]
+    assert [NetworkPlace("c", addresses).dials(peer) for peer in "ab"] == [False, False]
 
 
 @pytest.mark.parametrize("dial_out_only", ["", "a", "b", "c"])
@@ -69,7 +69,7 @@ def test_a_party_that_can_only_dial_out_takes_part(dial_out_only, log):
 )
 def test_a_place_that_cannot_be_is_refused(place, words):
     with pytest.raises(OptionError) as caught:
-        Place(*place)
+        NetworkPlace(*place)
     assert str(caught.value).startswith(words)
 
 
@@ -396,11 +396,9 @@ def test_a_line_that_stays_down_names_the_other_side():
 
 
 def test_a_dead_line_is_found_without_a_word_being_sent(monkeypatch, log):
-    """Keep-alive: nothing is said for long, and still the break is over when the first message is due."""
-    quick = {"grpc.keepalive_time_ms": 1000, "grpc.keepalive_timeout_ms": 500, "grpc.http2.ping_timeout_ms": 500}
-    options = {**dict(grpc_streams._OPTIONS), **quick}
-    assert len(options) == len(grpc_streams._OPTIONS)
-    monkeypatch.setattr(grpc_streams, "_OPTIONS", tuple(options.items()))
+    """Nothing is said for long, the connection stands and carries nothing, and still the first message gets through."""
+    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.2)
+    monkeypatch.setattr(streams, "QUIET", 1.0)
 
     async def say_late(net, peer, silence):
         await silence.wait()
@@ -413,18 +411,70 @@ def test_a_dead_line_is_found_without_a_word_being_sent(monkeypatch, log):
 
             async def trouble():
                 await when(federation.started)
-                line.freeze()
-                await when(lambda: not federation.nets["a"].lines["b"].up)
-                line.mend()
-                await when(lambda: federation.joined("a", "b"))
+                first = federation.nets["b"].lines["a"]._stream
+                line.strand()
+                await when(lambda: federation.nets["b"].lines["a"]._stream is not first)
                 silence.set()
 
             work = {"a": (say_late, "b", silence), "b": (programs.wait_for, "a", "news")}
             values, _ = await asyncio.gather(federation.all(work), trouble())
             assert values == {"a": True, "b": "late"}
+            assert line.connections == 2
 
     run(scenario)
-    assert "ping timeout" in " ".join(lines(log))
+    assert lines(log) == []  # neither side was ever without a line
+
+
+def test_a_party_that_does_not_answer_is_not_given_up_while_its_machine_does(monkeypatch):
+    """Its connection stands, new ones get no answer, and after a while it goes on as if nothing had been."""
+    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.1)
+    monkeypatch.setattr(streams, "QUIET", 0.5)
+    monkeypatch.setattr(streams, "FIRST_WORD_WITHIN", 0.5)
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            line = federation.relay("b")
+            stop = asyncio.Event()
+            lead, follow = until(stop)
+
+            async def trouble():
+                await more(lead)
+                line.freeze()
+                await when(lambda: line.connections >= 3)
+                line.mend()
+                await more(lead)
+                stop.set()
+
+            work = {"a": (lead, "b"), "b": (follow, "a")}
+            values, _ = await asyncio.gather(federation.all(work, grace=0.3), trouble())
+            assert values["a"] == values["b"] > 10
+
+    run(scenario)
+
+
+def test_a_machine_that_is_gone_is_found_although_its_connection_never_ended(monkeypatch):
+    """Nothing is heard on the old connection, and no new one can be made: the grace begins."""
+    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.1)
+    monkeypatch.setattr(streams, "QUIET", 0.5)
+
+    async def scenario():
+        with Federation("a", "b") as federation:
+            line = federation.relay("b")
+            stop = asyncio.Event()
+            lead, follow = until(stop)
+
+            b = asyncio.ensure_future(federation.party("b", follow, "a"))
+            a = asyncio.ensure_future(federation.party("a", lead, "b", grace=0.5))
+            await more(lead)
+            line.strand()
+            line.refuse()
+            with pytest.raises(PartyFailed, match=r"party 'b' was out of reach for 0.5 s at .*: Connection refused"):
+                await a
+            vanish(federation.nets["b"])
+            b.cancel()
+            await asyncio.wait([b])
+
+    run(scenario)
 
 
 # -- parties that go ---------------------------------------------------------------------------------------------------

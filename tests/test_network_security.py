@@ -6,22 +6,22 @@ import asyncio
 import logging
 import os
 import socket
-from contextlib import asynccontextmanager, suppress
+import ssl
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
-import grpc
-import grpc.aio
 import numpy as np
 import pytest
 from cryptography import x509
 
 from colonnade.errors import HandshakeFailed, OptionError, PartyFailed, PartySilent
-from colonnade.remote import grpc_streams, trust
-from colonnade.remote.certificates import Authority, Credentials, dns_name
-from colonnade.remote.grpc_streams import Dialled, Stream
-from colonnade.remote.handshake import Handshake, NotNow, Standing, Terms
-from colonnade.remote.identity import Identity
-from colonnade.remote.reliable import MAX_LINE_MESSAGE
+from colonnade.remote import peer_line, streams, tls, trust
+from colonnade.remote.authority import Authority
+from colonnade.remote.certificates import Credentials, dns_name
+from colonnade.remote.handshake import Handshake, NotNow, RunTerms, Standing
+from colonnade.remote.listener import Listener
+from colonnade.remote.signatures import OwnIdentity
+from colonnade.remote.streams import MAX_LINE_MESSAGE, Stream
 from colonnade.runtimes.endpoint import DATA, MAX_MESSAGE
 from colonnade.runtimes.frames import HEADER, pack_frame
 from colonnade.runtimes.link import pack_message
@@ -37,7 +37,7 @@ REPLAY = "its proof belongs to another stream, or another key: a replay, or an i
 @pytest.fixture(autouse=True)
 def log(caplog, monkeypatch):
     caplog.set_level(logging.WARNING, "colonnade.network")
-    monkeypatch.setattr(grpc_streams, "FIRST_WORD_WITHIN", PATIENCE)  # slow words are no attack, on any machine
+    monkeypatch.setattr(streams, "FIRST_WORD_WITHIN", PATIENCE)  # slow words are no attack, on any machine
     return caplog
 
 
@@ -60,7 +60,7 @@ def under_attack(attack, log, first_word=PATIENCE, change=None):
             lead, follow = until(stop, started)
             run_ = asyncio.ensure_future(federation.all({"a": (lead, "b"), "b": (follow, "a")}))
             await started.wait()
-            grpc_streams.FIRST_WORD_WITHIN = first_word
+            streams.FIRST_WORD_WITHIN = first_word
             await attack(federation)
             await when(lambda: lines(log))
             await more(lead)  # the run goes on
@@ -76,50 +76,49 @@ def under_attack(attack, log, first_word=PATIENCE, change=None):
 class Caller:
     """A stream to party b with any credentials at all, and none of a party's own limits."""
 
-    def __init__(self, federation, tls, name="b"):
-        options = [("grpc.ssl_target_name_override", dns_name(name)), ("grpc.max_send_message_length", -1)]
-        address = federation.listen["b"]
-        self._channel = (
-            grpc.aio.insecure_channel(address) if tls is None else grpc.aio.secure_channel(address, tls, options)
-        )
+    def __init__(self, federation, context, name="b"):
+        host, _, port = federation.listen["b"].partition(":")
+        self._where = {"host": host, "port": int(port), "ssl": context, "server_hostname": dns_name(name)}
 
     async def __aenter__(self):
-        return Stream(self._channel.stream_stream("/colonnade.Line/Talk")(), "", None)
+        loop = asyncio.get_running_loop()
+        _, self._stream = await loop.create_connection(lambda: Stream(""), **self._where)
+        return self._stream
 
     async def __aexit__(self, *_):
-        await self._channel.close()
+        await self._stream.end()
 
 
-def tls(credentials=None):
+def showing(credentials=None):
     """What a caller shows to b, whose authority it believes."""
-    if credentials is None:
-        return grpc.ssl_channel_credentials(AUTHORITY.pem)
-    return grpc.ssl_channel_credentials(AUTHORITY.pem, credentials.key, credentials.certificate)
+    if credentials is not None:
+        return tls.context(replace(credentials, authority=AUTHORITY.pem), listening=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=AUTHORITY.pem.decode())
+    return context
 
 
 # -- not through TLS ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "shown",
+    ("shown", "words"),
     [
-        None,
-        FOREIGN.issue("a"),
-        AUTHORITY.issue("a", days=-1),
+        (None, "it has no certificate"),
+        (FOREIGN.issue("a"), "its certificate is not accepted (unable to get local issuer certificate)"),
+        (AUTHORITY.issue("a", days=-1), "its certificate is not accepted (certificate has expired)"),
     ],
     ids=["no certificate", "another authority's", "expired"],
 )
-def test_a_certificate_that_is_not_good_is_refused(shown, log):
+def test_a_certificate_that_is_not_good_is_refused(shown, words, log):
     async def attack(federation):
-        async with Caller(federation, tls(shown)) as stream:
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await stream.read()
-            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        async with Caller(federation, showing(shown)) as stream:
+            with suppress(ConnectionError):
+                assert await stream.read() is None
 
-    assert under_attack(attack, log, 1.0) == [
-        "refused a caller: it did not get through TLS: it hung up early, or has no certificate, an expired one, or "
-        "another authority's"
-    ]
+    (line,) = under_attack(attack, log)
+    assert line.startswith("refused 127.0.0.1:")
+    assert line.endswith(f": it did not get through TLS: {words}")
 
 
 @pytest.mark.parametrize("words", [b"", b"GET / HTTP/1.1\r\nHost: b\r\n\r\n", bytes(range(256)) * 40])
@@ -142,13 +141,70 @@ def test_a_flood_of_callers_is_not_a_flood_of_lines(log):
     assert len(under_attack(attack, log, 1.0)) == 1
 
 
+def test_a_caller_with_an_older_tls_is_refused(log):
+    async def attack(federation):
+        context = showing(federation.credentials["a"])
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(OSError, match=r"(?i)protocol|version|reset|^$"):
+            async with Caller(federation, context):
+                pass
+
+    (line,) = under_attack(attack, log)
+    assert line.endswith("it did not get through TLS: it speaks no TLS 1.3")
+
+
+def test_callers_who_say_nothing_are_not_waited_for(log):
+    """They connect and keep quiet: in TCP, and after TLS."""
+
+    async def attack(federation):
+        host, _, port = federation.listen["b"].partition(":")
+        with socket.create_connection((host, int(port))) as line:
+            line.setblocking(False)
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(line, 1), PATIENCE) == b""
+        async with Caller(federation, showing(federation.credentials["a"])) as stream:
+            assert await stream.read() is None
+
+    assert [line.partition(": ")[2] for line in under_attack(attack, log, 0.5)] == [
+        "it did not get through TLS: it took too long",
+        "it did not say who it is",
+    ]
+
+
+def test_so_many_callers_are_heard_at_once_and_the_oldest_makes_room():
+    """Whoever fills all places with connections that say nothing keeps nobody out."""
+    refused, heard = [], []
+
+    async def take(stream):
+        heard.append(await stream.read())
+
+    async def scenario():
+        with Federation("a", "b") as federation, ExitStack() as silent:
+            loop, own = asyncio.get_running_loop(), federation.credentials["b"]
+            listener = Listener(
+                federation.listen["b"], own, take, lambda *words: refused.append(words[1]), shared=True, most=3
+            )
+            await listener.start()
+            host, _, port = federation.listen["b"].partition(":")
+            lines = [silent.enter_context(socket.create_connection((host, int(port)))) for _ in range(3)]
+            await when(lambda: len(listener._unknown) == 3)
+            async with Caller(federation, showing(federation.credentials["a"])) as stream:
+                await stream.write(b"here")
+                await when(lambda: heard == [b"here"])
+            lines[0].setblocking(False)
+            assert await asyncio.wait_for(loop.sock_recv(lines[0], 1), PATIENCE) == b""
+            await listener.stop()
+
+    run(scenario)
+    assert refused == ["it did not say who it is, and too many others wait"]
+
+
 # -- not who it says ---------------------------------------------------------------------------------------------------
 
 
 def opening(me, credentials, job=None, session=b"s" * 32):
     names = ("a", "b")
-    terms = Terms.of(names, job or {"algorithm": {"step": 0.1}})
-    return Handshake(me, "b", terms, Standing(session), Identity(credentials))
+    terms = RunTerms.of(names, job or {"algorithm": {"step": 0.1}})
+    return Handshake(me, "b", terms, Standing(session), OwnIdentity(credentials))
 
 
 @pytest.mark.parametrize(
@@ -163,15 +219,15 @@ def opening(me, credentials, job=None, session=b"s" * 32):
 def test_a_name_that_is_not_the_callers_is_refused(certificate, says, words, log):
     async def attack(federation):
         own = AUTHORITY.issue(certificate)
-        async with Caller(federation, tls(own)) as stream:
+        async with Caller(federation, showing(own)) as stream:
             handshake = opening(says, own)
             await stream.write(handshake.open())
             with pytest.raises(HandshakeFailed) as caught:
-                handshake.answered(await stream.read())
+                handshake.answered(await stream.read(), stream.shown)
             assert str(caught.value) == f"it refused: {words}"
 
     (line,) = under_attack(attack, log)
-    assert line.startswith("refused ipv4:127.0.0.1:")
+    assert line.startswith("refused 127.0.0.1:")
     assert line.endswith(f": {words}")
 
 
@@ -181,7 +237,7 @@ def test_a_caller_is_known_by_its_dns_names_alone(names, log):
     own = issue(AUTHORITY, names("a.colonnade"), common="a.colonnade")
 
     async def attack(federation):
-        async with Caller(federation, tls(own)) as stream:
+        async with Caller(federation, showing(own)) as stream:
             await stream.write(opening("a", own).open())
             kind, why = decode(await stream.read())
             assert kind == "refused"
@@ -195,7 +251,7 @@ def test_a_certificate_that_only_its_hello_holds_is_refused(log):
     """Certificates are public: a caller shows a's in its hello, and its own to TLS."""
 
     async def attack(federation):
-        async with Caller(federation, tls(AUTHORITY.issue("c"))) as stream:
+        async with Caller(federation, showing(AUTHORITY.issue("c"))) as stream:
             await stream.write(opening("a", federation.credentials["a"]).open())
             words = "its hello holds another certificate than the one that it has shown to TLS"
             assert decode(await stream.read()) == ("refused", words)
@@ -214,7 +270,7 @@ def test_a_caller_whose_certificate_is_not_wanted_any_more_is_refused(how, log):
         return replace(b, pins=(("a", fingerprint(federation.credentials["a"])),))
 
     async def attack(federation):
-        async with Caller(federation, tls(old)) as stream:
+        async with Caller(federation, showing(old)) as stream:
             await stream.write(opening("a", old).open())
             kind, why = decode(await stream.read())
             assert (kind, "was revoked by" in why, "pinned for 'a'" in why) == (
@@ -232,10 +288,9 @@ def fingerprint(credentials):
 def test_a_recorded_stream_is_refused(log, monkeypatch):
     """Everything that a said in a good stream, said again by somebody who even has a's certificate."""
     recorded = []
-    enter = Dialled.__aenter__
 
-    async def recording(self):
-        stream = await enter(self)
+    async def recording(*args):
+        stream = await streams.dial(*args)
         write = stream.write
 
         async def record(message):
@@ -245,11 +300,11 @@ def test_a_recorded_stream_is_refused(log, monkeypatch):
         stream.write = record
         return stream
 
-    monkeypatch.setattr(Dialled, "__aenter__", recording)
+    monkeypatch.setattr(peer_line, "dial", recording)
 
     async def attack(federation):
         opening, proof = recorded[:2]
-        async with Caller(federation, tls(federation.credentials["a"])) as stream:
+        async with Caller(federation, showing(federation.credentials["a"])) as stream:
             await stream.write(opening)
             assert decode(await stream.read())[0] == "welcome"  # it may be a's next attempt to connect, so far
             await stream.write(proof)
@@ -262,10 +317,10 @@ def test_a_recorded_stream_is_refused(log, monkeypatch):
 
 def test_another_job_is_refused(log):
     async def attack(federation):
-        async with Caller(federation, tls(federation.credentials["a"])) as stream:
+        async with Caller(federation, showing(federation.credentials["a"])) as stream:
             handshake = opening("a", federation.credentials["a"], {"algorithm": {"step": 9.5}})
             await stream.write(handshake.open())
-            await stream.write(handshake.answered(await stream.read()))
+            await stream.write(handshake.answered(await stream.read(), stream.shown))
             with pytest.raises(HandshakeFailed, match=r"differs in 'algorithm.step': 9.5 here, 0.1 there"):
                 handshake.conclude()
             assert await stream.read() is None
@@ -278,10 +333,10 @@ def test_another_job_is_refused(log):
 
 def test_a_second_session_of_a_party_that_is_there_is_refused(log):
     async def attack(federation):
-        async with Caller(federation, tls(federation.credentials["a"])) as stream:
+        async with Caller(federation, showing(federation.credentials["a"])) as stream:
             handshake = opening("a", federation.credentials["a"])
             await stream.write(handshake.open())
-            await stream.write(handshake.answered(await stream.read()))
+            await stream.write(handshake.answered(await stream.read(), stream.shown))
             with pytest.raises(NotNow, match="it said: it is in this run already"):
                 handshake.accepted(await stream.read())
             assert handshake.conclude() == "behind"
@@ -306,8 +361,8 @@ def test_a_second_session_of_a_party_that_is_there_is_refused(log):
 )
 def test_a_first_message_that_is_no_hello_is_refused(message, words, log):
     async def attack(federation):
-        async with Caller(federation, tls(federation.credentials["a"])) as stream:
-            with suppress(grpc.aio.AioRpcError):
+        async with Caller(federation, showing(federation.credentials["a"])) as stream:
+            with suppress(OSError):
                 if message is not None:
                     await stream.write(message)
                 await asyncio.wait_for(stream.read(), PATIENCE)
@@ -333,7 +388,6 @@ def test_a_message_that_does_not_fit_the_line_ends_the_connection_and_not_the_ru
 
             async def lead_with_junk(net, peer):
                 async def junk_in_between():
-                    # It may meet a write of the line itself, which gRPC does not take: then the next one does.
                     while not any(words in line for line in lines(log)):
                         await more(lead, 5)
                         stream = net.lines[peer]._stream
@@ -396,8 +450,13 @@ def line_words(log):
 
 @pytest.mark.parametrize(
     "impostor",
-    [AUTHORITY.issue("c"), FOREIGN.issue("b"), AUTHORITY.issue("b", days=-1)],
-    ids=["another name", "another authority", "expired"],
+    [
+        AUTHORITY.issue("c"),
+        FOREIGN.issue("b"),
+        AUTHORITY.issue("b", days=-1),
+        *(issue(AUTHORITY, names("b.colonnade"), common="b.colonnade") for names in NOT_NAMES.values()),
+    ],
+    ids=["another name", "another authority", "expired", *NOT_NAMES],
 )
 def test_a_dialler_does_not_speak_to_an_impostor(impostor):
     async def scenario():
@@ -408,10 +467,10 @@ def test_a_dialler_does_not_speak_to_an_impostor(impostor):
                 heard.append(await stream.read())
 
             trusting = Credentials(AUTHORITY.pem, impostor.certificate, impostor.key)
-            listener = grpc_streams.Listener(federation.listen["b"], trusting, listen, lambda: None, shared=True)
+            listener = Listener(federation.listen["b"], trusting, listen, lambda *_: None, shared=True)
             await listener.start()
-            with pytest.raises(PartySilent, match=r"party 'b' did not join within 5 s: .*(?i:verif|certificate)"):
-                await federation.party("a", ping, "b", 1, patience=5.0)
+            with pytest.raises(PartySilent, match=r"party 'b' did not join within 1 s: .*its certificate is not"):
+                await federation.party("a", ping, "b", 1, patience=1.0)
             await listener.stop()
             assert heard == []
 
@@ -421,7 +480,7 @@ def test_a_dialler_does_not_speak_to_an_impostor(impostor):
 @asynccontextmanager
 async def listening_as_b(federation, credentials, take):
     """Somebody else where party b should be, with credentials that TLS takes for b's."""
-    listener = grpc_streams.Listener(federation.listen["b"], credentials, take, lambda: None, shared=True)
+    listener = Listener(federation.listen["b"], credentials, take, lambda *_: None, shared=True)
     await listener.start()
     try:
         yield
@@ -429,13 +488,22 @@ async def listening_as_b(federation, credentials, take):
         await listener.stop()
 
 
-# TLS itself refuses the others: it looks for DNS names, and for the common name where there are none.
-TAKEN_BY_TLS = ["a common name alone", "a star"]
+@pytest.fixture
+def careless(monkeypatch):
+    """TLS refuses a wrong name, as the test above shows; here it does not look, and the handshake is alone with it."""
+    strict = tls.context
+
+    def blind(credentials, *, listening):
+        context = strict(credentials, listening=listening)
+        context.check_hostname = False
+        return context
+
+    monkeypatch.setattr(tls, "context", blind)
 
 
-@pytest.mark.parametrize("names", TAKEN_BY_TLS)
+@pytest.mark.parametrize("names", NOT_NAMES)
 @pytest.mark.parametrize("differs", [False, True], ids=["the same job", "another job"])
-def test_a_dialler_believes_no_listener_that_tls_took_for_the_party(names, differs):
+def test_a_dialler_believes_no_listener_that_tls_took_for_the_party(names, differs, careless):
     """It hears a hello, and neither a job nor a proof: the impostor's certificate is not b's."""
     own = issue(AUTHORITY, NOT_NAMES[names]("b.colonnade"), common="b.colonnade")
 
@@ -446,8 +514,8 @@ def test_a_dialler_believes_no_listener_that_tls_took_for_the_party(names, diffe
             async def listen(stream):
                 hello = await stream.read()
                 heard.append(hello)
-                terms = Terms.of(("a", "b"), {"other": 1} if differs else federation.job)
-                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), Identity(own))
+                terms = RunTerms.of(("a", "b"), {"other": 1} if differs else federation.job)
+                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), OwnIdentity(own))
                 await stream.write(impostor.answer(hello, stream.shown))
                 heard.append(await stream.read())
 
@@ -460,7 +528,7 @@ def test_a_dialler_believes_no_listener_that_tls_took_for_the_party(names, diffe
 
 
 @pytest.mark.parametrize("differs", [False, True], ids=["the same job", "another job"])
-def test_a_dialler_believes_no_listener_that_shows_the_partys_certificate_and_lacks_its_key(differs):
+def test_a_dialler_believes_no_listener_that_shows_the_partys_certificate_and_lacks_its_key(differs, careless):
     """It passes b's own certificate on, which everybody may know, and signs with what it has."""
     own = issue(AUTHORITY, NOT_NAMES["a star"]("b.colonnade"))
 
@@ -470,8 +538,8 @@ def test_a_dialler_believes_no_listener_that_shows_the_partys_certificate_and_la
 
             async def listen(stream):
                 hello = await stream.read()
-                terms = Terms.of(("a", "b"), {"other": 1} if differs else federation.job)
-                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), Identity(own))
+                terms = RunTerms.of(("a", "b"), {"other": 1} if differs else federation.job)
+                impostor = Handshake("b", "a", terms, Standing(b"i" * 32), OwnIdentity(own))
                 impostor.own = replace(impostor.own, chain=federation.credentials["b"].chain())
                 await stream.write(impostor.answer(hello, stream.shown))
                 heard.append(await stream.read())
@@ -484,7 +552,7 @@ def test_a_dialler_believes_no_listener_that_shows_the_partys_certificate_and_la
     run(scenario)
 
 
-def test_nobody_in_between_gets_a_listener_to_sign_for_a_dialler(log):
+def test_nobody_in_between_gets_a_listener_to_sign_for_a_dialler(log, careless):
     """TLS takes it for b, and it passes everything on to the real b, over a connection of its own."""
     own = issue(AUTHORITY, [*NOT_NAMES["a star"]("b.colonnade")])
     said = []
@@ -492,7 +560,7 @@ def test_nobody_in_between_gets_a_listener_to_sign_for_a_dialler(log):
     async def attack(federation):
         async def listen(stream):
             hello = await stream.read()
-            async with Caller(federation, tls(own)) as real:
+            async with Caller(federation, showing(own)) as real:
                 await real.write(hello)
                 said.append(await real.read())
                 await stream.write(said[0])
@@ -566,14 +634,14 @@ def test_nothing_on_the_line_can_be_read(log, monkeypatch):
     assert len(seen) > 1000
     assert payload not in seen
     assert step not in seen
-    monkeypatch.setenv(grpc_streams.INSECURE, "1")
+    monkeypatch.setenv(tls.INSECURE, "1")
     seen = carried(log, payload, credentials=None)  # the same eyes see it where TLS is off
     assert payload in seen
     assert step in seen
 
 
 def test_lines_without_tls_are_for_tests_alone(monkeypatch):
-    monkeypatch.delenv(grpc_streams.INSECURE, raising=False)
+    monkeypatch.delenv(tls.INSECURE, raising=False)
 
     async def scenario():
         with Federation("a", "b") as federation, pytest.raises(OptionError, match="a party needs credentials"):
@@ -585,7 +653,7 @@ def test_lines_without_tls_are_for_tests_alone(monkeypatch):
 def test_the_switch_is_looked_at_in_one_place():
     from pathlib import Path
 
-    source = Path(grpc_streams.__file__).parents[1]
-    found = [path.name for path in source.rglob("*.py") if grpc_streams.INSECURE in path.read_text()]
-    assert found == ["grpc_streams.py"]
-    assert Path(grpc_streams.__file__).read_text().count("environ.get(INSECURE)") == 1
+    source = Path(tls.__file__).parents[1]
+    found = [path.name for path in source.rglob("*.py") if tls.INSECURE in path.read_text()]
+    assert found == ["tls.py"]
+    assert Path(tls.__file__).read_text().count("environ.get(INSECURE)") == 1

@@ -18,6 +18,7 @@ from colonnade.families import store
 from colonnade.jobs import model_file
 from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.remote import certificates
+from colonnade.remote.authority import issue, make_authority
 from colonnade.remote.certificates import CertificatePaths
 from colonnade.service import http
 
@@ -104,8 +105,8 @@ def test_what_init_makes(tmp_path):
 @pytest.mark.parametrize("wrong", OPEN)
 def test_what_others_may_use_is_not_read(tmp_path, wrong):
     everything(tmp_path)
-    certificates.make_authority(tmp_path)
-    paths = certificates.issue(tmp_path, "bank")
+    make_authority(tmp_path)
+    paths = issue(tmp_path, "bank")
     readers = {
         "bank.colonnade.npz": (lambda: store.read_party(tmp_path / "bank.colonnade.npz"), DataError, "the model file"),
         "http.token": (lambda: http.token_in(tmp_path / "http.token"), OptionError, "the token"),
@@ -114,7 +115,7 @@ def test_what_others_may_use_is_not_read(tmp_path, wrong):
             "the checkpoint",
         ),
         "bank.key": (lambda: certificates.load(paths, "bank"), CertificateError, "the key"),
-        "authority.key": (lambda: certificates.issue(tmp_path, "bank"), CertificateError, "the key of the authority"),
+        "authority.key": (lambda: issue(tmp_path, "bank"), CertificateError, "the key of the authority"),
     }  # fmt: skip
     for name, (read, error, what) in readers.items():
         path = tmp_path / name

@@ -77,7 +77,7 @@ LINES |= {(5, "BlockNewton", "mpi")}
     ],
 )
 def test_lines_between_machines_agree(data, into, algorithm, runtime):
-    """Synchronous jobs over gRPC with mutual TLS, and over MPI."""
+    """Synchronous jobs over mutual TLS, and over MPI."""
     X, y = data
     options = {"VFB2": {"estimator": "saga", "asynchronous": False}, "FedBCD": {"local_steps": 3}}.get(algorithm, {})
     batch = {} if algorithm == "BlockNewton" else {"batch": 16}

@@ -11,9 +11,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from colonnade.errors import CertificateError, HandshakeFailed
+from colonnade.remote import authority as authority_module
 from colonnade.remote import certificates
-from colonnade.remote.certificates import Authority, CertificatePaths, check, load
-from colonnade.remote.identity import Identity
+from colonnade.remote.authority import Authority
+from colonnade.remote.certificates import CertificatePaths, check, load
+from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.trust import check_pin, fingerprint, plain_pin
 from odd_certificates import NOT_NAMES, Signer, deep_authority, issue, revoked
 
@@ -25,7 +27,7 @@ NAME = "bank.colonnade"
 def refusal(shown, party="bank", by=SHOP):
     """Why the holder of `by` does not take these credentials for a party's; None if it does."""
     try:
-        Identity(by).believe(shown.chain(), party)
+        OwnIdentity(by).believe(shown.chain(), party)
     except HandshakeFailed as error:
         return str(error)
     return None
@@ -72,7 +74,7 @@ def test_an_authority_in_between():
     middle = Signer(root, issue(root, [], "the bank's own authority", usage=(), is_authority=True))
     own = middle.issue("bank")
     assert refusal(own, by=root.issue("shop")) is None
-    alone = replace(own, certificate=certificates._pem(x509.load_pem_x509_certificate(own.certificate)))
+    alone = replace(own, certificate=authority_module._pem(x509.load_pem_x509_certificate(own.certificate)))
     assert "is not signed by" in refusal(alone, by=root.issue("shop"))
     strict = Authority()  # lets nobody else sign
     middle = Signer(strict, issue(strict, [], "the bank's own authority", usage=(), is_authority=True))
@@ -114,7 +116,7 @@ def test_an_expired_one_and_another_authoritys():
 )
 def test_what_is_no_chain(chain, words):
     with pytest.raises(HandshakeFailed) as caught:
-        Identity(SHOP).believe(chain, "bank")
+        OwnIdentity(SHOP).believe(chain, "bank")
     assert str(caught.value) == words
 
 
@@ -125,7 +127,7 @@ def test_damaged_certificates_are_refused():
             damaged = bytearray(der)
             damaged[at] ^= bit
             with pytest.raises(HandshakeFailed):
-                Identity(SHOP).believe((bytes(damaged),), "bank")
+                OwnIdentity(SHOP).believe((bytes(damaged),), "bank")
 
 
 # -- pins --------------------------------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def test_every_signer_on_the_way_needs_a_list():
 @pytest.fixture
 def folder(tmp_path):
     AUTHORITY.write(tmp_path)
-    certificates.issue(tmp_path, "bank")
+    authority_module.issue(tmp_path, "bank")
     return tmp_path
 
 

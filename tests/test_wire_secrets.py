@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.alignment.protocol import align
 from colonnade.crypto.ring import Ring
 from colonnade.jobs.job_file import JOB, job_of
-from colonnade.remote import grpc_streams
+from colonnade.remote import tls
 from colonnade.service.training import take_part
 from colonnade.settings.toml import parse
 from federations import Federation
@@ -75,7 +75,7 @@ def test_the_forms_are_found_where_they_are():
 
 
 def test_nothing_of_a_partys_own_is_on_the_line(monkeypatch):
-    monkeypatch.setenv(grpc_streams.INSECURE, "1")
+    monkeypatch.setenv(tls.INSECURE, "1")
     job = replace(job_of(parse(GOOD.encode(), JOB, "job.toml")), addresses={"bank": "-", "shop": "-"})
     orders = {name: np.random.default_rng(k).permutation(PEOPLE)[:190] for k, name in enumerate(("bank", "shop"))}
     labels = np.array(Y, dtype=object)

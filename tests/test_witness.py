@@ -20,7 +20,7 @@ from colonnade.ledger.lines import key_file, seal_file
 from colonnade.ledger.receipts import Head, Receipt, Statement, read_receipts, write_receipts
 from colonnade.ledger.verify import verify
 from colonnade.ledger.witness import Witness
-from colonnade.remote.certificates import Authority
+from colonnade.remote.authority import Authority
 from colonnade.remote.signatures import signer, vouched
 from federations import AUTHORITY, Federation, run, when
 

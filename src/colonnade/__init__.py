@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     )
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
-    from colonnade.runtimes.faults import Faults
     from colonnade.runtimes.processes import Processes
-    from colonnade.runtimes.simulation import Simulation
+    from colonnade.runtimes.simulation import Faults, Simulation
 
 __version__ = "0.2.0"
 
@@ -69,7 +68,7 @@ _HOME = {
     "split_rows": "colonnade.data.site",
     "Party": "colonnade.data.party",
     "split": "colonnade.data.party",
-    "Faults": "colonnade.runtimes.faults",
+    "Faults": "colonnade.runtimes.simulation",
     "Processes": "colonnade.runtimes.processes",
     "Simulation": "colonnade.runtimes.simulation",
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from colonnade.remote.mpi import Mpi
 from colonnade.remote.network import Network
-from colonnade.runtimes.mpi import Mpi
 from colonnade.runtimes.processes import Processes
 from colonnade.runtimes.simulation import Simulation
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.runtimes import mpi_net
+from colonnade.remote import mpi_net
 from colonnade.runtimes.frames import HEADER
 from contracts.programs import start_then_wait
 

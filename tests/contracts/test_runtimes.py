@@ -21,9 +21,8 @@ from colonnade.errors import (
     ProtocolError,
     RunFailed,
 )
-from colonnade.runtimes.faults import Faults
 from colonnade.runtimes.net import Traffic
-from colonnade.runtimes.simulation import Simulation
+from colonnade.runtimes.simulation import Faults, Simulation
 from colonnade.runtimes.wire import encode, encoded_size
 from contracts import programs
 from contracts.everywhere import RUNTIMES

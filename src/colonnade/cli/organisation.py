@@ -94,7 +94,7 @@ def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
             "which party is this? give --as PARTY, or start it as the ranks of an MPI job with --mpi"
         )  # fmt: skip
     if mpi:
-        from colonnade.runtimes.mpi import party_of_rank, world
+        from colonnade.remote.mpi import party_of_rank, world
 
         world()  # from here on, a failure at one rank ends the others too
         job = read_job(options.job)
@@ -263,7 +263,6 @@ def _notes(name: str) -> Iterator[None]:
 
 def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # a caller that is gone is not worth a traceback
     # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 

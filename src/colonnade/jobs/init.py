@@ -8,7 +8,7 @@ from pathlib import Path
 from colonnade.errors import OptionError
 from colonnade.jobs.job_file import JOB, described, party_name
 from colonnade.leaks import LISTED
-from colonnade.remote.certificates import issue, make_authority
+from colonnade.remote.authority import issue, make_authority
 from colonnade.settings import toml
 
 _PORT = 7443

@@ -8,9 +8,9 @@
                                                  <- accepted
 
 A proof is a signature of both hellos, with the key of the certificate that its sender's hello holds. Each hello holds a
-number that was drawn for this stream alone, so that nothing recorded from another stream fits; no clock is asked. The
-listener also sees which certificate the caller has shown to TLS, which must be the same. So whoever only sits between
-two parties has nothing to say to either: it can sign for neither, and a listener signs for the one that called it.
+number that was drawn for this stream alone, so that nothing recorded from another stream fits; no clock is asked. Both
+sides also see which certificate the other has shown to TLS, which must be the same. So whoever only sits between two
+parties has nothing to say to either: it can sign for neither, and each signs for the one that it is connected to.
 Where the digests of the jobs differ, both say what they hold, the dialler only to a listener that has proved who it is,
 and each names the first difference. (Without TLS, in tests, a proof is a digest of both hellos.)
 """
@@ -28,11 +28,11 @@ from typing import Any
 
 from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, ProtocolError
-from colonnade.remote.identity import Identity
+from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.trust import LONGEST_CHAIN
 from colonnade.runtimes.wire import decode, encode
 
-PROTOCOL = 2  # raised whenever parties of before and after could not run together
+PROTOCOL = 3  # raised whenever parties of before and after could not run together
 MAX_JOB = 1 << 18  # bytes
 NONCE = 32  # bytes
 _SHOWN = 60  # characters of a value that is named in a difference
@@ -67,7 +67,7 @@ def flatten(job: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Terms:
+class RunTerms:
     """What every party of a run has to hold: the names of all, in one order, and the same job."""
 
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ class Terms:
     digest: bytes
 
     @classmethod
-    def of(cls, names: tuple[str, ...], job: Mapping[str, Any]) -> Terms:
+    def of(cls, names: tuple[str, ...], job: Mapping[str, Any]) -> RunTerms:
         """The terms of a job as its TOML file holds it; the order of its keys does not matter."""
         try:
             entries = (("(parties)", json.dumps(names)), *sorted(flatten(job)))
@@ -191,7 +191,9 @@ class Handshake:
     only `conclude` says that all is well. identity: None only where there is no TLS either.
     """
 
-    def __init__(self, me: str, peer: str, terms: Terms, standing: Standing, identity: Identity | None = None) -> None:
+    def __init__(
+        self, me: str, peer: str, terms: RunTerms, standing: Standing, identity: OwnIdentity | None = None
+    ) -> None:
         self.peer, self._terms, self._standing, self._identity = peer, terms, standing, identity
         fresh = secrets.token_bytes(NONCE)
         known = standing.known if standing.bound else b""
@@ -213,16 +215,15 @@ class Handshake:
     def answer(self, message: bytes, shown: bytes | None = None) -> bytes:
         """The listener's answer to a hello of a caller that has shown this certificate to TLS, in DER."""
         self._hear(Hello.unpack(message))
-        if self._identity is not None and shown != self.hello.chain[0]:
-            raise HandshakeFailed("its hello holds another certificate than the one that it has shown to TLS")
+        self._same_certificate(shown)
         mine = self.own.pack()
         self._transcript = hashlib.sha256(message + mine).digest()
         if self._same_job():
             return encode(("welcome", mine, self._proof("listener")))
         return encode(("differs", mine, self._proof("listener"), self._terms.entries))
 
-    def answered(self, message: bytes) -> bytes:
-        """The dialler's last message, after the listener's answer."""
+    def answered(self, message: bytes, shown: bytes | None = None) -> bytes:
+        """The dialler's last message, after the answer of a listener that has shown this certificate to TLS, in DER."""
         match _not_refused(message):
             case ("welcome", bytes(theirs), bytes(proof)):
                 self._hear(Hello.unpack(theirs))
@@ -230,11 +231,13 @@ class Handshake:
                     raise HandshakeFailed("it takes two jobs with different digests for the same")
                 self._transcript = hashlib.sha256(self.own.pack() + theirs).digest()
                 self._check(proof, "listener")
+                self._same_certificate(shown)
                 return encode(("proof", self._proof("dialler")))
             case ("differs", bytes(theirs), bytes(proof), tuple(entries)):
                 self._hear(Hello.unpack(theirs))
                 self._transcript = hashlib.sha256(self.own.pack() + theirs).digest()
                 self._check(proof, "listener")
+                self._same_certificate(shown)
                 self._compare(entries)
                 return encode(("differs", self._terms.entries))
         raise HandshakeFailed("its answer is malformed")
@@ -279,6 +282,10 @@ class Handshake:
         if self._identity is not None:
             self._signed = self._identity.believe(hello.chain, self.peer)
         self.hello = hello
+
+    def _same_certificate(self, shown: bytes | None) -> None:
+        if self._identity is not None and shown != self.hello.chain[0]:
+            raise HandshakeFailed("its hello holds another certificate than the one that it has shown to TLS")
 
     def _same_job(self) -> bool:
         return hmac.compare_digest(self.hello.digest, self._terms.digest)

@@ -1,4 +1,4 @@
-"""The network runtime: parties in different organisations, one gRPC stream with mutual TLS for every two of them.
+"""The network runtime: parties in different organisations, one connection under mutual TLS for every two of them.
 
 `run_party` is what an organisation calls, once per run, for its own party. `Network` runs all parties of a federation
 on this machine, each in a process of its own and over the very same lines, for tests and experiments.
@@ -6,6 +6,7 @@ on this machine, each in a process of its own and over the very same lines, for 
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -13,23 +14,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from colonnade.errors import at_least
-from colonnade.remote.certificates import Authority, Credentials
-from colonnade.remote.place import Place
+from colonnade.errors import HandshakeFailed, JobMismatch, PartySilent, at_least
+from colonnade.remote.authority import Authority
+from colonnade.remote.certificates import Credentials
+from colonnade.remote.place import NetworkPlace
+from colonnade.remote.staged_net import PATIENCE, Arguments
 from colonnade.runtimes.launch import START_LIMIT
-from colonnade.runtimes.net import Door, Observer, Outcome, Program
+from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
 from colonnade.runtimes.processes import Lines, Processes
-from colonnade.runtimes.staged_net import PATIENCE, Arguments
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
+    from colonnade.remote.handshake import RunTerms
     from colonnade.remote.network_net import NetworkNet
 
 GRACE = 10.0  # seconds that a line may be down
 
 
 async def run_party(
-    place: Place,
+    place: NetworkPlace,
     program: Program,
     arguments: Arguments,
     *,
@@ -39,7 +42,7 @@ async def run_party(
     grace: float = GRACE,
     patience: float = PATIENCE,
     observer: Observer | None = None,
-    door: Door | None = None,
+    door: Doorkeeper | None = None,
     shared_port: bool = False,
 ) -> Outcome:
     """Take part in a run as one party, from the handshakes to the last acknowledgement; raises what ends it early.
@@ -60,12 +63,69 @@ async def run_party(
     return await net.take_part(program, arguments, door)
 
 
+# -- a look at a peer before a run -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a peer says of itself."""
+
+    package: str  # its version
+    differs: JobMismatch | None
+
+
+async def look(address: str, me: str, peer: str, terms: RunTerms, credentials: Credentials | None) -> Seen:
+    """Dial a peer as for a run, and hang up when it has said who it is: its version, and whether it holds the same job.
+
+    The peer writes a line in its log; nothing else changes there.
+    """
+    from colonnade.remote.handshake import LOOKED, NONCE, Handshake, Standing, printable
+    from colonnade.remote.peer_line import NOT_ACCEPTED, heard
+    from colonnade.remote.signatures import OwnIdentity
+    from colonnade.remote.streams import FIRST_WORD_WITHIN, QUIET, dial
+    from colonnade.remote.tls import why
+
+    identity = OwnIdentity(credentials) if credentials else None
+    handshake = Handshake(me, peer, terms, Standing(secrets.token_bytes(NONCE)), identity)
+
+    async def exchange() -> None:
+        stream = await dial(address, peer, credentials, QUIET)
+        try:
+            await stream.write(handshake.open())
+            handshake.answered(await heard(stream, NOT_ACCEPTED), stream.shown)
+            await stream.write(LOOKED)
+            await stream.read()  # it hangs up when it has heard
+        finally:
+            await stream.end()
+
+    try:
+        await asyncio.wait_for(exchange(), FIRST_WORD_WITHIN)
+    except HandshakeFailed as error:
+        raise HandshakeFailed(f"{address}: {error}") from None
+    except Exception as error:  # whatever the library raises: there is no connection
+        raise PartySilent(f"{address} does not answer ({why(error)})", peer, "look") from None
+    return Seen(printable(handshake.hello.package, 20), handshake.differs)
+
+
+# -- all parties on this machine ---------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Network(Processes):
-    """Run every party in a process of its own on this machine, over gRPC with mutual TLS on the loopback.
+    """Run every party in a process of its own on this machine, over mutual TLS on the loopback.
 
-    deadline, slowed: as in `Processes`. grace: seconds that a line may be down. relay: for experiments, where to dial a
-    party instead of at its own address, as a function of that address.
+    Parameters
+    ----------
+    deadline : float
+        Seconds after which a silent party ends the run at all others.
+    slowed : mapping of str to float or to mapping
+        Stragglers, for experiments; see `Processes`.
+    grace : float
+        Seconds that a line may be down before its party is given up.
+    relay : callable, optional
+        For experiments, where to dial a party instead of at its own address, as a function of that address.
+    secret : str, optional
+        What the parties' own random choices are drawn from; see `Processes`.
     """
 
     grace: float = GRACE
@@ -86,14 +146,14 @@ class Network(Processes):
             for name in names:
                 own = authority.issue(name)
                 files = (own.authority, own.certificate, own.key)
-                told[name] = ("network", tuple(dial.items()), listen[name], files, self.grace, run)
+                told[name] = (__name__, tuple(dial.items()), listen[name], files, self.grace, run)
             yield Lines(dict.fromkeys(names, ()), told, modules=("colonnade.remote.network_net",))
 
 
 def _reserve(reserved: ExitStack) -> str:
     """An address on the loopback that stays ours: a socket that is bound to it and does not listen.
 
-    A server that shares the port, as gRPC's do, is then the only one that is connected to.
+    A listener that shares the port is then the only one that is connected to.
     """
     holder = reserved.enter_context(socket.socket())
     shared = hasattr(socket, "SO_REUSEPORT")
@@ -106,12 +166,15 @@ def _reserve(reserved: ExitStack) -> str:
     return address
 
 
-def opened(me: str, told: Any, deadline: float, observer: Observer, slowed: Mapping[str, float]) -> NetworkNet:
+def opened(
+    me: str, _: tuple[str, ...], told: Any, deadline: float, observer: Observer, slowed: Mapping[str, float]
+) -> NetworkNet:
     """The `Net` of a party that `Network` started, in its own process."""
     from colonnade.remote.network_net import NetworkNet
 
     addresses, listen, files, grace, run = told
+    place = NetworkPlace(me, dict(addresses), listen)
     return NetworkNet(
-        Place(me, dict(addresses), listen), deadline, observer, job={"run": run}, credentials=Credentials(*files),
-        grace=grace, patience=START_LIMIT, slowed=slowed, shared_port=True,
+        place, deadline, observer, job={"run": run}, credentials=Credentials(*files), grace=grace, patience=START_LIMIT,
+        slowed=slowed, shared_port=True,
     )  # fmt: skip

@@ -17,19 +17,20 @@ from colonnade.errors import (
     RunFailed,
     at_least,
 )
-from colonnade.remote import grpc_streams
+from colonnade.remote import streams
 from colonnade.remote.certificates import Credentials
-from colonnade.remote.grpc_streams import Listener, Stream, check_security
-from colonnade.remote.handshake import Hello, Looked, NotNow, Terms, printable, refusal
-from colonnade.remote.identity import Identity
+from colonnade.remote.handshake import Hello, Looked, NotNow, RunTerms, printable, refusal
+from colonnade.remote.listener import LOG, MOST_UNKNOWN, Carry, Listener, Refusals
 from colonnade.remote.peer_line import PeerLine
-from colonnade.remote.place import Place
-from colonnade.remote.refusals import LOG, Refusals
+from colonnade.remote.place import NetworkPlace
+from colonnade.remote.signatures import OwnIdentity
+from colonnade.remote.staged_net import JOINED, StagedNet
+from colonnade.remote.streams import Stream
+from colonnade.remote.tls import check_security, why
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message
 from colonnade.runtimes.net import Observer, Promise
-from colonnade.runtimes.staged_net import JOINED, StagedNet
 from colonnade.runtimes.wire import Value
 
 UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"
@@ -37,11 +38,11 @@ _HUNG_UP = "it hung up, or sent too long a message, before it had said who it is
 
 
 class NetworkNet(StagedNet):
-    """A party's `Net` over gRPC."""
+    """A party's `Net` over TLS."""
 
     def __init__(
         self,
-        place: Place,
+        place: NetworkPlace,
         deadline: float,
         observer: Observer | None,
         *,
@@ -56,8 +57,11 @@ class NetworkNet(StagedNet):
         check_security(credentials)
         super().__init__(place.me, place.names, deadline, observer, slowed, patience=patience)
         self._place, self.grace, self._shared_port = place, grace, shared_port
-        self.terms, self.credentials = Terms.of(place.names, job), credentials
-        self.identity = Identity(credentials) if credentials else None
+        # Seconds that the system waits for an answer of another machine. No shorter than the deadline: a party that
+        # computes for long takes nothing off its line meanwhile, and is none the less there.
+        self.silence = max(streams.QUIET, deadline)
+        self.terms, self.credentials = RunTerms.of(place.names, job), credentials
+        self.identity = OwnIdentity(credentials) if credentials else None
         self.lines = {name: PeerLine(self, name) for name in self.others()}
         self.refuse = Refusals()
         self._closing = False
@@ -71,10 +75,12 @@ class NetworkNet(StagedNet):
         listeners = [name for name in self.lines if not self._place.dials(name)]
         if listeners:
             address = self._place.listen or self._place.addresses[self.me]
-            if address is None:  # can't be: `Place` has seen to it
+            if address is None:  # can't be: `NetworkPlace` has seen to it
                 raise OptionError(f"party {self.me!r} has no address to listen on")
-            take, refused, shared = self._welcome, self._turned_away, self._shared_port
-            self._listener = Listener(address, self.credentials, take, refused, shared=shared)
+            self._listener = Listener(
+                address, self.credentials, self._welcome, self.refuse,
+                shared=self._shared_port, silence=self.silence, most=MOST_UNKNOWN + len(self.names),
+            )  # fmt: skip
             await self._listener.start()
         for name, line in self.lines.items():
             if self._place.dials(name):
@@ -103,35 +109,27 @@ class NetworkNet(StagedNet):
 
     # -- who calls ----------------------------------------------------------------------------------------------
 
-    async def _welcome(self, stream: Stream) -> None:
+    async def _welcome(self, stream: Stream) -> Carry | None:
         """Hear a caller out; whoever is not what it should be is told why, written down, and nothing else happens."""
         try:
-            line = await asyncio.wait_for(self._let_in(stream), grpc_streams.FIRST_WORD_WITHIN)
+            line = await asyncio.wait_for(self._let_in(stream), streams.FIRST_WORD_WITHIN)
+            return line.carry
         except JobMismatch as error:  # both sides know by now
             self.refuse(stream.address, str(error))
             if not self.started:
                 self.unfit(error)
-            return
         except Looked as error:
             LOG.info("%s", error)
-            return
         except (HandshakeFailed, NotNow) as error:
             self.refuse(stream.address, str(error))
             last_word = refusal(str(error), for_good=isinstance(error, HandshakeFailed))
             with suppress(Exception):  # it need not listen
-                await asyncio.wait_for(stream.write(last_word), grpc_streams.FIRST_WORD_WITHIN)
-            return
+                await asyncio.wait_for(stream.write(last_word), streams.FIRST_WORD_WITHIN)
         except TimeoutError:
             self.refuse(stream.address, "it did not say who it is")
-            return
-        except asyncio.CancelledError:  # gRPC does so when the caller is gone
-            if not self._closing:
-                self.refuse(stream.address, _HUNG_UP)
-            raise
         except Exception as error:
-            self.refuse(stream.address, f"{_HUNG_UP} ({grpc_streams.why(error)})")
-            return
-        await line.carry(stream)
+            self.refuse(stream.address, f"{_HUNG_UP} ({why(error)})")
+        return None
 
     async def _let_in(self, stream: Stream) -> PeerLine:
         message = await stream.read()
@@ -149,10 +147,6 @@ class NetworkNet(StagedNet):
                 f"party {hello.me!r} is to be dialled, and not to dial {self.me!r}; compare addresses"
             )
         return self.lines[hello.me]
-
-    def _turned_away(self) -> None:
-        why = "it hung up early, or has no certificate, an expired one, or another authority's"
-        self.refuse("a caller", f"it did not get through TLS: {why}")
 
     # -- what the lines tell ------------------------------------------------------------------------------------
 
@@ -259,8 +253,8 @@ class NetworkNet(StagedNet):
         until = self._now() + self.deadline
         while not all(line.settled for line in self.lines.values()) and (left := until - self._now()) > 0:
             await self._stirring(left)
-        dialling = [task for line in self.lines.values() if (task := line.hang_up()) is not None]
+        ending = [task for line in self.lines.values() for task in line.hang_up()]
         if self._listener is not None:
             await self._listener.stop()
-        if dialling:
-            await asyncio.wait(dialling, timeout=self.deadline)
+        if ending:
+            await asyncio.wait(ending, timeout=self.deadline)

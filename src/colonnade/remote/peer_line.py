@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from colonnade.errors import HandshakeFailed, JobMismatch, ProtocolError
-from colonnade.remote.grpc_streams import FIRST_WORD_WITHIN, Dialled, Stream, why
 from colonnade.remote.handshake import ACCEPTED, BEHIND, NONCE, RESTARTED, Handshake, NotNow, Standing
-from colonnade.remote.refusals import LOG
+from colonnade.remote.listener import LOG
 from colonnade.remote.reliable import Reliable
+from colonnade.remote.streams import FIRST_WORD_WITHIN, Stream, Unreached, dial
+from colonnade.remote.tls import why
 from colonnade.runtimes.endpoint import ABORT, BYE, MAX_MESSAGE
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.link import unpack_message
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 # Seconds between attempts to dial: short at first, for a short break, and then no burden on anybody.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+# TLS 1.3 checks a caller's certificate when the caller is through already, and asyncio then hangs up without a word.
+NOT_ACCEPTED = "; if it does not accept this party's certificate, its log says why"
 _NOBODY = "nobody was there"
+_AT_ONCE = (
+    4  # messages that are sent in one turn of the loop: in between, it learns whether the connection still stands
+)
 _ACKNOWLEDGE_WITHIN = 0.2  # seconds, if no message of ours takes the acknowledgement along
 
 
@@ -45,8 +50,7 @@ class PeerLine:
         self.over = False  # hung up, or lost
         self.trouble = _NOBODY  # the last one
         self._stream: Stream | None = None
-        self._carriers: tuple[asyncio.Task[None], ...] = ()
-        self._work = asyncio.Event()  # there is something to send
+        self._sending = False  # what is to be sent leaves in the next turn of the loop
         self.held = False  # much waits here, and the peer shall wait before it sends more
         self._speak = False  # ... even if it is only how much was received
         self._acknowledging: asyncio.TimerHandle | None = None
@@ -80,22 +84,26 @@ class PeerLine:
         """Send a frame, now or when the line is up again."""
         if not self.deaf:
             self.flow.push(frame)
-            self._work.set()
+            self._send_soon()
 
     def speak(self) -> None:
         """Tell the peer how far this party is and what it has received, with or without anything else to send."""
         self._speak = True
-        self._work.set()
+        self._send_soon()
 
-    def hang_up(self) -> asyncio.Task[None] | None:
+    def hang_up(self) -> list[asyncio.Task[None]]:
         """End the line for good; returns what still has to come to its end."""
         self.over = True
         for timer in (self._acknowledging, self._giving_up):
             if timer is not None:
                 timer.cancel()
-        for task in (*self._carriers, *((self._dialling,) if self._dialling else ())):
-            task.cancel()
-        return self._dialling
+        ending = []
+        if self._stream is not None:
+            ending.append(self._loop.create_task(self._stream.end()))
+        if self._dialling is not None:
+            self._dialling.cancel()
+            ending.append(self._dialling)
+        return ending
 
     # -- the one who dials --------------------------------------------------------------------------------------
 
@@ -104,13 +112,15 @@ class PeerLine:
         self._dialling = self._loop.create_task(self._keep_dialling(address))
 
     async def _keep_dialling(self, address: str) -> None:
-        pause = _FIRST_PAUSE
-        while not (self.over or self.ending):
-            before = self.flow.received, self.flow.acknowledged
+        pause, before = 0.0, (0, 0)
+        while True:
+            while self._stream is not None and not self._stream.quiet:
+                await self._stream.trouble()
+            await asyncio.sleep(pause)
+            if self.over or self.ending:
+                return
             try:
-                async with Dialled(address, self.peer, self._net.credentials) as stream:
-                    await asyncio.wait_for(self._greet(stream), FIRST_WORD_WITHIN)
-                    await self._carry(stream)
+                self._attach(await self._dialled(address))
             except HandshakeFailed as error:
                 self._note(f"{address}: {error}")
                 if not self._net.started:
@@ -118,9 +128,20 @@ class PeerLine:
                     return
             except Exception as error:  # whatever the library raises: there is no connection
                 self._note(f"{address}: {why(error)}")
-            got_on = before != (self.flow.received, self.flow.acknowledged)
-            pause = _FIRST_PAUSE if got_on else min(2 * pause, _LONGEST_PAUSE)
-            await asyncio.sleep(pause)
+                if isinstance(error, Unreached) and self._stream is not None:
+                    self._stream.give_up(error)  # nobody was heard there for long, and now nobody can be reached
+            got_on = before != (before := (self.flow.received, self.flow.acknowledged))
+            pause = _FIRST_PAUSE if got_on else min(2 * pause or _FIRST_PAUSE, _LONGEST_PAUSE)
+
+    async def _dialled(self, address: str) -> Stream:
+        """A new connection on which both sides have said who they are."""
+        stream = await dial(address, self.peer, self._net.credentials, self._net.silence)
+        try:
+            await asyncio.wait_for(self._greet(stream), FIRST_WORD_WITHIN)
+        except BaseException:
+            await stream.end()
+            raise
+        return stream
 
     def _named(self, error: HandshakeFailed, address: str) -> HandshakeFailed:
         return (
@@ -135,7 +156,7 @@ class PeerLine:
     async def _greet(self, stream: Stream) -> None:
         handshake = self._handshake()
         await stream.write(handshake.open())
-        await stream.write(handshake.answered(await heard(stream)))
+        await stream.write(handshake.answered(await heard(stream, NOT_ACCEPTED), stream.shown))
         if handshake.differs is not None:
             await stream.read()  # it hangs up when it has heard what is held here, and not before
             raise handshake.differs
@@ -155,8 +176,8 @@ class PeerLine:
 
     async def carry(self, stream: Stream) -> None:
         """Use an accepted stream until it ends."""
-        with suppress(Exception):  # whatever the library raises: the connection has ended
-            await self._carry(stream)
+        self._attach(stream)
+        await asyncio.wait([stream.closed])
 
     # -- both ---------------------------------------------------------------------------------------------------
 
@@ -178,47 +199,32 @@ class PeerLine:
                 self._net.restarted(self.peer)
                 raise NotNow("it was restarted and lost its state")
             self.flow, self._frames, self.stage = Reliable(), FrameReader(MAX_MESSAGE), 0
-        if not self.flow.fits(hello.received):
+        # While this connection was being made, the one before it may have brought a later word of what has arrived.
+        received = max(hello.received, self.flow.acknowledged)
+        if not self.flow.fits(received):
             raise HandshakeFailed(f"its hello does not fit: it has received {hello.received} bytes")
         if hello.package != handshake.own.package:
             LOG.info("party %r runs colonnade %s, this one %s", self.peer, hello.package, handshake.own.package)
-        self._known, self._received_there = hello.session, hello.received
+        self._known, self._received_there = hello.session, received
 
     def _attach(self, stream: Stream) -> None:
-        for task in self._carriers:  # of a connection that the peer has already given up
-            task.cancel()
-        self.flow.resume(self._received_there)
-        self._stream = stream
+        former, self._stream = self._stream, stream
+        if former is not None:  # the peer has already given it up, or nothing was heard on it for long
+            former.give_up(NotNow("a new connection has taken its place"))
+        self.flow.resume(max(self._received_there, self.flow.acknowledged))
         if self._giving_up is not None:
             self._giving_up.cancel()
         if self._down_since is not None:
             down, self._down_since = self._loop.time() - self._down_since, None
             LOG.warning("the line to %r was down for %.1f s (%s) and is up again", self.peer, down, self.trouble)
+        stream.carry(self._take, self._send, lambda: self._down(stream))
         self.speak()
         self._net.stirred()
 
-    async def _carry(self, stream: Stream) -> None:
-        self._attach(stream)
-        tasks = tuple(self._loop.create_task(each) for each in (self._read(stream), self._write(stream)))
-        self._carriers, reason = tasks, "connection lost"
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if not task.cancelled():
-                    task.result()
-        except Exception as error:
-            reason = why(error)
-            raise
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self._down(stream, reason)
-
-    def _down(self, stream: Stream, reason: str) -> None:
+    def _down(self, stream: Stream) -> None:
         if self._stream is not stream:
             return  # another one has taken its place
-        self._stream, self.trouble = None, reason
+        self._stream, self.trouble = None, why(stream.error) if stream.error else "the other side hung up"
         if not self.over and not self.ending:
             self._down_since = self._loop.time()
             self._giving_up = self._loop.call_later(self._net.grace, self._lost)
@@ -231,33 +237,43 @@ class PeerLine:
         else:  # before the start, the patience decides
             self._giving_up = self._loop.call_later(self._net.grace, self._lost)
 
-    async def _write(self, stream: Stream) -> None:
-        while True:
+    def _send_soon(self) -> None:
+        """Send in the next turn of the loop: small frames that wait together go together."""
+        if not self._sending:
+            self._sending = True
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        """Send what there is to be sent, as far as the connection takes it."""
+        self._sending = False
+        stream = self._stream
+        for _ in range(_AT_ONCE):
+            if stream is None or stream.paused:
+                return
             self.held = self._net.holds_back(self.peer)
             message = self.flow.message(self._net.stage, even_empty=self._speak, hold=self.held)
             if message is None:
-                self._work.clear()
-                await self._work.wait()
-            else:
-                self._speak = False
-                await stream.write(message)
+                return
+            self._speak = False
+            stream.put(message)
+        self._send_soon()
 
-    async def _read(self, stream: Stream) -> None:
-        while (message := await stream.read()) is not None:
-            try:
-                stage, data = self.flow.take(message)
-            except ProtocolError as error:
-                self._net.refuse(f"{stream.address} (party {self.peer!r})", str(error))
-                raise
-            if stage != self.stage:
-                self.stage = stage
-                self._net.heard_stage(stage)
-            if data:
-                self._deliver(data)
-                self._acknowledge_soon()
-            if self._net.waiting:
-                self._net.stirred()
-        raise NotNow("the other side hung up")
+    def _take(self, message: bytes) -> None:
+        """Take a message of the peer's; one that does not fit ends the connection."""
+        try:
+            stage, data = self.flow.take(message)
+        except ProtocolError as error:
+            where = "" if self._stream is None else f"{self._stream.address} "
+            self._net.refuse(f"{where}(party {self.peer!r})", str(error))
+            raise
+        if stage != self.stage:
+            self.stage = stage
+            self._net.heard_stage(stage)
+        if data:
+            self._deliver(data)
+            self._acknowledge_soon()
+        if self._net.waiting:
+            self._net.stirred()
 
     def _deliver(self, data: bytes) -> None:
         net = self._net
@@ -294,9 +310,9 @@ class PeerLine:
             self.speak()
 
 
-async def heard(stream: Stream) -> bytes:
+async def heard(stream: Stream, perhaps: str = "") -> bytes:
     """The next message of a handshake."""
     message = await stream.read()
     if message is None:
-        raise NotNow("the other side hung up during the handshake")
+        raise NotNow(f"the other side hung up during the handshake{perhaps}")
     return message

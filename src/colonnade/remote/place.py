@@ -13,7 +13,7 @@ _PORT = re.compile(r"[0-9]{1,5}")  # `isdigit` takes digits of every alphabet
 
 
 @dataclass(frozen=True)
-class Place:
+class NetworkPlace:
     """Where a party stands among the others.
 
     addresses: "host:port" of every party that others can dial, None for one that only dials out.

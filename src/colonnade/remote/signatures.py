@@ -1,14 +1,22 @@
-"""Signatures with a party's own key: the seals of its ledger, what it says about others', its part of a handshake."""
+"""Signatures with a party's own key: the seals of its ledger, what it says about others', its part of a handshake.
+
+TLS looks less closely at names than a party does. So in the handshake each side shows its certificates once more, and
+signs what was said with its own key (`OwnIdentity`): nobody else can.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import CertificateError
-from colonnade.remote.certificates import public_key_of
+from colonnade.errors import CertificateError, HandshakeFailed
+from colonnade.remote.certificates import Credentials, dns_name, public_key_of
+from colonnade.remote.trust import parse
 
+# Before all that is signed here: a signature made for a handshake fits no ledger, and the other way round.
+_PURPOSE = b"colonnade handshake\0"
 Check = Callable[[bytes, bytes], bool]  # (what was signed, signature) -> whether it fits
 
 
@@ -77,3 +85,34 @@ def verifier(public: Any) -> Check:
         return True
 
     return check
+
+
+# -- in a handshake ----------------------------------------------------------------------------------------------------
+
+
+class OwnIdentity:
+    """A party's own, and what it makes of others'."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.chain = credentials.chain()
+        self._sign = signer(credentials.key)
+        self._trust = credentials.trust()
+
+    def sign(self, role: str, transcript: bytes) -> bytes:
+        """A signature that only this party can make, of what was said, in its role."""
+        return self._sign(_signed(role, transcript))
+
+    def believe(self, chain: tuple[bytes, ...], party: str) -> Callable[[str, bytes, bytes], bool]:
+        """Whether these certificates are a party's: raises, or returns what checks (role, transcript, signature)."""
+        try:
+            certificates = parse(chain)
+        except CertificateError as error:
+            raise HandshakeFailed(f"its certificate {error}") from None
+        for problem in self._trust.problems(certificates, party, dns_name(party), datetime.now(UTC)):
+            raise HandshakeFailed(f"its certificate {problem}")
+        check = verifier(certificates[0].public_key())
+        return lambda role, transcript, signature: check(_signed(role, transcript), signature)
+
+
+def _signed(role: str, transcript: bytes) -> bytes:
+    return _PURPOSE + role.encode() + b"\0" + transcript

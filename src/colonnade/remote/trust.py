@@ -1,7 +1,9 @@
 """Whether a certificate is what it should be: one place decides, of a party's own and of everybody else's.
 
 A party is known by a DNS name in its certificate, letter by letter. Common names, names with a star, e-mail addresses
-and URIs name nobody. The chain to an authority is checked by `cryptography`'s own verifier, for both ends of a line.
+and URIs name nobody. The chain to an authority is the business of `cryptography.x509.verification`, as of a client and
+of a server. Written here by hand is only what it can't express: it takes a star for any name, knows no lists of revoked
+certificates (`revocation`), and pins nothing.
 """
 
 from __future__ import annotations

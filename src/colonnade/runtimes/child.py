@@ -15,17 +15,14 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from colonnade.runtimes import bulk
 from colonnade.runtimes.frames import pack_frame
 from colonnade.runtimes.link import SocketNet
+from colonnade.runtimes.loop_net import LoopNet
 from colonnade.runtimes.net import Observer, Program
 from colonnade.runtimes.wire import Value, encode
-
-if TYPE_CHECKING:
-    from colonnade.remote.network_net import NetworkNet
-    from colonnade.runtimes.mpi_net import MpiNet
 
 
 def reader(line: socket.socket, gone: Callable[[], NoReturn] = lambda: os._exit(1)) -> Callable[[memoryview], None]:
@@ -115,16 +112,11 @@ def _sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-async def _opened(job: Any, links: Sequence[int], observer: Observer) -> SocketNet | NetworkNet | MpiNet:
+async def _opened(job: Any, links: Sequence[int], observer: Observer) -> LoopNet:
     me, names, (kind, *told), _, _, _, deadline, slowed, spare, _ = job
-    if kind == "mpi":
-        from colonnade.runtimes.mpi_net import MpiNet
-
-        return MpiNet(names, deadline, observer, patience=told[0], slowed=dict(slowed))
-    if kind == "network":
-        from colonnade.remote.network import opened
-
-        return opened(me, told, deadline, observer, dict(slowed))
+    if kind != "sockets":  # a module that makes another kind of net; this room knows none of them
+        made: LoopNet = importlib.import_module(kind).opened(me, names, told, deadline, observer, dict(slowed))
+        return made
     net = SocketNet(me, names, deadline, observer, dict(slowed))
     net.spare(spare)  # before the first of them can die
     await net.connect({name: socket.socket(fileno=fd) for name, fd in zip(told[0], links, strict=True)})

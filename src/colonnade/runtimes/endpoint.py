@@ -27,7 +27,7 @@ from colonnade.errors import (
     RunFailed,
 )
 from colonnade.runtimes.inbox import Inbox
-from colonnade.runtimes.net import Door, Observer, Promise, Traffic
+from colonnade.runtimes.net import Doorkeeper, Observer, Promise, Traffic
 from colonnade.runtimes.values import NEVER_TOO_HEAVY, ROOM, weight
 from colonnade.runtimes.wire import Value, encoded_size
 
@@ -90,7 +90,7 @@ class Endpoint:
     ) -> None:
         self.me, self.names, self.deadline = me, names, deadline
         self.traffic = Traffic()
-        self.door: Door | None = None
+        self.door: Doorkeeper | None = None
         self.step = "start"
         self.rehearsed: str | None = None  # what secrets are made of where a run is to be repeated
         self._observer, self._started = observer, started

@@ -23,7 +23,7 @@ Programs = Mapping[str, tuple[Program, tuple[Value, ...]]]
 START_LIMIT = 120.0  # seconds: a party that can't even import its program for so long is silent
 LINGER = 2.0  # seconds from the end of a party's line to the end of its process, at most
 # Without the current folder on the path: a random.py that happens to lie there is nobody's module here.
-_STARTUP = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.runtimes.{0} import main; main()"
+_STARTUP = "import sys; sys.path = [p for p in sys.path if p]; from colonnade.{0} import main; main()"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class NewInterpreters:
         try:
             for berth in berths:
                 fds = (berth.control, *berth.fds)
-                self._processes[berth.name] = spawn("child", ",".join(map(str, fds)), fds)
+                self._processes[berth.name] = spawn("runtimes.child", ",".join(map(str, fds)), fds)
         except BaseException:
             self.end(0.0)
             raise

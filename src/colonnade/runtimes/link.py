@@ -44,38 +44,71 @@ def unpack_message(payload: bytes | bytearray) -> tuple[int, int, str, Any]:
     return kind, seq, tag, decode(payload, start)
 
 
-class Link(asyncio.Protocol):
-    """One line to one other party."""
+class FramedConnection(asyncio.Protocol):
+    """A connection that brings whole frames, whether it is a Unix socket or TCP under TLS.
 
-    def __init__(self, net: SocketNet, peer: str) -> None:
-        self._net, self._peer = net, peer
-        self._frames = FrameReader(MAX_MESSAGE)
+    A frame that is too long, or that `take` refuses with a ProtocolError, is no honest party's: `distrust` hears of it,
+    and the connection ends.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._frames = FrameReader(limit)
         self.transport: asyncio.Transport
-        self.closed = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, payload: bytes) -> None:
+        """Take one frame."""
+        raise TypeError("a connection must do something with its frames")
+
+    def distrust(self, error: ProtocolError) -> None:
+        """Hear what is wrong with what came."""
+        raise TypeError("a connection must do something about what is no frame")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the line is up."""
+        """Keep what asyncio made of the connection."""
         self.transport = cast("asyncio.Transport", transport)
-        # Parties answer each other, so a queue of frames stays short; never stop reading or writing on its account.
-        self.transport.set_write_buffer_limits(high=1 << 30)
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes came; hand on every whole frame."""
-        net = self._net
+        """Hand on every frame that is complete with these bytes."""
         try:
             for payload in self._frames.feed(data):
-                net.deliver(self._peer, *unpack_message(payload))
+                self.take(payload)
         except ProtocolError as error:
-            net.distrust(self._peer, error)
+            self.distrust(error)
             self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: the line is down."""
+        """Let those know who wait for the end."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+class Link(FramedConnection):
+    """One line to one other party."""
+
+    def __init__(self, net: SocketNet, peer: str) -> None:
+        super().__init__(MAX_MESSAGE)
+        self._net, self._peer = net, peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Never stop writing: parties answer each other, so a queue of frames stays short."""
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=1 << 30)
+
+    def take(self, payload: bytes) -> None:
+        """Deliver a frame to the party's program."""
+        self._net.deliver(self._peer, *unpack_message(payload))
+
+    def distrust(self, error: ProtocolError) -> None:
+        """Name the sender of what is no frame."""
+        self._net.distrust(self._peer, error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell the party that nothing more will come from there."""
         if error is not None:
             self._read_the_rest()
         self._net.peer_lost(self._peer)
-        if not self.closed.done():
-            self.closed.set_result(None)
+        super().connection_lost(error)
 
     def _read_the_rest(self) -> None:
         # A write that fails ends all reading, but what the peer had said before it hung up is still in the socket.

@@ -86,6 +86,10 @@ class LoopNet(Endpoint):
         self.goodbye()
         return value
 
+    async def close(self) -> None:
+        """Give up the lines."""
+        raise TypeError("a runtime's net must give up its lines")
+
     async def end_tasks(self, also: Iterable[asyncio.Future[Any]] = ()) -> None:
         """End all that was spawned; wait for that, and for what else is named, at most for the deadline."""
         self._ticking.cancel()

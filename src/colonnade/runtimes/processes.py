@@ -25,8 +25,7 @@ from colonnade.runtimes import bulk
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties, per_lane
 from colonnade.runtimes.launch import START_LIMIT, Berth, Launched, Programs, launch
-from colonnade.runtimes.net import Observer, Outcome, Program, Traffic
-from colonnade.runtimes.outcome import died, failed, settle
+from colonnade.runtimes.net import Observer, Outcome, Program, Traffic, died, failed, settle
 from colonnade.runtimes.wire import Value, decode, encoded_size
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets

@@ -7,39 +7,90 @@ stragglers, lost messages and crashes too, repeats exactly from its seed.
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from colonnade.errors import ColonnadeError, PartyFailed, ProtocolError, at_least
-from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
-from colonnade.runtimes.faults import Faults
-from colonnade.runtimes.lanes import LANES, PerLane, check_lanes, check_parties, per_lane
-from colonnade.runtimes.net import Observer, Outcome, Program
-from colonnade.runtimes.outcome import foreign, settle
-from colonnade.runtimes.wire import Value, encoded_size, freeze
+from colonnade.errors import OptionError, at_least
+from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties
+from colonnade.runtimes.net import Observer, Outcome, Program, settle
+from colonnade.runtimes.wire import Value
 
-T = TypeVar("T")
 Links = float | Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Lost, delayed and duplicated messages, and crashed parties.
+
+    Parameters
+    ----------
+    lost : float
+        The probability that a message never arrives.
+    delayed : float
+        The probability that a message takes longer than others, so that it may be overtaken.
+    duplicated : float
+        The probability that a message arrives twice.
+    delay : float
+        The most seconds that a delayed message, or the second copy of one, takes longer.
+    crashes : mapping of str to float
+        For each party that crashes, the virtual second at which it falls silent for good.
+    """
+
+    lost: float = 0.0
+    delayed: float = 0.0
+    duplicated: float = 0.0
+    delay: float = 0.1
+    crashes: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("lost", "delayed", "duplicated"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise OptionError(f"{name} must be a probability between 0 and 1, got {value!r}")
+        at_least("delay", self.delay, 0)
+        for party, second in self.crashes.items():
+            at_least(f"crashes[{party!r}]", second, 0)
+
+    def arrivals(self, rng: np.random.Generator) -> list[float]:
+        """Extra seconds for every copy of one message that arrives; empty if it is lost."""
+        # Always the same number of draws, so that one fault's probability does not shift another's.
+        lost, late, twice, first, second = rng.random(5)
+        if lost < self.lost:
+            return []
+        extra = [first * self.delay if late < self.delayed else 0.0]
+        if twice < self.duplicated:
+            extra.append(second * self.delay)
+        return extra
 
 
 @dataclass(frozen=True)
 class Simulation:
     """Run parties under a virtual clock.
 
-    latency: seconds per message, one number or {(from, to): seconds}; bandwidth: bytes per second, likewise. gateway:
-    bytes per second, out of and into a party, that all of its lines share; None is no limit beyond theirs.
-    speeds: {party: relative speed}, 0.25 is four times slower; {party: {"forward": 1.0, "backward": 0.25}} slows only
-    its updates, while it answers as fast as ever. faults: see `Faults`. seed: of the faults.
-    deadline: virtual seconds after which a silent party ends the run.
-    seconds_per_nonzero: virtual time of `net.work(1)` at speed 1 (`make bench` measures the kernels).
-    secret: what the parties' own random choices are drawn from, so that a run can be repeated to the bit; None is the
-    operating system's randomness. Nothing is hidden in a simulation, where one process sees all parties.
+    Parameters
+    ----------
+    latency : float or mapping of (str, str) to float
+        Seconds that a message travels: one number for all lines, or one for each (from, to).
+    bandwidth : float or mapping of (str, str) to float
+        Bytes per second that a line carries, likewise.
+    gateway : float, optional
+        Bytes per second, out of and into a party, that all of its lines share; None is no limit beyond theirs.
+    speeds : mapping of str to float or to mapping
+        The relative speed of each party that is not at speed 1: 0.25 is four times slower, and
+        ``{"forward": 1.0, "backward": 0.25}`` slows only its updates, while it answers as fast as ever.
+    faults : Faults, optional
+        What goes wrong on the lines.
+    seed : int
+        What the faults are drawn from.
+    deadline : float
+        Virtual seconds after which a silent party ends the run.
+    seconds_per_nonzero : float
+        Virtual seconds of ``net.work(1)`` at speed 1 (``make bench`` measures the kernels).
+    secret : str, optional
+        What the parties' own random choices are drawn from, so that a run can be repeated to the bit; None is the
+        operating system's randomness. Nothing is hidden in a simulation, where one process sees all parties.
     """
 
     latency: Links = 5e-4
@@ -72,7 +123,9 @@ class Simulation:
     ) -> dict[str, Outcome]:
         """Run every party's program to its end; see `Runtime.run`."""
         self._check_names(tuple(programs))
-        return settle(_World(self, programs, observer).run(), spare)
+        from colonnade.runtimes.virtual_clock import World
+
+        return settle(World(self, programs, observer).run(), spare)
 
     def _check_names(self, names: tuple[str, ...]) -> None:
         crashes = self.faults.crashes if self.faults else {}
@@ -87,235 +140,3 @@ class Simulation:
             ("bandwidth", bandwidth),
         ):
             check_parties(what, given, names)
-
-
-class _Promise:
-    """The virtual clock's future: resolved once, wakes the tasks that await it."""
-
-    __slots__ = ("_done", "_error", "_value", "tasks", "world")
-
-    def __init__(self, world: _World) -> None:
-        self.world = world
-        self.tasks: list[_Task] = []
-        self._done, self._value, self._error = False, None, None
-
-    def done(self) -> bool:
-        return self._done
-
-    def set_result(self, value: Any) -> None:
-        self._done, self._value = True, value
-        self.world.ready.extend(self.tasks)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._error = error  # type: ignore[assignment]
-        self.set_result(None)
-
-    def __await__(self) -> Generator[_Promise, None, Any]:
-        if not self._done:
-            yield self
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
-class _Task:
-    """A coroutine of one party; may itself be awaited."""
-
-    __slots__ = ("coroutine", "finished", "net")
-
-    def __init__(self, net: _SimNet, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.net, self.coroutine = net, coroutine
-        self.finished = _Promise(net.world)
-
-    def __await__(self) -> Generator[_Promise, None, Any]:
-        return self.finished.__await__()
-
-    def step(self) -> None:
-        try:
-            self.coroutine.send(None).tasks.append(self)
-        except StopIteration as stop:
-            self.finished.set_result(stop.value)
-            self.net.task_ended(self, stop.value, None)
-        except Exception as error:
-            self.finished.set_exception(error)
-            self.net.task_ended(self, None, error)
-
-
-class _SimNet(Endpoint):
-    """A party's `Net` under the virtual clock."""
-
-    in_order: ClassVar[bool] = False  # messages may overtake each other, see `Faults`
-    bounded: ClassVar[bool] = False
-
-    def __init__(self, world: _World, me: str, observer: Observer | None) -> None:
-        super().__init__(me, world.names, world.options.deadline, observer, 0.0)
-        self.rehearsed = world.options.secret
-        self.world = world
-        self.outcome = Outcome()
-        self.running = True
-        self._tasks: set[_Task] = set()
-        self._main: _Task | None = None
-        self._speed = per_lane(world.options.speeds.get(me, 1.0))
-        self._free_at = dict.fromkeys(LANES, 0.0)
-
-    def start(self, coroutine: Coroutine[Any, Any, Value]) -> None:
-        self._main = self._launch(coroutine)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> _Task:
-        return self._launch(coroutine)
-
-    def _launch(self, coroutine: Coroutine[Any, Any, Any]) -> _Task:
-        task = _Task(self, coroutine)
-        self._tasks.add(task)
-        self.world.ready.append(task)
-        return task
-
-    async def work(self, nonzeros: float, lane: str = "forward") -> None:
-        # One thread per lane: work queues behind the work of its own lane that is already under way.
-        world = self.world
-        seconds = nonzeros * world.options.seconds_per_nonzero / self._speed[lane]
-        free_at = self._free_at[lane] = max(self._free_at[lane], world.now) + seconds
-        done = _Promise(world)
-        world.at(free_at, done.set_result, (None,))
-        await done
-
-    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        return function(*args)
-
-    def report(self, value: Value) -> None:
-        super().report(freeze(value))  # what would arrive from a process
-
-    def promise(self) -> _Promise:
-        return _Promise(self.world)
-
-    def _now(self) -> float:
-        return self.world.now
-
-    def _transmit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> int:
-        value = freeze(value)
-        size = FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value)
-        check_size(size, tag, value)
-        self.world.carry(self.me, to, size, (kind, seq, tag, value))
-        return size
-
-    def task_ended(self, task: _Task, value: Any, error: Exception | None) -> None:
-        self._tasks.discard(task)
-        if not self.running:
-            return
-        if task is self._main and error is None:
-            try:
-                value = freeze(value)
-            except ProtocolError as refused:
-                error = refused
-        if error is not None:
-            self.fail(error)
-            self.stop(None, error if isinstance(error, ColonnadeError) else foreign(self.me, self.step, error))
-        elif task is self._main:
-            self.goodbye()
-            self.stop(value, None)
-
-    def stop(self, value: Any, error: BaseException | None) -> None:
-        """The party is over, well or badly: whatever it still had under way ends with it."""
-        self.running = False
-        self.outcome = Outcome(value, error, self.traffic, self.world.now)
-        for task in list(self._tasks):
-            with suppress(Exception):  # how it takes its end changes nothing
-                task.coroutine.close()
-        self._tasks.clear()
-        self.world.running -= 1
-
-    def crash(self) -> None:
-        if self.running:
-            self.stop(None, PartyFailed(f"party {self.me!r} crashed at step {self.step!r}", self.me, self.step))
-
-
-class _World:
-    """The clock, the lines and the order of events."""
-
-    def __init__(
-        self,
-        options: Simulation,
-        programs: Mapping[str, tuple[Program, tuple[Value, ...]]],
-        observer: Observer | None,
-    ) -> None:
-        self.options, self.now, self.names = options, 0.0, tuple(programs)
-        self.ready: deque[_Task] = deque()
-        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._count = 0
-        self._line_free: dict[tuple[str, str], float] = {}
-        self._out_free: dict[str, float] = dict.fromkeys(self.names, 0.0)
-        self._in_free: dict[str, float] = dict.fromkeys(self.names, 0.0)
-        self._lines: dict[tuple[str, str], tuple[float, float]] = {}
-        self._rng = np.random.default_rng([options.seed, 0xFA17])
-        self.nets = {name: _SimNet(self, name, observer) for name in programs}
-        self.running = len(self.nets)
-        for _, args in programs.values():
-            encoded_size(args)  # refuses here what could not travel to a process either
-        for name, (program, args) in programs.items():
-            self.nets[name].start(program(self.nets[name], *args))
-        for name, second in (options.faults.crashes if options.faults else {}).items():
-            self.at(second, self.nets[name].crash, ())
-        self._tick()
-
-    def at(self, second: float, action: Callable[..., None], args: tuple[Any, ...]) -> None:
-        self._count += 1
-        heapq.heappush(self._events, (second, self._count, action, args))
-
-    def _line(self, link: tuple[str, str]) -> tuple[float, float]:
-        line = self._lines.get(link)
-        if line is None:
-            latency, bandwidth = self.options.latency, self.options.bandwidth
-            line = self._lines[link] = (
-                latency.get(link, 5e-4) if isinstance(latency, Mapping) else latency,
-                bandwidth.get(link, 1.25e8) if isinstance(bandwidth, Mapping) else bandwidth,
-            )
-        return line
-
-    def carry(self, frm: str, to: str, size: int, frame: tuple[int, int, str, Any]) -> None:
-        link = (frm, to)
-        latency, bandwidth = self._line(link)
-        # A line carries one message after another: the next starts when the last byte of this one has left.
-        left = max(self.now, self._line_free.get(link, 0.0)) + size / bandwidth
-        gateway = self.options.gateway
-        if gateway is not None:
-            left = self._out_free[frm] = max(left, max(self.now, self._out_free[frm]) + size / gateway)
-        self._line_free[link] = left
-        extras: tuple[float, ...] = (0.0,)
-        if self.options.faults is not None and frame[0] not in (ABORT, BYE):
-            # ABORT and BYE stand for the end of a connection, which the operating system reports reliably.
-            extras = tuple(self.options.faults.arrivals(self._rng))
-        for extra in extras:
-            if gateway is None:
-                self.at(left + latency + extra, self._arrive, (frm, to, *frame))
-            else:
-                seconds = size / gateway
-                self.at(left + latency + extra - seconds, self._enter, (seconds, frm, to, *frame))
-
-    def _enter(self, seconds: float, frm: str, to: str, *frame: Any) -> None:
-        """The first byte is at the receiver's gateway, which takes one message after another."""
-        self._in_free[to] = max(self.now, self._in_free[to]) + seconds
-        self.at(self._in_free[to], self._arrive, (frm, to, *frame))
-
-    def _arrive(self, frm: str, to: str, kind: int, seq: int, tag: str, value: Any) -> None:
-        net = self.nets[to]
-        if net.running:
-            net.deliver(frm, kind, seq, tag, value)
-
-    def _tick(self) -> None:
-        for net in self.nets.values():
-            if net.running:
-                net.check_deadlines()
-        self.at(self.now + self.options.deadline / CHECKS_PER_DEADLINE, self._tick, ())
-
-    def run(self) -> dict[str, Outcome]:
-        ready, events = self.ready, self._events
-        while True:
-            while ready:
-                task = ready.popleft()
-                if task.net.running:
-                    task.step()
-            if not self.running:
-                break
-            self.now, _, action, args = heapq.heappop(events)
-            action(*args)
-        return {name: net.outcome for name, net in self.nets.items()}

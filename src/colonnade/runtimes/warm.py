@@ -71,7 +71,7 @@ class Nursery:
         self.line, theirs = socket.socketpair()
         try:
             with theirs:
-                self.process = launch.spawn("nursery", str(theirs.fileno()), (theirs.fileno(),))
+                self.process = launch.spawn("runtimes.nursery", str(theirs.fileno()), (theirs.fileno(),))
         except BaseException:
             self.line.close()
             raise

@@ -16,8 +16,8 @@ from colonnade.jobs.policy import PolicyDoor
 from colonnade.ledger.ledger import Ledger
 from colonnade.ledger.witness import Witness
 from colonnade.remote import certificates
-from colonnade.remote.handshake import Terms
-from colonnade.remote.place import Place
+from colonnade.remote.handshake import RunTerms
+from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import checker, signer
 from colonnade.runtimes.net import Net, Observer, Outcome
 
@@ -48,7 +48,7 @@ def attend(
     except OSError as error:
         raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
     private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
-    digest = Terms.of(job.parties, agreed).digest.hex()
+    digest = RunTerms.of(job.parties, agreed).digest.hex()
     purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
     about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
     found: list[Any] = []
@@ -73,13 +73,13 @@ def attend(
         if budget is not None and model is not None:
             budget.use(model)
         if mpi:
-            from colonnade.runtimes.mpi import run_party_mpi
+            from colonnade.remote.mpi import run_party_mpi
 
             outcome = asyncio.run(run_party_mpi(keep, read, job.parties, **common))
         else:
             from colonnade.remote.network import run_party
 
-            place = Place(party.name, job.addresses, party.listen)
+            place = NetworkPlace(party.name, job.addresses, party.listen)
             outcome = asyncio.run(run_party(place, keep, read, credentials=credentials, grace=job.grace, **common))
         how = "end"
         return replace(outcome, value=found[0])

@@ -21,9 +21,9 @@ from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.words import what_others_learn
 from colonnade.objective import losses
 from colonnade.remote import certificates
-from colonnade.remote.handshake import Terms
-from colonnade.remote.look import look
-from colonnade.remote.place import Place
+from colonnade.remote.handshake import RunTerms
+from colonnade.remote.network import look
+from colonnade.remote.place import NetworkPlace
 from colonnade.service.run import column_names, sources
 from colonnade.tables import data, preparation
 
@@ -135,12 +135,12 @@ def _folder(party: PartyFile) -> str:
 
 
 def _peer(job: Job, party: PartyFile, name: str) -> Finding:
-    place, what = Place(party.name, job.addresses, party.listen), f"peer {name}"
+    place, what = NetworkPlace(party.name, job.addresses, party.listen), f"peer {name}"
     if not place.dials(name):
         return Finding(what, True, "dials this party; it is seen when it runs")
     try:
         credentials = certificates.load(party.certificates, party.name)
-        address, terms = str(place.addresses[name]), Terms.of(job.parties, job.agreed)
+        address, terms = str(place.addresses[name]), RunTerms.of(job.parties, job.agreed)
         seen = asyncio.run(look(address, party.name, name, terms, credentials))
     except PartySilent as error:
         return Finding(what, False, f"{error}; it may not be running yet")

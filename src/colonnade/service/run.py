@@ -31,7 +31,7 @@ from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
-from colonnade.remote.handshake import Terms
+from colonnade.remote.handshake import RunTerms
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.training import Keepers, Rows, take_part
@@ -180,7 +180,7 @@ def run_job(
 
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     """Return where the party keeps its rows, by job and ids, and its state, by columns and labels besides."""
-    mine = Terms.of(job.parties, job.agreed).digest + source.digest()
+    mine = RunTerms.of(job.parties, job.agreed).digest + source.digest()
 
     def state(trained_on: bytes) -> Checkpoints:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)

@@ -21,13 +21,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import OptionError, PartyFailed, PartySilent
+from colonnade.remote.staged_net import PATIENCE, Arguments
 from colonnade.runtimes.launch import START_LIMIT, Launched, Programs, spawn
-from colonnade.runtimes.net import Door, Observer, Outcome, Program
+from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
 from colonnade.runtimes.processes import Lines, Processes
-from colonnade.runtimes.staged_net import PATIENCE, Arguments
+
+if TYPE_CHECKING:
+    from colonnade.remote.mpi_net import MpiNet
 
 _RANK = struct.Struct("<I")
 _LOOK = 0.2  # seconds between two looks at whether mpiexec is still there, while its ranks start
@@ -39,7 +42,7 @@ _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 
 def world() -> Any:
     """Join the MPI job that this process was started in: see `mpi_net.world`."""
-    from colonnade.runtimes import mpi_net
+    from colonnade.remote import mpi_net
 
     return mpi_net.world()
 
@@ -69,7 +72,7 @@ async def run_party_mpi(
     job: Mapping[str, Any] | None = None,
     patience: float = PATIENCE,
     observer: Observer | None = None,
-    door: Door | None = None,
+    door: Doorkeeper | None = None,
 ) -> Outcome:
     """Take part in a run as the party of this rank, until all parties have ended; raises what ends it early.
 
@@ -79,7 +82,7 @@ async def run_party_mpi(
     asked before anything leaves. Cancelling this tells the others. Where a party has not ended a deadline after this
     one, the MPI job is aborted when this process ends.
     """
-    from colonnade.runtimes.mpi_net import MpiNet
+    from colonnade.remote.mpi_net import MpiNet
 
     party_of_rank(names)
     net = MpiNet(names, deadline, observer, job=job, patience=patience)
@@ -93,8 +96,17 @@ async def run_party_mpi(
 class Mpi(Processes):
     """Run every party in a process of its own on this machine, as the ranks of an MPI job.
 
-    deadline, slowed: as in `Processes`. mpiexec: the command that starts the ranks, if it is not to be the one that is
-    installed beside this Python, or else the first on the path.
+    Parameters
+    ----------
+    deadline : float
+        Seconds after which a silent party ends the run at all others.
+    slowed : mapping of str to float or to mapping
+        Stragglers, for experiments; see `Processes`.
+    mpiexec : tuple of str
+        The command that starts the ranks, if it is not to be the one that is installed beside this Python, or else the
+        first on the path.
+    secret : str, optional
+        What the parties' own random choices are drawn from; see `Processes`.
     """
 
     mpiexec: tuple[str, ...] = ()
@@ -102,7 +114,7 @@ class Mpi(Processes):
     @contextmanager
     def _lines(self, names: tuple[str, ...]) -> Iterator[Lines]:
         """MPI makes its own."""
-        yield Lines(dict.fromkeys(names, ()), dict.fromkeys(names, ("mpi", START_LIMIT)))
+        yield Lines(dict.fromkeys(names, ()), dict.fromkeys(names, (__name__, START_LIMIT)))
 
     def _launched(
         self, programs: Programs, lines: Lines, theirs: ExitStack
@@ -122,6 +134,15 @@ class Mpi(Processes):
             raise
 
 
+def opened(
+    _: str, names: tuple[str, ...], told: Any, deadline: float, observer: Observer, slowed: Mapping[str, float]
+) -> MpiNet:
+    """The `Net` of a party that `Mpi` started, in its own process."""
+    from colonnade.remote.mpi_net import MpiNet
+
+    return MpiNet(names, deadline, observer, patience=told[0], slowed=slowed)
+
+
 def _find_mpiexec() -> str:
     beside = sysconfig.get_path("scripts")
     found = shutil.which("mpiexec", path=beside) or shutil.which("mpiexec") or shutil.which("mpirun")
@@ -136,7 +157,7 @@ class Ranks:
     def __init__(self, command: tuple[str, ...], address: str) -> None:
         allowed = _OPEN_MPI | (_AS_ROOT if hasattr(os, "geteuid") and os.geteuid() == 0 else {})
         try:
-            self._process = spawn("mpi", address, under=command, also=allowed)
+            self._process = spawn("remote.mpi", address, under=command, also=allowed)
         except OSError as error:
             raise OptionError(f"mpiexec can't be started as {command[0]!r}: {error.strerror}") from None
 
@@ -184,8 +205,8 @@ class Ranks:
 
 def main() -> None:
     """One rank of an MPI job that `Mpi` started."""
+    from colonnade.remote.mpi_net import leave
     from colonnade.runtimes import child
-    from colonnade.runtimes.mpi_net import leave
 
     rank = world().rank
     control = socket.socket(socket.AF_UNIX)

@@ -9,7 +9,7 @@ from typing import Any
 from colonnade.errors import ColonnadeError, PartySilent, at_least
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.loop_net import LoopNet
-from colonnade.runtimes.net import Door, Observer, Outcome, Program
+from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
 from colonnade.runtimes.wire import Value
 
 Arguments = tuple[Value, ...] | Callable[[], tuple[Value, ...]]
@@ -62,13 +62,9 @@ class StagedNet(LoopNet):
         """Why there is no more use in waiting, or None."""
         return self.broken
 
-    async def close(self) -> None:
-        """Give up the lines."""
-        raise TypeError("a runtime's net must give up its lines")
-
     # -- a run from its start to its end ------------------------------------------------------------------------
 
-    async def take_part(self, program: Program, arguments: Arguments, door: Door | None) -> Outcome:
+    async def take_part(self, program: Program, arguments: Arguments, door: Doorkeeper | None) -> Outcome:
         """One run of this party; raises what ends it early."""
         self.door = door
         try:

@@ -16,13 +16,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from colonnade.errors import ColonnadeError, JobMismatch, OptionError, OversizedMessage, PartyFailed, ProtocolError
-from colonnade.remote.handshake import Terms
+from colonnade.remote.handshake import RunTerms
+from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import HEADER
 from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message, unpack_message
 from colonnade.runtimes.net import Observer
-from colonnade.runtimes.staged_net import JOINED, StagedNet
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class MpiNet(StagedNet):
         _JOB.runs += 1
         _JOB.together, _JOB.why = False, ""
         self._tag = _JOB.runs % _TAGS
-        self._digest = Terms.of(names, job or {}).digest
+        self._digest = RunTerms.of(names, job or {}).digest
         self._unfit: JobMismatch | None = None
         self._told = dict.fromkeys(self.others(), 0)  # the stage that each was told last
         self._stages = dict.fromkeys(self.others(), 0)
