@@ -190,7 +190,14 @@ def test_second_order_steps_between_organisations(tmp_path, capsys):
     assert "BlockNewton" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("names", [("bank", "shop"), ("bank", "clinic", "shop"), tuple(BLOCKS)])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("bank", "shop"), marks=pytest.mark.long),
+        ("bank", "clinic", "shop"),
+        pytest.param(tuple(BLOCKS), marks=pytest.mark.long),
+    ],
+)
 def test_one_command_for_all_ranks_of_an_mpi_job(tmp_path, names):
     pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'colonnade[mpi]'")
     folder = federation(tmp_path, names, 'kind = "VFB2"\nestimator = "saga"\nasynchronous = false\nepochs = 3')

@@ -302,6 +302,15 @@ def test_no_party_outlives_a_killed_starter(number):
         assert all_gone(pids.values())
 
 
+def test_no_stopped_party_outlives_a_killed_starter():
+    """It can't see the end of its line; the process that has forked it does."""
+    with starter("sleep") as (process, pids):
+        os.kill(pids["a"], signal.SIGSTOP)
+        process.kill()
+        process.wait(PATIENCE)
+        assert all_gone(pids.values())
+
+
 def test_no_party_outlives_a_starter_that_died_with_unread_reports():
     """The line is then reset, not just closed."""
     with starter("report") as (process, pids):

@@ -1,7 +1,6 @@
 """No party can make more of what it sees than docs/security.md says; and what would let it do so is noticed here.
 
-Every algorithm with three parties, and the most telling ones with two and four. `make test-all` adds the variants of an
-algorithm that show what another one of it shows, COLONNADE_VIEWS=1 every number of parties.
+All runs with three parties, and the most telling ones with two and four. COLONNADE_VIEWS=1 takes all of them.
 """
 
 from __future__ import annotations
@@ -24,11 +23,8 @@ from views.recorder import PASSING, TOTAL, Recording
 from views.table import in_page, kept, name_of, risen, table
 
 ALWAYS = ("newton", "fedsgd", "fdskl", "predictions")
-# The same messages as those of vfb2-sgd, vfb2-svrg, vfb2-saga-in-step, fedbcd and fedsgd with three parties.
-LONG = {("vfb2-sgd-in-step", 3), ("vfb2-svrg-in-step", 3), ("vfb2-saga", 3), ("fedbcd-sequential", 3)}
-LONG |= {("fedsgd", 2), ("fedsgd", 4), ("newton", 4)}
 RUNS = [
-    pytest.param(cell.key, into, marks=[pytest.mark.long] if (cell.key, into) in LONG else [])
+    (cell.key, into)
     for cell in CELLS
     for into in PARTIES
     if into == 3 or cell.key in ALWAYS or os.environ.get("COLONNADE_VIEWS") == "1"

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.random  # before the parties are forked, who would otherwise all have the state that it begins with
 
 from colonnade import errors
 from colonnade.crypto.masks import KeyPair
