@@ -1,4 +1,4 @@
-"""Reading a ledger from its first line to its last: is it as it was written, and is it all that partners have seen?"""
+"""Verifies a ledger from its first line to its last: that it is as it was written, and all that partners have seen."""
 
 from __future__ import annotations
 

@@ -76,8 +76,15 @@ Kind: TypeAlias = type | ListOf | Section | tuple["Kind", ...]
 class Key:
     """A key: what kind of value it takes, and which values are allowed.
 
-    kind: str, int, float (takes whole numbers too), bool, ListOf, Section, Anything, or several of these in a tuple.
-    check: gets the value; returns what is wrong with it, as the end of a sentence, or None.
+    Parameters
+    ----------
+    name : as it stands in the file.
+    kind : str, int, float (takes whole numbers too), bool, ListOf, Section, Anything, or several of these in a tuple.
+    default : the value where the file leaves the key out.
+    required : whether the file must have it.
+    allowed : the only values that it may have; empty: any.
+    least, above, most : bounds for numbers.
+    check : gets the value; returns what is wrong with it, as the end of a sentence, or None.
     """
 
     name: str
