@@ -83,7 +83,7 @@ def verify(
     that they have seen of `me`'s ledger in `job`; whatever it is must still be there.
     """
     chain, report = START, Report()
-    next(lines(path), None)  # that there is none says more than that its seal is missing
+    next(lines(path), None)  # a missing ledger says more than its missing seal
     count_sealed, last = sealed(path, check)
     for number, line in lines(path):
         entry = entry_of(path, number, line)

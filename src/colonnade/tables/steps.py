@@ -104,7 +104,7 @@ class Standardise:
             mean, deviation = float(known.mean()), float(known.std())
         if not np.isfinite(deviation):
             raise ValueError("has values that are too large to be standardised; clip or scale them first")
-        # not by the deviation alone: rounding leaves a little of it in a column of equal fractions
+        # The deviation alone would not tell: rounding leaves a little of it in a column of equal fractions.
         return Standardise(mean, 0.0 if known.min() == known.max() else deviation)
 
     def apply(self, x: Floats) -> None:
