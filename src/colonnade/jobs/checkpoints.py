@@ -91,7 +91,7 @@ class Checkpoints:
             self._path(old).unlink(missing_ok=True)
 
     def forget(self, after: int) -> None:
-        """Remove the versions after this one: nobody goes on with their run, and they must not outlive later ones."""
+        """Remove later versions: nobody goes on with their run, and they must not outlive those to come."""
         for version in self._listed():
             if version > after:
                 self._path(version).unlink(missing_ok=True)
