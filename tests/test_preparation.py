@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import statistics
@@ -13,7 +12,6 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
@@ -490,21 +488,6 @@ def test_what_was_not_saved_by_us_is_refused(arrays):
     with pytest.raises(DataError, match="this is no preparation that Colonnade saved"):
         LearnedPreparation.from_arrays(arrays)
     assert LearnedPreparation.from_arrays(changed()).names == ("x",)
-
-
-def test_the_table_says_what_each_column_got():
-    made = table(age=[1, 2, 3], income=[1, 5, NAN], city=["a", "b", "c"], kept=[1, 2, 3])
-    prepared = fit(made, prepare("[prepare]\nincome = [{ clip = [0, 4] }, { impute = 1 }]\nkept = 'as-is'"))
-    assert prepared.rows() == [
-        ("age", "numbers", "default", "impute 2 (median), standardise (mean 2, deviation 0.8165)", "age"),
-        ("income", "numbers", "prepare", "clip to 0 ... 4, impute 1", "income"),
-        ("city", "text", "default", "one-hot (3 categories)", "city=a, city=b, city=c"),
-        ("kept", "numbers", "prepare", "as-is", "kept"),
-    ]
-    screen = io.StringIO()
-    Console(width=120, file=screen).print(prepared.shown())
-    assert "standardise (mean 2, deviation 0.8165)" in screen.getvalue()
-    assert fit(Table("a.svm", MATRIX)).rows() == [("all 3", "sparse numbers", "default", "as-is", "the same")]
 
 
 # -- from files to a model --------------------------------------------------------------------------------------------

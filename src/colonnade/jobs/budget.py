@@ -1,9 +1,10 @@
-"""How many numbers about each person a party lets out that come of its columns: a budget that outlives every run.
+"""How many numbers about each person, derived from its columns, a party lets out: a budget that outlives every run.
 
 Scores are linear in the columns. Whoever has seen as many independent numbers of a row as the partner has columns, and
-knows a few of its people, can solve for all columns of everybody. No mask and no secret choice is against that: what is
-let out has to stay below it. So every party counts what it lets out per row, over training, resumed training, trials of
-a plan and statistics, in all of its runs together, and stops at a share of its own columns: `[policy] max_directions`.
+knows a few of its people, can solve for all columns of everybody. No mask and no secret choice helps against that: what
+is let out has to stay below it. So every party counts what it lets out per row, over training, resumed training, trials
+of a plan and statistics, in all of its runs together, and stops at a share of its own columns: `[policy]
+max_directions`.
 
 Algorithms charge before they send (`engine.allowance`). The door compares what really leaves with what was charged,
 so that a message that nobody has charged for does not leave either. What was charged is written to the ledger first: a
@@ -20,7 +21,7 @@ from typing import Any
 from colonnade.errors import PolicyRefused
 from colonnade.ledger.ledger import Ledger
 
-# Kinds of messages that hold numbers about rows which come of the sender's columns. A signal is such a number too: the
+# Kinds of messages that hold numbers about rows, derived from the sender's columns. A signal is such a number too: the
 # score can be read from it, and whoever knows the other parts of the score has the sender's.
 OF_COLUMNS = (
     "scores", "snapshot", "evaluation", "directions", "phases", "signal", "total", "embeddings",

@@ -22,7 +22,7 @@ from colonnade.runtimes.wire import Value, decode, encode
 FORMAT = 1
 _MAGIC = b"colonnade checkpoint\n"
 _NAME = re.compile(r"(\d+)\.kept")
-# Nobody is ahead of another by more than one version; one more, for a disk that loses a file.
+# No party is ahead of another by more than one version; a third is kept for a disk that loses a file.
 _KEPT = 3
 
 

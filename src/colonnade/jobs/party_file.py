@@ -148,19 +148,12 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             tuple(files["pins"].items()),
         ),
         Policy(
-            KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
-            rules["plain"],
-            rules["min_features"],
-            rules["min_batch"],
-            rules["max_rounds"],
-            tuple(rules["peers"] or ()),
-            max_directions=rules["max_directions"],
-            sequential=rules["sequential"],
-            max_partner_ids=rules["max_partner_ids"],
-            serve_people=rules["serve_people"],
-            serve_list=None if rules["serve_list"] is None else base / rules["serve_list"],
-            min_prediction=rules["min_prediction"],
-            max_people_per_day=rules["max_people_per_day"],
+            **{
+                **rules,
+                "kinds": KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
+                "peers": tuple(rules["peers"] or ()),
+                "serve_list": None if rules["serve_list"] is None else base / rules["serve_list"],
+            }
         ),
         _network(settings["network"]),
     )

@@ -52,17 +52,23 @@ def kind_of(step: str) -> str:
 class Policy:
     """The rules of one party; the defaults suit a party that knows nothing of the others.
 
-    kinds: messages that may leave. plain: whether scores may be added up without masks. min_features: columns that this
-    party takes part with at least. min_batch: rows of a batch, at least. max_rounds: exchanges in a run, at most.
-    peers: parties that may be sent anything; empty means those of the job. max_directions: numbers about each person
-    that may leave in all runs together, as a share of the party's own columns: with as many as there are columns, and a
-    few known people, a partner solves for all of them. sequential: whether three
-    or more parties may move one after another, which shows a label holder what each of them changed.
-
-    Who may be found out: max_partner_ids: ids that a partner may bring to an alignment. serve_people: about whom this
-    party asks and answers with a trained model: the people of the "trained" intersection, those "listed" in the file
-    serve_list, or "all". min_prediction: people of one question, at least. max_people_per_day: people that one asker
-    is answered about in a day. None stands for a default that depends on how many people there are.
+    Parameters
+    ----------
+    kinds : messages that may leave.
+    plain : whether scores may be added up without masks.
+    min_features : the fewest columns with which this party takes part.
+    min_batch : the fewest rows of a batch.
+    max_rounds : the most exchanges in a run.
+    peers : parties that may be sent anything; empty means those of the job.
+    max_directions : how many numbers about each person may leave in all runs together, as a share of the party's own
+        columns. With as many numbers as there are columns, and a few known people, a partner solves for all columns.
+    sequential : whether three or more parties may move one after another, which shows a label holder what each changed.
+    max_partner_ids : the most ids that a partner may bring to an alignment; None: by the number of this party's own.
+    serve_people : about whom this party asks and answers with a trained model: the people of the "trained"
+        intersection, those "listed" in `serve_list`, or "all".
+    serve_list : a file with one id per line.
+    min_prediction : the fewest people of one question.
+    max_people_per_day : the most people about whom one asker is answered in a day; None: by the number of those served.
     """
 
     kinds: tuple[str, ...] = KINDS

@@ -1,4 +1,4 @@
-"""Reading a ledger from its first line to its last: is it as it was written, and is it all that partners have seen?"""
+"""Verifies a ledger from its first line to its last: that it is as it was written, and all that partners have seen."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def verify(
     that they have seen of `me`'s ledger in `job`; whatever it is must still be there.
     """
     chain, report = START, Report()
-    next(lines(path), None)  # that there is none says more than that its seal is missing
+    next(lines(path), None)  # a missing ledger says more than its missing seal
     count_sealed, last = sealed(path, check)
     for number, line in lines(path):
         entry = entry_of(path, number, line)

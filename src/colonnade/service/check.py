@@ -1,4 +1,4 @@
-"""`colonnade check`: everything that can be known before training, each with its finding."""
+"""`colonnade check`: everything that can be known before training, as a list of findings."""
 
 from __future__ import annotations
 

@@ -38,11 +38,11 @@ from colonnade.tables.table import Table
 
 MAX_BODY = 1 << 23  # bytes
 MAX_HEAD = 1 << 16  # bytes of a request before its body
-AT_ONCE = 64  # requests that are worked on at the same time
+AT_ONCE = 64  # requests that are answered at the same time
 OPEN = 128  # connections; more than AT_ONCE, so that somebody is always still sending when all are taken
-_DRAINED = 1 << 26  # bytes of a refused request that are taken, so that its caller comes to read why
+_DRAINED = 1 << 26  # bytes of a refused request that are still read, so that its caller gets to read why
 _LENGTH = re.compile(r"[0-9]{1,18}")  # `isdigit` takes digits of every alphabet
-_SECONDS = 30.0  # that a caller may take to send its request, first byte to last; and to take its answer
+_SECONDS = 30.0  # for a caller to send its request, from the first byte to the last, and as long to take its answer
 
 # (ids, their rows or None for the party's own data) -> one answer per id
 Score = Callable[[list[str], Table | None], list[dict[str, Any]]]
@@ -77,7 +77,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _unfit(address: str, error: Exception) -> OptionError:
-    # a host that is no name is a ValueError
+    # a host that is no valid name raises ValueError
     reason = getattr(error, "strerror", None) or error
     return OptionError(f"HTTP can't be served at {address!r}: {reason}; choose another port or host")
 
@@ -121,7 +121,7 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    request_queue_size = OPEN  # callers that knock at once
+    request_queue_size = OPEN  # callers that may wait to be let in
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
-        self.connection.settimeout(self.server.seconds)  # what was left to send the request is not for its answer
+        self.connection.settimeout(self.server.seconds)  # the answer has a time of its own
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

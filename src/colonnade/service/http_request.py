@@ -1,4 +1,4 @@
-"""What a request to the HTTP endpoint may hold: read here, and described as OpenAPI does it. See `http`."""
+"""Reads what a request for scores holds, and describes the HTTP endpoint in OpenAPI."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
 
     Who is none of the people that this party's own policy serves is not known, and the partners hear nothing of them.
     """
-    if source is not None and not source.is_file():  # before anybody is dialled; what is in it is read after
+    if source is not None and not source.is_file():  # asked before anybody is dialled; its content is read later
         raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
     if party.name not in job.holders:
         raise OptionError(
@@ -107,7 +107,7 @@ def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], N
     from colonnade.service.http import Server, token_in
 
     part = model_file.load(party.folder, party.name)
-    people.served(party)  # what is wrong with it is said before anybody is dialled
+    people.served(party)  # mistakes in it are told before anybody is dialled
     server = Server(address, token_in(party.folder / "http.token"), part.prepared, public=public)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
@@ -124,7 +124,7 @@ def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) ->
         try:
             serve()
         except RunFailed as error:
-            if not (isinstance(error, PartySilent) and error.step == "joining"):  # else nobody asked for so long
+            if not (isinstance(error, PartySilent) and error.step == "joining"):  # a quiet time is no failure
                 tell(f"{error}; waiting for the partners again")
             time.sleep(_PAUSE)
 

@@ -42,7 +42,7 @@ class _Repr(reprlib.Repr):
         return str(value).lower()
 
     def repr_int(self, value: int, level: int) -> str:
-        # Python refuses to print very long ones
+        # Python refuses to print very long numbers
         return str(value) if abs(value) < 10**18 else f"a whole number of {value.bit_length()} bits"
 
 
@@ -76,8 +76,15 @@ Kind: TypeAlias = type | ListOf | Section | tuple["Kind", ...]
 class Key:
     """A key: what kind of value it takes, and which values are allowed.
 
-    kind: str, int, float (takes whole numbers too), bool, ListOf, Section, Anything, or several of these in a tuple.
-    check: gets the value; returns what is wrong with it, as the end of a sentence, or None.
+    Parameters
+    ----------
+    name : as it stands in the file.
+    kind : str, int, float (takes whole numbers too), bool, ListOf, Section, Anything, or several of these in a tuple.
+    default : the value where the file leaves the key out.
+    required : whether the file must have it.
+    allowed : the only values that it may have; empty: any.
+    least, above, most : bounds for numbers.
+    check : gets the value; returns what is wrong with it, as the end of a sentence, or None.
     """
 
     name: str
@@ -229,7 +236,7 @@ class _Check:
 
 def _is_a(value: Any, kind: Any) -> bool:
     if kind is float:
-        # a whole number of 400 digits is valid TOML, and no float
+        # a whole number of 400 digits is valid TOML, but no float
         return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**1023)
     return type(value) is kind  # True is no whole number
 

@@ -1,4 +1,4 @@
-"""CSV, Parquet and SQL, through DuckDB.
+"""Parquet files and SQL, read with DuckDB, and the connection with which `csv_files` reads CSV.
 
 DuckDB is held short: it loads no extension, so that it can't reach a network; it sees no variable of Python; it writes
 nothing, neither to a file nor to a database; and where the source is one file, it can open this file only.

@@ -1,4 +1,4 @@
-"""Prepared columns side by side: a dense array, or CSR. Some rows at a time, so that nothing is held twice."""
+"""Puts prepared columns side by side, dense or as CSR, some rows at a time, so that nothing is held twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preparation learned: applied to rows, saved beside the party's part of the model, shown as a table."""
+"""What a preparation learned, applied to rows and saved beside the party's part of the model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Column:
     text: bool
     steps: tuple[NumberStep, ...]
     hot: OneHot | None
-    named: bool  # in the file, rather than by default
+    named: bool  # in the file, rather than by default; told to whoever reads a model's file
 
     def outputs(self) -> list[str]:
         """Return the names of the columns that it becomes."""
@@ -139,34 +139,6 @@ class LearnedPreparation:
     def party(self, name: str, table: Table) -> Party:
         """Return the prepared table as a party."""
         return Party(name, self.apply(table), table.label, table.ids, columns=self.names)
-
-    def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """Return each column's name, its kind, who chose its steps, the steps as learned, and what it becomes."""
-        said = {True: "prepare", False: "default"}
-        if self.sparse is not None:
-            return [
-                (f"all {self.sparse.width}", "sparse numbers", said[self.sparse.named], str(self.sparse), "the same")
-            ]
-        found = []
-        for column in self.columns:
-            steps = ", ".join(map(str, (*column.steps, *([column.hot] if column.hot else ())))) or "as-is"
-            outputs = column.outputs()
-            becomes = ", ".join(outputs[:3]) + (f" and {len(outputs) - 3} more" if len(outputs) > 3 else "")
-            found.append((column.name, "text" if column.text else "numbers", said[column.named], steps, becomes))
-        return found
-
-    def shown(self) -> Any:
-        """Return `rows` as a table that rich can print."""
-        from rich import box
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        drawn = RichTable(box=box.SIMPLE_HEAD)
-        for title in ("column", "kind", "said by", "steps", "becomes"):
-            drawn.add_column(title, overflow="fold")
-        for row in self.rows():
-            drawn.add_row(*map(Text, row))
-        return drawn
 
     # -- keep ---------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 A line is `label index:value index:value ... # comment`; one that begins with `index:value` has no label, which is how a
 party without labels can write its rows. Empty lines are skipped. Indices may come in any order, but each only once.
+Written by hand, as scikit-learn's reader knows no rows without labels, and a mistake has to be told with its line.
 """
 
 from __future__ import annotations

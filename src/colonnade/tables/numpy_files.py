@@ -1,4 +1,4 @@
-"""numpy's files, .npy and .npz, as tables."""
+"""Reads numpy's files, .npy and .npz, as tables."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class SparsePreparation:
 
     width: int
     names: tuple[str, ...] | None
-    named: bool = False  # whether the file says what is done
+    named: bool = False  # whether the party's file says what is done; told to whoever reads a model's file
     steps: tuple[Clip | Log1p | Scale, ...] = ()
     scales: Array = field(default_factory=lambda: np.empty((0, 0)), compare=False)
 
@@ -78,12 +78,6 @@ class SparsePreparation:
             matrix = matrix.copy()
             matrix.resize(matrix.shape[0], self.width)
         return matrix
-
-    def __str__(self) -> str:
-        words = [
-            "scale (by the largest of each column)" if isinstance(step, Scale) else str(step) for step in self.steps
-        ]
-        return ", ".join(words) or "as-is"
 
     def to_value(self) -> dict[str, Any]:
         """Return everything but the scales as JSON can hold it."""

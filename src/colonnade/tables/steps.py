@@ -62,10 +62,6 @@ class Impute:
         """Fill in the missing values."""
         x[np.isnan(x)] = self.fill
 
-    def __str__(self) -> str:
-        how = f" ({self.how})" if isinstance(self.how, str) else ""
-        return f"impute {self.fill:.4g}{how}{', say where' if self.indicator else ''}"
-
 
 @dataclass(frozen=True)
 class Clip:
@@ -82,9 +78,6 @@ class Clip:
     def apply(self, x: Floats) -> None:
         """Move values to the nearer bound; missing values stay missing."""
         np.clip(x, self.low, self.high, out=x)
-
-    def __str__(self) -> str:
-        return f"clip to {self.low:.4g} ... {self.high:.4g}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ class Standardise:
             mean, deviation = float(known.mean()), float(known.std())
         if not np.isfinite(deviation):
             raise ValueError("has values that are too large to be standardised; clip or scale them first")
-        # not by the deviation alone: rounding leaves a little of it in a column of equal fractions
+        # The deviation alone would not tell: rounding leaves a little of it in a column of equal fractions.
         return Standardise(mean, 0.0 if known.min() == known.max() else deviation)
 
     def apply(self, x: Floats) -> None:
@@ -114,9 +107,6 @@ class Standardise:
             x /= self.deviation
         else:
             x[~np.isnan(x)] = 0.0
-
-    def __str__(self) -> str:
-        return f"standardise (mean {self.mean:.4g}, deviation {self.deviation:.4g})"
 
 
 @dataclass(frozen=True)
@@ -133,9 +123,6 @@ class Scale:
     def apply(self, x: Floats) -> None:
         """Divide by the largest size; missing values stay missing."""
         x /= self.by
-
-    def __str__(self) -> str:
-        return f"scale (by {self.by:.4g})"
 
 
 @dataclass(frozen=True)
@@ -155,9 +142,6 @@ class Log1p:
             row = int(low.argmax())
             raise UnfitRow(row, f"has {x[row]:.4g} in {{row}}, and log1p needs values above -1; clip it first")
         np.log1p(x, out=x)
-
-    def __str__(self) -> str:
-        return "log1p"
 
 
 @dataclass(frozen=True)
@@ -210,11 +194,6 @@ class OneHot:
 
     def _of_missing(self) -> int:
         return len(self.categories) + self.other if self.missing else self._unknown()
-
-    def __str__(self) -> str:
-        count = len(self.categories)
-        extras = "".join(f", {word}" for word, has in ((OTHER, self.other), (MISSING, self.missing)) if has)
-        return f"one-hot ({count} {'category' if count == 1 else 'categories'}{extras})"
 
 
 NumberStep: TypeAlias = Impute | Clip | Standardise | Scale | Log1p
