@@ -234,9 +234,9 @@ def choose(rows: int, columns: Sequence[int], outputs: int, *, encrypted: bool =
         return FedSGD(), "its signals can be encrypted"
     widest = max(columns)
     work = 0.5 * rows * outputs * float(widest) ** 2
-    cheap = VFB2("saga", asynchronous=False)
     if widest > LIMIT:
-        return cheap, f"a party has {widest:,} columns, more than {LIMIT:,}"
+        return VFB2("saga", asynchronous=False), f"a party has {widest:,} columns, more than {LIMIT:,}"
     if work > _MOST_WORK:
-        return cheap, f"matrices of {widest:,} columns over {rows:,} rows would take too long"
+        why = f"matrices of {widest:,} columns over {rows:,} rows would take too long"
+        return VFB2("saga", asynchronous=False), why
     return BlockNewton(), f"no party has more than {LIMIT:,} columns, so tens of rounds will do"

@@ -18,7 +18,7 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype
 
-from colonnade.kernels.compiled import Inside, Kernel
+from colonnade.kernels.compiled import CompiledKernel, Inside
 
 _OUTSIDE = {"expm1", "sqrt", "memset", "memcpy", "memmove"}  # functions of C that code may call
 _STRIDES, _CONTIGUOUS, _FORMAT, _WRITABLE = 0x18, 0x38, 0x04, 0x01  # CPython's PyBUF_...
@@ -40,7 +40,7 @@ declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 """
 
 
-def dispatcher(kernel: Kernel) -> Callable[..., Any]:
+def dispatcher(kernel: CompiledKernel) -> Callable[..., Any]:
     """The kernel as numba has it, with numba's own memory of what it compiled."""
     made: Callable[..., Any] = _jitted(kernel, cache=True)
     return made
@@ -51,7 +51,7 @@ def types_of(arguments: tuple[Any, ...]) -> str:
     return " ".join(str(_type(one)) for one in arguments)
 
 
-def object_code(kernel: Kernel, arguments: tuple[Any, ...], symbol: str) -> bytes | None:
+def object_code(kernel: CompiledKernel, arguments: tuple[Any, ...], symbol: str) -> bytes | None:
     """Machine code of a built-in function by this name, for the types of these arguments; None where it can't be."""
     given = tuple(_type(one) for one in arguments)
     jitted = _jitted(kernel, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -85,11 +85,11 @@ def _known(name: str) -> bool:
 
 
 @cache
-def _jitted(kernel: Kernel, **options: Any) -> Any:
+def _jitted(kernel: CompiledKernel, **options: Any) -> Any:
     """With other kernels and pieces of LLVM's code that it calls as numba knows them."""
     known = dict(kernel.function.__globals__)
     for name in kernel.function.__code__.co_names:
-        if isinstance(known.get(name), Kernel):
+        if isinstance(known.get(name), CompiledKernel):
             known[name] = _jitted(known[name], **options)
         elif isinstance(known.get(name), Inside):
             known[name] = known[name].intrinsic()
