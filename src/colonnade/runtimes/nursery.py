@@ -3,7 +3,7 @@
 It stays for as long as its owner, the Python process that it was started by, or until nobody has needed it for a while.
 All that it ever does itself is import modules that are installed, so there is nothing in it that a run could find of
 an earlier one: no data, no key, no name of a party, no state of a random stream. What differs from run to run happens
-in a process that it forks for each, the `BroodProcess`. That one imports the program's own modules as they are on disk at that
+in a process that it forks for each, a `BroodProcess`. It imports the program's own modules as they are on disk at that
 moment, plays the rehearsal, forks a process for every party, and remains their parent. A job travels over the party's
 own line, after the fork. Both have one thread, so that forking is safe.
 
