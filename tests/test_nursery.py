@@ -276,7 +276,7 @@ def test_a_nursery_that_nobody_needs_goes(monkeypatch):
     monkeypatch.setattr(nursery, "_IDLE", 0.01)
     here, there = socket.socketpair()
     with here, there:
-        nursery._Nursery(there).serve()
+        nursery._NurseryProcess(there).serve()
 
 
 # -- a nursery that does not come far ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 It stays for as long as its owner, the Python process that it was started by, or until nobody has needed it for a while.
 All that it ever does itself is import modules that are installed, so there is nothing in it that a run could find of
 an earlier one: no data, no key, no name of a party, no state of a random stream. What differs from run to run happens
-in a process that it forks for each, a `BroodProcess`. It imports the program's own modules as they are on disk at that
+in a process that it forks for each. That one imports the program's own modules as they are on disk at that
 moment, plays the rehearsal, forks a process for every party, and remains their parent. A job travels over the party's
 own line, after the fork. Both have one thread, so that forking is safe.
 
@@ -139,7 +139,7 @@ class _Parent:
 # -- one run -----------------------------------------------------------------------------------------------------------
 
 
-class BroodProcess(_Parent):
+class _RunProcess(_Parent):
     """The process of one run: it makes the parties' own and ends with them; when its line ends, so do all of them."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -228,11 +228,11 @@ def _is_installed(module: Any) -> bool:
 # -- one after another -------------------------------------------------------------------------------------------------
 
 
-class _Nursery(_Parent):
+class _NurseryProcess(_Parent):
     def __init__(self, line: socket.socket) -> None:
         super().__init__()
         self._line = line
-        self._learned: set[int] = set()  # pipes on which the broods tell what they had to load
+        self._learned: set[int] = set()  # pipes on which the processes of runs tell what they had to load
 
     def serve(self) -> None:
         """Do what the owner asks, until it is gone or has not asked for long."""
@@ -242,11 +242,11 @@ class _Nursery(_Parent):
                 return
             verb, number = REQUEST.unpack(data)
             if verb == FORK:
-                self._brood(fds)
+                self._fork_for_a_run(fds)
             else:
                 self.settle(self._line, verb, number)
 
-    def _brood(self, fds: list[int]) -> None:
+    def _fork_for_a_run(self, fds: list[int]) -> None:
         modules, environment, path = bulk.receive(reader(self._line))
         _tell(self._line, TAKEN)
         self._learn()
@@ -257,7 +257,7 @@ class _Nursery(_Parent):
         _settled()
         listen, learned = os.pipe()
         os.set_blocking(learned, False)  # what does not fit is not learned, and nobody waits
-        pid = _fork(partial(self._become_brood, fds, learned, environment, path))
+        pid = _fork(partial(self._run, fds, learned, environment, path))
         self.pids.append(pid)
         self._learned.add(listen)
         for fd in (*fds, learned):
@@ -265,13 +265,13 @@ class _Nursery(_Parent):
         _tell(self._line, FORKED, pid, len(self.pids) - 1)
 
     def _learn(self) -> None:
-        """Import what earlier broods had to: not before there is a next one, who would have to otherwise."""
+        """Import what earlier runs had to, but not before there is a next one, which would have to otherwise."""
         for pipe in select.select(self._learned, [], [], 0)[0] if self._learned else ():
             with open(pipe, encoding="utf-8") as names:
                 _import(names.read().split())
             self._learned.remove(pipe)
 
-    def _become_brood(
+    def _run(
         self, fds: Sequence[int], learned: int, environment: Sequence[tuple[bytes, bytes]], path: Sequence[bytes]
     ) -> None:
         """Take over what the owner has at this moment, in place of what it had when the nursery was started."""
@@ -288,7 +288,7 @@ class _Nursery(_Parent):
         os.environb.update(environment)
         sys.path[:] = map(os.fsdecode, path)
         importlib.invalidate_caches()
-        BroodProcess(socket.socket(fileno=line)).live(learned)
+        _RunProcess(socket.socket(fileno=line)).live(learned)
 
 
 def main() -> NoReturn:
@@ -298,5 +298,5 @@ def main() -> NoReturn:
         os.dup2(nothing, stream)
     os.close(nothing)
     gc.disable()
-    _Nursery(socket.socket(fileno=int(sys.argv[1]))).serve()
+    _NurseryProcess(socket.socket(fileno=int(sys.argv[1]))).serve()
     leave(0)
