@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from colonnade.kernels import compiled, compiler
-from colonnade.kernels.compiled import Kernel
+from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.curve import _call
 
 PROGRAM = """
@@ -82,7 +82,7 @@ def test_a_second_process_needs_no_numba_for_the_same_bits(home):
 
 @pytest.mark.parametrize("spoil", ["nothing", "a byte", "the file's mode", "the folder's mode"])
 def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, spoil):
-    assert Kernel(quotient)(1.0, 4.0) == 0.25
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
     (kept,) = files(home)
     if spoil == "a byte":
         content = bytearray(kept.read_bytes())
@@ -93,7 +93,7 @@ def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, s
     elif spoil == "the folder's mode":
         kept.parent.chmod(0o770)
     compiled._folder_of.cache_clear()
-    compiling, again = [], Kernel(quotient)
+    compiling, again = [], Compiled(quotient)
     monkeypatch.setattr(compiler, "object_code", lambda *_: compiling.append("anew"))
     monkeypatch.setattr(compiler, "dispatcher", lambda kernel: compiling.append("by numba") or kernel.function)
     assert again(1.0, 4.0) == 0.25
@@ -103,17 +103,17 @@ def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, s
 @pytest.mark.parametrize("variable", ["COLONNADE_KERNELS", "NUMBA_OPT"])
 def test_on_request_nothing_is_kept(home, monkeypatch, variable):
     monkeypatch.setenv(variable, "numba" if variable == "COLONNADE_KERNELS" else "3")
-    assert Kernel(quotient)(1.0, 4.0) == 0.25
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
     assert files(home) == []
 
 
 def test_without_a_folder_numba_does_it(home):
     home.parent.write_text("this is no folder")
-    assert Kernel(quotient)(1.0, 4.0) == 0.25
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
 
 
 def test_each_kind_of_arguments_finds_its_own_code(home):
-    kernel, x = Kernel(scaled), np.arange(6.0)
+    kernel, x = Compiled(scaled), np.arange(6.0)
     wide = np.arange(12.0)[::2]
     fixed = x.copy()
     fixed.flags.writeable = False
@@ -124,21 +124,34 @@ def test_each_kind_of_arguments_finds_its_own_code(home):
             assert kernel(given, 2.0, out) == given.sum()
             np.testing.assert_array_equal(out, 2.0 * given)
     assert len(files(home)) == len(kinds) == len(list(home.glob("*/*")))
-    again = Kernel(scaled)
+    again = Compiled(scaled)
     again._other_types = pytest.fail
     assert [again(given, 2.0, np.zeros(6)) for given in kinds] == [given.sum() for given in kinds]
 
 
+def test_numbers_of_another_precision_are_not_taken_for_floats(home):
+    kernel, x, out = Compiled(scaled), np.full(6, 0.1, np.float32), np.zeros(6)
+    for factor, expected in (
+        (0.1, 0.1 * x.astype(float)),
+        (np.float32(0.1), np.float32(0.1) * x),
+        (3, 3 * x.astype(float)),
+    ):
+        kernel(x, factor, out)
+        np.testing.assert_array_equal(out, expected)
+    kernel(x, np.float64(0.1), out)
+    np.testing.assert_array_equal(out, 0.1 * x.astype(float))
+
+
 def test_what_only_numba_takes_for_the_same_type_goes_to_numba(home):
     """Two of C's types have 64 bits, and memory says which of them it holds."""
-    kernel, out = Kernel(scaled), np.zeros(6)
+    kernel, out = Compiled(scaled), np.zeros(6)
     for _ in range(2):
         assert kernel(np.arange(6, dtype=np.longlong), 3.0, out) == 15.0
         np.testing.assert_array_equal(out, 3.0 * np.arange(6))
 
 
 def test_memory_that_may_not_be_written_is_not(home):
-    kernel, fixed = Kernel(scaled), np.zeros(6)
+    kernel, fixed = Compiled(scaled), np.zeros(6)
     kernel(np.arange(6.0), 1.0, fixed.copy())
     fixed.flags.writeable = False
     with pytest.raises(Exception, match="Cannot modify readonly array"):
@@ -147,7 +160,7 @@ def test_memory_that_may_not_be_written_is_not(home):
 
 
 def test_division_by_zero_is_an_error_as_it_is_in_python(home):
-    kernel = Kernel(quotient)
+    kernel = Compiled(quotient)
     for _ in range(3):
         assert kernel(1.0, 2.0) == 0.5
         with pytest.raises(ZeroDivisionError, match=r"^division by zero$"):
@@ -156,14 +169,14 @@ def test_division_by_zero_is_an_error_as_it_is_in_python(home):
 
 
 def test_too_few_arguments_are_an_error(home):
-    kernel = Kernel(quotient)
+    kernel = Compiled(quotient)
     kernel(1.0, 2.0)
     with pytest.raises(TypeError):
         kernel(1.0)
 
 
 def test_a_kernel_that_allocates_stays_with_numba(home):
-    kernel = Kernel(allocating)
+    kernel = Compiled(allocating)
     assert (kernel(5), kernel(7)) == (5.0, 7.0)
     assert files(home) == []
 
@@ -171,5 +184,5 @@ def test_a_kernel_that_allocates_stays_with_numba(home):
 def test_no_gil_is_held(home):
     check = ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value
     assert ctypes.pythonapi.PyGILState_Check() == 1
-    assert Kernel(held)(check) == 0
+    assert Compiled(held)(check) == 0
     assert len(files(home)) == 1
