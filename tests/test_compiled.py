@@ -14,6 +14,8 @@ from colonnade.kernels import compiled, compiler
 from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.curve import _call
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is kept")
+
 PROGRAM = """
 import sys
 import numpy as np
@@ -50,6 +52,8 @@ def held(check):
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """An empty folder for what is kept, in this process and in those that it starts."""
+    for name in [name for name in os.environ if name.startswith("NUMBA_") or name == "COLONNADE_KERNELS"]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiled._folder_of.cache_clear()
     yield tmp_path / "colonnade" / "kernels"
@@ -62,9 +66,8 @@ def files(home):
 
 def run(**environment):
     """(whether numba was imported, the result's bits) of a process."""
-    given = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env={**given, **environment}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM], env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     needed, bits = done.stdout.split()
