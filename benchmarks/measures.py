@@ -14,6 +14,7 @@ import colonnade as cn
 from colonnade.blocks.columns import SparseColumns
 from colonnade.kernels import columns as _kernels
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
 from encrypted import encrypted_training, modular_products

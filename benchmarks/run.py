@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # the measures, and the reproductions that some of them use
+sys.path.insert(0, str(HERE))
 from measures import MEASURES  # noqa: E402
 from reproductions.datasets import MissingData  # noqa: E402
 
