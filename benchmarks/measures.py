@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import colonnade as cn
 from colonnade.blocks.columns import CsrColumns
 from colonnade.kernels import columns as _kernels
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
 from encrypted import encrypted_training, modular_products
@@ -25,6 +25,7 @@ from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
 from shortest import best
+from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
 
 Rows = list[tuple[str, str, str]]
@@ -134,24 +135,6 @@ def kernels(quick: bool) -> Rows:
             f"numpy (BLAS) {numpy_ns:.2f} ns, ratio {dense_ns / numpy_ns:.1f}",
         ),
     ]
-
-
-def start_up(quick: bool) -> Rows:
-    """How long a newcomer waits before anything happens."""
-    commands = {
-        "colonnade --help": ([sys.executable, "-m", "colonnade.cli.main", "--help"], "bar: 0.3 s"),
-        "import colonnade": ([sys.executable, "-c", "import colonnade"], "bar: 0.5 s"),
-        "import colonnade, first model made": (
-            [sys.executable, "-c", "import colonnade as c; c.LogisticRegression()"],
-            "",
-        ),
-        "python alone": ([sys.executable, "-c", "pass"], "the floor"),
-    }
-    rows: Rows = []
-    for name, (command, bar) in commands.items():
-        run = lambda command=command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: E731
-        rows.append((name, f"{best(run, 1 if quick else 5):.3f} s", bar))
-    return rows
 
 
 MEASURES = (

@@ -15,18 +15,20 @@ import scipy.sparse as sp
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def training():
-    spec = importlib.util.spec_from_file_location("benchmarks_training", ROOT / "benchmarks" / "training.py")
+def script(name):
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", ROOT / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+@pytest.fixture(scope="module")
+def training():
+    return script("training")
+
+
 def test_one_measure_takes_the_place_of_its_earlier_self():
-    spec = importlib.util.spec_from_file_location("benchmarks_run", ROOT / "benchmarks" / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("run")
     kept = "# Benchmarks\n\nwords\n\n## one\nfirst\n\n| a |\n\n## two\nsecond\n"
     assert module.with_section(kept, "## one\nanew\n") == "# Benchmarks\n\nwords\n\n## one\nanew\n\n## two\nsecond\n"
     assert module.with_section(kept, "## three\nthird\n").endswith("## two\nsecond\n\n## three\nthird\n")
@@ -42,6 +44,23 @@ def test_every_measure_works_and_quick_results_are_not_kept():
     for part in ("hops/s", "rounds/s", "ns", "ratio"):
         assert part in done.stdout
     assert (ROOT / "benchmarks" / "RESULTS.md").read_text() == kept
+
+
+def test_a_walk_takes_each_function_once_and_no_import():
+    walk = script("walk").of_fit()
+    assert walk.files[0].startswith("estimators/")
+    assert {"data/party.py", "runtimes/simulation.py"} <= set(walk.files)
+    assert not walk.elsewhere  # one thread
+    assert len(set(walk.files)) - 1 <= walk.changes < len(walk.files)
+    walk.files = ["a", "a", "b", "a"]
+    assert walk.changes == 2
+
+
+def test_the_house_is_measured_whole():
+    figures, homes, rooms = script("house").measure()
+    assert figures["files"] == len(list((ROOT / "src").rglob("*.py")))
+    assert figures["largest room"] == max(rooms.values())
+    assert homes["Party"] == ["data/party.py"]
 
 
 @pytest.mark.parametrize(("needed", "most"), [(1, 100), (10, 100), (11, 100), (20, 20), (602, 2000), (39, 39), (3, 5)])

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from colonnade.kernels import compiled, compiler
-from colonnade.kernels.compiled import CompiledKernel
+from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.curve import _call
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is kept")
 
 PROGRAM = """
 import sys
@@ -50,6 +52,8 @@ def held(check):
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """An empty folder for what is kept, in this process and in those that it starts."""
+    for name in [name for name in os.environ if name.startswith("NUMBA_") or name == "COLONNADE_KERNELS"]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiled._folder_of.cache_clear()
     yield tmp_path / "colonnade" / "kernels"
@@ -62,9 +66,8 @@ def files(home):
 
 def run(**environment):
     """(whether numba was imported, the result's bits) of a process."""
-    given = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env={**given, **environment}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM], env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     needed, bits = done.stdout.split()
@@ -82,7 +85,7 @@ def test_a_second_process_needs_no_numba_for_the_same_bits(home):
 
 @pytest.mark.parametrize("spoil", ["nothing", "a byte", "the file's mode", "the folder's mode"])
 def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, spoil):
-    assert CompiledKernel(quotient)(1.0, 4.0) == 0.25
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
     (kept,) = files(home)
     if spoil == "a byte":
         content = bytearray(kept.read_bytes())
@@ -93,7 +96,7 @@ def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, s
     elif spoil == "the folder's mode":
         kept.parent.chmod(0o770)
     compiled._folder_of.cache_clear()
-    compiling, again = [], CompiledKernel(quotient)
+    compiling, again = [], Compiled(quotient)
     monkeypatch.setattr(compiler, "object_code", lambda *_: compiling.append("anew"))
     monkeypatch.setattr(compiler, "dispatcher", lambda kernel: compiling.append("by numba") or kernel.function)
     assert again(1.0, 4.0) == 0.25
@@ -103,17 +106,17 @@ def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, s
 @pytest.mark.parametrize("variable", ["COLONNADE_KERNELS", "NUMBA_OPT"])
 def test_on_request_nothing_is_kept(home, monkeypatch, variable):
     monkeypatch.setenv(variable, "numba" if variable == "COLONNADE_KERNELS" else "3")
-    assert CompiledKernel(quotient)(1.0, 4.0) == 0.25
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
     assert files(home) == []
 
 
 def test_without_a_folder_numba_does_it(home):
     home.parent.write_text("this is no folder")
-    assert CompiledKernel(quotient)(1.0, 4.0) == 0.25
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
 
 
 def test_each_kind_of_arguments_finds_its_own_code(home):
-    kernel, x = CompiledKernel(scaled), np.arange(6.0)
+    kernel, x = Compiled(scaled), np.arange(6.0)
     wide = np.arange(12.0)[::2]
     fixed = x.copy()
     fixed.flags.writeable = False
@@ -124,21 +127,34 @@ def test_each_kind_of_arguments_finds_its_own_code(home):
             assert kernel(given, 2.0, out) == given.sum()
             np.testing.assert_array_equal(out, 2.0 * given)
     assert len(files(home)) == len(kinds) == len(list(home.glob("*/*")))
-    again = CompiledKernel(scaled)
+    again = Compiled(scaled)
     again._other_types = pytest.fail
     assert [again(given, 2.0, np.zeros(6)) for given in kinds] == [given.sum() for given in kinds]
 
 
+def test_numbers_of_another_precision_are_not_taken_for_floats(home):
+    kernel, x, out = Compiled(scaled), np.full(6, 0.1, np.float32), np.zeros(6)
+    for factor, expected in (
+        (0.1, 0.1 * x.astype(float)),
+        (np.float32(0.1), np.float32(0.1) * x),
+        (3, 3 * x.astype(float)),
+    ):
+        kernel(x, factor, out)
+        np.testing.assert_array_equal(out, expected)
+    kernel(x, np.float64(0.1), out)
+    np.testing.assert_array_equal(out, 0.1 * x.astype(float))
+
+
 def test_what_only_numba_takes_for_the_same_type_goes_to_numba(home):
     """Two of C's types have 64 bits, and memory says which of them it holds."""
-    kernel, out = CompiledKernel(scaled), np.zeros(6)
+    kernel, out = Compiled(scaled), np.zeros(6)
     for _ in range(2):
         assert kernel(np.arange(6, dtype=np.longlong), 3.0, out) == 15.0
         np.testing.assert_array_equal(out, 3.0 * np.arange(6))
 
 
 def test_memory_that_may_not_be_written_is_not(home):
-    kernel, fixed = CompiledKernel(scaled), np.zeros(6)
+    kernel, fixed = Compiled(scaled), np.zeros(6)
     kernel(np.arange(6.0), 1.0, fixed.copy())
     fixed.flags.writeable = False
     with pytest.raises(Exception, match="Cannot modify readonly array"):
@@ -147,7 +163,7 @@ def test_memory_that_may_not_be_written_is_not(home):
 
 
 def test_division_by_zero_is_an_error_as_it_is_in_python(home):
-    kernel = CompiledKernel(quotient)
+    kernel = Compiled(quotient)
     for _ in range(3):
         assert kernel(1.0, 2.0) == 0.5
         with pytest.raises(ZeroDivisionError, match=r"^division by zero$"):
@@ -156,14 +172,14 @@ def test_division_by_zero_is_an_error_as_it_is_in_python(home):
 
 
 def test_too_few_arguments_are_an_error(home):
-    kernel = CompiledKernel(quotient)
+    kernel = Compiled(quotient)
     kernel(1.0, 2.0)
     with pytest.raises(TypeError):
         kernel(1.0)
 
 
 def test_a_kernel_that_allocates_stays_with_numba(home):
-    kernel = CompiledKernel(allocating)
+    kernel = Compiled(allocating)
     assert (kernel(5), kernel(7)) == (5.0, 7.0)
     assert files(home) == []
 
@@ -171,5 +187,5 @@ def test_a_kernel_that_allocates_stays_with_numba(home):
 def test_no_gil_is_held(home):
     check = ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value
     assert ctypes.pythonapi.PyGILState_Check() == 1
-    assert CompiledKernel(held)(check) == 0
+    assert Compiled(held)(check) == 0
     assert len(files(home)) == 1

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from colonnade.blocks.weights import DenseTerms
+from colonnade.blocks.terms import DenseTerms
 from colonnade.kernels import columns as _kernels
-from colonnade.kernels.compiled import CompiledKernel
+from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.compiler import dispatcher
 from colonnade.objective.penalties import L2, NonConvex
 
@@ -22,7 +22,7 @@ def path(request):
     """All of them twice: as code that is kept, and as numba has it."""
     with pytest.MonkeyPatch.context() as patch:
         for kernel in vars(_kernels).values() if request.param == "numba" else ():
-            if isinstance(kernel, CompiledKernel):
+            if isinstance(kernel, Compiled):
                 patch.setattr(kernel, "_call", dispatcher(kernel))
         yield
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from colonnade.kernels import gram as kernels
-from colonnade.kernels.compiled import Kernel
+from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.compiler import dispatcher
 
 
@@ -18,7 +18,7 @@ def path(request):
     """All of them twice: as code that is kept, and as numba has it."""
     with pytest.MonkeyPatch.context() as patch:
         for kernel in vars(kernels).values() if request.param == "numba" else ():
-            if isinstance(kernel, Kernel):
+            if isinstance(kernel, Compiled):
                 patch.setattr(kernel, "_call", dispatcher(kernel))
         yield
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import CompiledKernel
+from colonnade.kernels.compiled import Compiled
 
 Array = npt.NDArray[Any]
 
 
-@CompiledKernel
+@Compiled
 def dense_forward(X: Array, rows: Array, W: Array, out: Array) -> None:
     """out[i] = X[rows[i]] @ W, for W of shape (d, c)."""
     d, c = W.shape
@@ -50,7 +50,7 @@ def dense_forward(X: Array, rows: Array, W: Array, out: Array) -> None:
                     out[i, k] += v * W[j, k]
 
 
-@CompiledKernel
+@Compiled
 def dense_backward(X: Array, rows: Array, signal: Array, factor: float, G: Array) -> None:
     """G += factor * X[rows].T @ signal."""
     d, c = G.shape
@@ -71,7 +71,7 @@ def dense_backward(X: Array, rows: Array, signal: Array, factor: float, G: Array
                     G[j, k] += v * signal[i, k]
 
 
-@CompiledKernel
+@Compiled
 def csr_forward(data: Array, columns: Array, starts: Array, rows: Array, W: Array, out: Array) -> None:
     """out[i] = X[rows[i]] @ W, for X in CSR form."""
     c = W.shape[1]
@@ -91,7 +91,7 @@ def csr_forward(data: Array, columns: Array, starts: Array, rows: Array, W: Arra
                 out[i, k] += v * W[j, k]
 
 
-@CompiledKernel
+@Compiled
 def csr_backward(
     data: Array, columns: Array, starts: Array, rows: Array, signal: Array, factor: float, G: Array
 ) -> None:
@@ -111,7 +111,7 @@ def csr_backward(
                 G[j, k] += v * signal[i, k]
 
 
-@CompiledKernel
+@Compiled
 def dense_move(X: Array, rows: Array, source: Array, factor: float, target: Array) -> None:
     """target += factor * source; source = 0."""
     for j in range(source.shape[0]):
@@ -120,7 +120,7 @@ def dense_move(X: Array, rows: Array, source: Array, factor: float, target: Arra
             source[j, k] = 0.0
 
 
-@CompiledKernel
+@Compiled
 def csr_move(
     data: Array, columns: Array, starts: Array, rows: Array, source: Array, factor: float, target: Array
 ) -> None:
@@ -133,7 +133,7 @@ def csr_move(
                 source[j, k] = 0.0
 
 
-@CompiledKernel
+@Compiled
 def csr_row_nonzeros(starts: Array, rows: Array) -> int:
     """How many numbers a pass over these rows touches."""
     total = 0
@@ -142,7 +142,7 @@ def csr_row_nonzeros(starts: Array, rows: Array) -> int:
     return total
 
 
-@CompiledKernel
+@Compiled
 def overdue(w: float, a: float, r: int, t: int, strength: float, convex: bool, steps: Array) -> Any:
     """A weight after the dense terms of steps r + 1 to t: w -= eta (a + penalty'(w)), where a did not change meanwhile.
 
@@ -167,7 +167,7 @@ def overdue(w: float, a: float, r: int, t: int, strength: float, convex: bool, s
     return w - steps[t, 3] * (a + strength * w / (h * h))
 
 
-@CompiledKernel
+@Compiled
 def csr_catch_up(
     columns: Array,
     starts: Array,
@@ -193,7 +193,7 @@ def csr_catch_up(
                 last[j] = now
 
 
-@CompiledKernel
+@Compiled
 def catch_up_all(average: Array, last: Array, now: int, strength: float, convex: bool, steps: Array, W: Array) -> None:
     """Bring every column up to step `now`, and count steps from 0 again."""
     for j in range(W.shape[0]):
@@ -203,7 +203,7 @@ def catch_up_all(average: Array, last: Array, now: int, strength: float, convex:
         last[j] = 0
 
 
-@CompiledKernel
+@Compiled
 def csr_rule_step(
     data: Array,
     columns: Array,
@@ -239,7 +239,7 @@ def csr_rule_step(
                 average[j, k] += weight * g
 
 
-@CompiledKernel
+@Compiled
 def round_to_circle(angles: Array, per_radian: float, limit: float, out: Array) -> int:
     """out = angles in steps of the circle, rounded, modulo 2^32; how many are beyond `limit` steps, or no number."""
     beyond = 0
@@ -255,7 +255,7 @@ _S0, _S1, _S2 = np.float32(8.885765876165403), np.float32(-58.46599582544392), n
 _S3, _S4, _S5 = np.float32(-108.47623493323837), np.float32(59.41083694342936), np.float32(-20.356381015398085)
 
 
-@CompiledKernel
+@Compiled
 def circle_cosines(phases: Array, out: Array) -> None:
     """out = sqrt(2) cos(2 pi phases / 2^32), in single precision: cos(2 pi t) = sin(2 pi (1/4 - |t|))."""
     for i in range(phases.shape[0]):

@@ -33,7 +33,7 @@ _FASTCALL = 0x80  # CPython's METH_FASTCALL
 _kept: list[Any] = []  # what compiled code needs as long as the process runs
 
 
-class CompiledKernel:
+class Compiled:
     """A decorator: the function is compiled, and then called like any other, with arrays and numbers."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

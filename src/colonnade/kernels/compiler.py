@@ -18,17 +18,19 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype
 
-from colonnade.kernels.compiled import CompiledKernel, Inside
+from colonnade.kernels.compiled import Compiled, Inside
 
 _OUTSIDE = {"expm1", "sqrt", "memset", "memcpy", "memmove"}  # functions of C that code may call
 _STRIDES, _CONTIGUOUS, _FORMAT, _WRITABLE = 0x18, 0x38, 0x04, 0x01  # CPython's PyBUF_...
 _HEAD = """
+@PyFloat_Type = external global i8
 %view = type { ptr, ptr, i64, i64, i32, i32, ptr, ptr, ptr, ptr, ptr }
 declare i32 @PyObject_GetBuffer(ptr, ptr, i32)
 declare i32 @PyBuffer_IsContiguous(ptr, i8)
 declare void @PyBuffer_Release(ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsLongLong(ptr)
+declare i32 @PyObject_IsInstance(ptr, ptr)
 declare ptr @PyErr_Occurred()
 declare void @PyErr_Clear()
 declare ptr @PyEval_SaveThread()
@@ -40,7 +42,7 @@ declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 """
 
 
-def dispatcher(kernel: CompiledKernel) -> Callable[..., Any]:
+def dispatcher(kernel: Compiled) -> Callable[..., Any]:
     """The kernel as numba has it, with numba's own memory of what it compiled."""
     made: Callable[..., Any] = _jitted(kernel, cache=True)
     return made
@@ -51,7 +53,7 @@ def types_of(arguments: tuple[Any, ...]) -> str:
     return " ".join(str(_type(one)) for one in arguments)
 
 
-def object_code(kernel: CompiledKernel, arguments: tuple[Any, ...], symbol: str) -> bytes | None:
+def object_code(kernel: Compiled, arguments: tuple[Any, ...], symbol: str) -> bytes | None:
     """Machine code of a built-in function by this name, for the types of these arguments; None where it can't be."""
     given = tuple(_type(one) for one in arguments)
     jitted = _jitted(kernel, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -85,11 +87,11 @@ def _known(name: str) -> bool:
 
 
 @cache
-def _jitted(kernel: CompiledKernel, **options: Any) -> Any:
+def _jitted(kernel: Compiled, **options: Any) -> Any:
     """With other kernels and pieces of LLVM's code that it calls as numba knows them."""
     known = dict(kernel.function.__globals__)
     for name in kernel.function.__code__.co_names:
-        if isinstance(known.get(name), CompiledKernel):
+        if isinstance(known.get(name), Compiled):
             known[name] = _jitted(known[name], **options)
         elif isinstance(known.get(name), Inside):
             known[name] = known[name].intrinsic()
@@ -209,6 +211,10 @@ others:
 
     def _number(self, at: int, kind: Any) -> None:
         name, llvm = ("PyFloat_AsDouble", "double") if kind is types.float64 else ("PyLong_AsLongLong", "i64")
+        if kind is types.float64:  # and no number of another precision, which would be taken for one
+            self._line(f"%kind{at} = call i32 @PyObject_IsInstance(ptr %object{at}, ptr @PyFloat_Type)")
+            self._line(f"%float{at} = icmp eq i32 %kind{at}, 1")
+            self._go_on_if(f"%float{at}")
         self._line(f"%number{at} = call {llvm} @{name}(ptr %object{at})")
         self._line(f"%error{at} = call ptr @PyErr_Occurred()")
         self._line(f"%is{at} = icmp eq ptr %error{at}, null")

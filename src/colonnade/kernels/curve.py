@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import CompiledKernel, Inside
+from colonnade.kernels.compiled import Compiled, Inside
 
 Array = npt.NDArray[Any]
 
@@ -71,7 +71,7 @@ def _keep_x() -> Any:
     return intrinsic(keep_x)
 
 
-@CompiledKernel
+@Compiled
 def multiply_hashes(xdh: int, context: int, hashes: int, count: int, secret: int, out: int) -> int:
     """out[i] = secret * (the point that the 64 bytes of hashes[i] stand for); how many could be done."""
     done = 0
@@ -81,7 +81,7 @@ def multiply_hashes(xdh: int, context: int, hashes: int, count: int, secret: int
     return done
 
 
-@CompiledKernel
+@Compiled
 def multiply_points(
     parse: int, ecdh: int, context: int, points: Array, secret: int, room: Array, encoded: int, out: int
 ) -> int:
@@ -102,7 +102,7 @@ def multiply_points(
     return len(points)
 
 
-@CompiledKernel
+@Compiled
 def hash_points(tagged: int, context: int, tag: int, length: int, points: int, count: int, out: int) -> int:
     """out[i] = SHA-256 of points[i] under a tag (BIP 340); how many could be done."""
     done = 0
@@ -114,7 +114,7 @@ def hash_points(tagged: int, context: int, tag: int, length: int, points: int, c
 # -- the oblivious store -----------------------------------------------------------------------------------------------
 
 
-@CompiledKernel
+@Compiled
 def _mixed(word: Any) -> Any:
     """SplitMix64's last step: keys are uniform already, this only makes other bits of them."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -122,7 +122,7 @@ def _mixed(word: Any) -> Any:
     return word ^ (word >> np.uint64(31))
 
 
-@CompiledKernel
+@Compiled
 def slots_of(keys: Array, segment: int, out: Array) -> None:
     """The three slots of every key, one in each third of the table."""
     size = np.uint64(segment)
@@ -143,7 +143,7 @@ def peel(slots: Array, size: int, order: Array, places: Array) -> int:
     return int(_peel(slots, order, places, count, held, alone, taken))
 
 
-@CompiledKernel
+@Compiled
 def _peel(slots: Array, order: Array, places: Array, count: Array, held: Array, alone: Array, taken: Array) -> int:
     """The same. alone: room for slots with one key each; taken: whether a key is."""
     keys = slots.shape[0]
@@ -179,7 +179,7 @@ def _peel(slots: Array, order: Array, places: Array, count: Array, held: Array, 
     return found
 
 
-@CompiledKernel
+@Compiled
 def look_up(table: Array, slots: Array, keys: Array, size: int, out: Array) -> None:
     """out[i] = xor of the key's three slots and of the dense rows (from `size` on) that the key's own bits name."""
     for i in range(keys.shape[0]):
@@ -201,7 +201,7 @@ def fill(table: Array, slots: Array, keys: Array, values: Array, order: Array, p
     _fill(table, slots, keys, values, order, places, found, np.empty((1, 2), np.uint64))
 
 
-@CompiledKernel
+@Compiled
 def _fill(
     table: Array, slots: Array, keys: Array, values: Array, order: Array, places: Array, found: int, seen: Array
 ) -> None:

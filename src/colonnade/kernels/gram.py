@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.kernels.compiled import CompiledKernel
+from colonnade.kernels.compiled import Compiled
 
 Array = npt.NDArray[Any]
 # Columns that are eliminated together: what they change is then added up in the processor's cache.
 _PANEL = 48
 
 
-@CompiledKernel
+@Compiled
 def dense_gram(X: Array, rows: Array, weight: Array, G: Array) -> None:
     """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G; of a wider X, its first columns."""
     d, n = G.shape[0], rows.shape[0]
@@ -46,7 +46,7 @@ def dense_gram(X: Array, rows: Array, weight: Array, G: Array) -> None:
             i += 1
 
 
-@CompiledKernel
+@Compiled
 def csr_gram(data: Array, columns: Array, starts: Array, rows: Array, weight: Array, G: Array) -> None:
     """The same for X in CSR form, whose columns may be in any order within a row."""
     for i in range(rows.shape[0]):
@@ -60,7 +60,7 @@ def csr_gram(data: Array, columns: Array, starts: Array, rows: Array, weight: Ar
                         G[j, k] += a * data[q]
 
 
-@CompiledKernel
+@Compiled
 def dense_squares(X: Array, rows: Array, weight: Array, out: Array) -> None:
     """out += the diagonal of X[rows].T @ diag(weight) @ X[rows]."""
     for i in range(rows.shape[0]):
@@ -69,7 +69,7 @@ def dense_squares(X: Array, rows: Array, weight: Array, out: Array) -> None:
             out[j] += c * x[j] * x[j]
 
 
-@CompiledKernel
+@Compiled
 def csr_squares(data: Array, columns: Array, starts: Array, rows: Array, weight: Array, out: Array) -> None:
     """The same for X in CSR form."""
     for i in range(rows.shape[0]):
@@ -77,7 +77,7 @@ def csr_squares(data: Array, columns: Array, starts: Array, rows: Array, weight:
             out[columns[p]] += weight[i] * data[p] * data[p]
 
 
-@CompiledKernel
+@Compiled
 def _panel(A: Array, at: int, end: int, first: Array, smallest: float) -> None:
     """Eliminate columns `at` to `end`, within these columns only."""
     for j in range(at, end):
@@ -103,7 +103,7 @@ def cholesky(A: Array, smallest: float) -> None:
     _cholesky(A, smallest, np.diagonal(A).copy(), np.empty((_PANEL, len(A))))
 
 
-@CompiledKernel
+@Compiled
 def _cholesky(A: Array, smallest: float, first: Array, turned: Array) -> None:
     """The same. first: the diagonal as it was; turned: room for a panel's columns, as rows."""
     d = A.shape[0]
@@ -123,7 +123,7 @@ def _cholesky(A: Array, smallest: float, first: Array, turned: Array) -> None:
                         row[k] -= a * t[k]
 
 
-@CompiledKernel
+@Compiled
 def _forth(L: Array, B: Array) -> None:
     """B becomes the solution of L @ X = B."""
     for i in range(B.shape[0]):
@@ -140,7 +140,7 @@ def _forth(L: Array, B: Array) -> None:
             B[i, c] /= L[i, i]
 
 
-@CompiledKernel
+@Compiled
 def cholesky_solve(L: Array, B: Array) -> None:
     """B becomes the solution of L @ L.T @ X = B; rows of dropped columns become 0."""
     _forth(L, B)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import binding, ir
 
-from colonnade.kernels.compiled import CompiledKernel, Inside
+from colonnade.kernels.compiled import Compiled, Inside
 
 Array = npt.NDArray[Any]
 
@@ -145,7 +145,7 @@ def _room(vectors: int, digits: int) -> Array:
     return room[skip : skip + size].reshape(vectors + 1, digits, LANES)
 
 
-@CompiledKernel
+@Compiled
 def _gather(pool: Array, which: Array, first: int, count: int, into: Array) -> None:
     for lane in range(LANES):
         row = which[first + min(lane, count - 1)]
@@ -153,7 +153,7 @@ def _gather(pool: Array, which: Array, first: int, count: int, into: Array) -> N
             into[j, lane] = pool[row, j]
 
 
-@CompiledKernel
+@Compiled
 def _product(A: Array, B: Array, modulus: Array, inverse: int, total: Array, carry: Array, out: Array) -> None:
     """out = A B / R in every lane; out may be an operand."""
     digits = modulus.shape[0]
@@ -178,7 +178,7 @@ def multiply(
     _multiply(left, a, right, b, modulus, inverse, into, out, _room(3, len(modulus)))
 
 
-@CompiledKernel
+@Compiled
 def _multiply(
     left: Array, a: Array, right: Array, b: Array, modulus: Array, inverse: int, into: Array, out: Array, room: Array
 ) -> None:
@@ -200,7 +200,7 @@ def power(base: Array, one: Array, windows: Array, modulus: Array, inverse: int,
     _power(base, np.arange(len(base)), one, windows, modulus, inverse, out, _room(18, len(modulus)))
 
 
-@CompiledKernel
+@Compiled
 def _power(
     base: Array, every: Array, one: Array, windows: Array, modulus: Array, inverse: int, out: Array, room: Array
 ) -> None:
@@ -231,7 +231,7 @@ def square_often(base: Array, times: int, modulus: Array, inverse: int, out: Arr
     _square_often(base, np.arange(len(base)), times, modulus, inverse, out, _room(2, len(modulus)))
 
 
-@CompiledKernel
+@Compiled
 def _square_often(base: Array, every: Array, times: int, modulus: Array, inverse: int, out: Array, room: Array) -> None:
     """The same, of `every` row, in a room of two vectors."""
     digits = modulus.shape[0]
@@ -248,7 +248,7 @@ def _square_often(base: Array, every: Array, times: int, modulus: Array, inverse
 # -- digits and bytes --------------------------------------------------------------------------------------------------
 
 
-@CompiledKernel
+@Compiled
 def digits_of(words: Array, out: Array) -> None:
     """Digits of numbers that come as bytes, the lowest first."""
     for i in range(words.shape[0]):
@@ -269,7 +269,7 @@ def bytes_of(digits: Array, modulus: Array, out: Array) -> None:
     _bytes_of(digits, modulus, out, np.empty(digits.shape[1], np.uint64))
 
 
-@CompiledKernel
+@Compiled
 def _bytes_of(digits: Array, modulus: Array, out: Array, reduced: Array) -> None:
     """The same. reduced: room for the digits of one of them."""
     count = digits.shape[1]
@@ -295,7 +295,7 @@ def _bytes_of(digits: Array, modulus: Array, out: Array, reduced: Array) -> None
             at += 1
 
 
-@CompiledKernel
+@Compiled
 def add_digits(a: Array, b: Array, out: Array) -> None:
     """out[i] = a[i] + b[i], with carries."""
     for i in range(out.shape[0]):
