@@ -16,10 +16,11 @@ from colonnade.jobs.init import _JOB, _PARTY
 from colonnade.jobs.job_file import JOB, job_of
 from colonnade.jobs.party_file import PARTY
 from colonnade.remote.authority import Authority
-from colonnade.remote.handshake import Handshake, Hello, NotNow, RunTerms, Standing
+from colonnade.remote.handshake import Handshake, Hello, NotNow, Standing
 from colonnade.remote.reliable import Reliable
 from colonnade.remote.revocation import Revocations
 from colonnade.remote.signatures import OwnIdentity
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.link import pack_message, unpack_message
 from colonnade.runtimes.values import ROOM, weight

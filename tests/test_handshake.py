@@ -15,8 +15,9 @@ from colonnade import __version__
 from colonnade.errors import HandshakeFailed, JobMismatch, OptionError
 from colonnade.remote import handshake as h
 from colonnade.remote.authority import Authority
-from colonnade.remote.handshake import Handshake, Hello, RunTerms, Standing
+from colonnade.remote.handshake import Handshake, Hello, Standing
 from colonnade.remote.signatures import OwnIdentity
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.wire import decode, encode
 
 JOB = {

@@ -18,10 +18,11 @@ from colonnade.errors import HandshakeFailed, OptionError, PartyFailed, PartySil
 from colonnade.remote import peer_line, streams, tls, trust
 from colonnade.remote.authority import Authority
 from colonnade.remote.certificates import Credentials, dns_name
-from colonnade.remote.handshake import Handshake, NotNow, RunTerms, Standing
+from colonnade.remote.handshake import Handshake, NotNow, Standing
 from colonnade.remote.listener import Listener
 from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.streams import MAX_LINE_MESSAGE, Stream
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.endpoint import DATA, MAX_MESSAGE
 from colonnade.runtimes.frames import HEADER, pack_frame
 from colonnade.runtimes.link import pack_message

@@ -19,25 +19,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from colonnade import __version__
-from colonnade.errors import HandshakeFailed, JobMismatch, OptionError, ProtocolError
+from colonnade.errors import HandshakeFailed, JobMismatch, ProtocolError
 from colonnade.remote.signatures import OwnIdentity
+from colonnade.remote.terms import RunTerms, difference
 from colonnade.remote.trust import LONGEST_CHAIN
 from colonnade.runtimes.wire import decode, encode
 
 PROTOCOL = 3  # raised whenever parties of before and after could not run together
-MAX_JOB = 1 << 18  # bytes
 NONCE = 32  # bytes
 _SHOWN = 60  # characters of a value that is named in a difference
-_ABSENT = "nothing"
-_BARE_KEY = re.compile("[A-Za-z0-9_-]+")  # any other key is quoted, as in TOML: a dot in it is no table
 _KINDS = (str, int, str, str, str, bytes, bytes, bytes, int, bytes, tuple)
 
 
@@ -49,60 +45,13 @@ class Looked(NotNow):
     """A caller that only wanted to know whether this party is there."""
 
 
-# -- what all agree on -------------------------------------------------------------------------------------------------
-
-
-def flatten(job: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """(key, value as JSON) of everything in a job; an empty table or list is a value too."""
-    if isinstance(job, Mapping) and (job or not path):
-        for key, value in job.items():
-            name = key if isinstance(key, str) and _BARE_KEY.fullmatch(key) else json.dumps(key)
-            yield from flatten(value, f"{path}.{name}" if path else name)
-    elif isinstance(job, (list, tuple)) and job:
-        for at, value in enumerate(job):
-            yield from flatten(value, f"{path}[{at}]")
-    else:
-        # TOML's dates and times are the only values that JSON does not know.
-        yield path, json.dumps(job, default=lambda value: value.isoformat())
-
-
-@dataclass(frozen=True)
-class RunTerms:
-    """What every party of a run has to hold: the names of all, in one order, and the same job."""
-
-    names: tuple[str, ...]
-    entries: tuple[tuple[str, str], ...]
-    digest: bytes
-
-    @classmethod
-    def of(cls, names: tuple[str, ...], job: Mapping[str, Any]) -> RunTerms:
-        """The terms of a job as its TOML file holds it; the order of its keys does not matter."""
-        try:
-            entries = (("(parties)", json.dumps(names)), *sorted(flatten(job)))
-        except (TypeError, ValueError, AttributeError) as error:
-            raise OptionError(f"a job holds tables, lists, texts, numbers, dates and times only: {error}") from None
-        canonical = json.dumps(entries).encode()
-        if len(canonical) > MAX_JOB:
-            raise OptionError(f"a job of {len(canonical)} bytes, at most {MAX_JOB} are allowed; move data out of it")
-        return cls(names, entries, hashlib.sha256(canonical).digest())
-
-
-def difference(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str, str, str]:
-    """(key, here, there) of the first entry that two jobs do not share."""
-    for key in sorted({*mine, *theirs}):
-        here, there = mine.get(key, _ABSENT), theirs.get(key, _ABSENT)
-        if here != there:
-            return key, here, there
-    raise HandshakeFailed("its job has another digest, and yet the same entries")
+# -- one stream --------------------------------------------------------------------------------------------------------
 
 
 def printable(text: str, limit: int = 400) -> str:
     """A peer's words, fit for one line of a log."""
     line = "".join(letter if letter.isprintable() else "?" for letter in text[: limit + 1])
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-# -- one stream --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

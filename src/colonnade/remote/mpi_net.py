@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from colonnade.errors import ColonnadeError, JobMismatch, OptionError, OversizedMessage, PartyFailed, ProtocolError
-from colonnade.remote.handshake import RunTerms
 from colonnade.remote.staged_net import JOINED, StagedNet
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import HEADER
 from colonnade.runtimes.lanes import PerLane

@@ -25,8 +25,8 @@ from colonnade.runtimes.processes import Lines, Processes
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:
-    from colonnade.remote.handshake import RunTerms
     from colonnade.remote.network_net import NetworkNet
+    from colonnade.remote.terms import RunTerms
 
 GRACE = 10.0  # seconds that a line may be down
 

@@ -19,13 +19,14 @@ from colonnade.errors import (
 )
 from colonnade.remote import streams
 from colonnade.remote.certificates import Credentials
-from colonnade.remote.handshake import Hello, Looked, NotNow, RunTerms, printable, refusal
+from colonnade.remote.handshake import Hello, Looked, NotNow, printable, refusal
 from colonnade.remote.listener import LOG, MOST_UNKNOWN, Carry, Listener, Refusals
 from colonnade.remote.peer_line import PeerLine
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.streams import Stream
+from colonnade.remote.terms import RunTerms
 from colonnade.remote.tls import check_security, why
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
 from colonnade.runtimes.lanes import PerLane

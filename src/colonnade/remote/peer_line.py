@@ -50,7 +50,7 @@ class PeerLine:
         self.over = False  # hung up, or lost
         self.trouble = _NOBODY  # the last one
         self._stream: Stream | None = None
-        self._sending = False  # what is to be sent leaves in the next turn of the loop
+        self._sending = False  # there is more to be sent in the next turn of the loop
         self.held = False  # much waits here, and the peer shall wait before it sends more
         self._speak = False  # ... even if it is only how much was received
         self._acknowledging: asyncio.TimerHandle | None = None
@@ -84,12 +84,12 @@ class PeerLine:
         """Send a frame, now or when the line is up again."""
         if not self.deaf:
             self.flow.push(frame)
-            self._send_soon()
+            self._send()  # at once: the program may compute for long before the loop gets its next turn
 
     def speak(self) -> None:
         """Tell the peer how far this party is and what it has received, with or without anything else to send."""
         self._speak = True
-        self._send_soon()
+        self._send()
 
     def hang_up(self) -> list[asyncio.Task[None]]:
         """End the line for good; returns what still has to come to its end."""
@@ -130,7 +130,8 @@ class PeerLine:
                 self._note(f"{address}: {why(error)}")
                 if isinstance(error, Unreached) and self._stream is not None:
                     self._stream.give_up(error)  # nobody was heard there for long, and now nobody can be reached
-            got_on = before != (before := (self.flow.received, self.flow.acknowledged))
+            got_on = before != (self.flow.received, self.flow.acknowledged)
+            before = self.flow.received, self.flow.acknowledged
             pause = _FIRST_PAUSE if got_on else min(2 * pause or _FIRST_PAUSE, _LONGEST_PAUSE)
 
     async def _dialled(self, address: str) -> Stream:
@@ -237,15 +238,12 @@ class PeerLine:
         else:  # before the start, the patience decides
             self._giving_up = self._loop.call_later(self._net.grace, self._lost)
 
-    def _send_soon(self) -> None:
-        """Send in the next turn of the loop: small frames that wait together go together."""
-        if not self._sending:
-            self._sending = True
-            self._loop.call_soon(self._send)
+    def _go_on_sending(self) -> None:
+        self._sending = False
+        self._send()
 
     def _send(self) -> None:
         """Send what there is to be sent, as far as the connection takes it."""
-        self._sending = False
         stream = self._stream
         for _ in range(_AT_ONCE):
             if stream is None or stream.paused:
@@ -256,7 +254,9 @@ class PeerLine:
                 return
             self._speak = False
             stream.put(message)
-        self._send_soon()
+        if not self._sending:
+            self._sending = True
+            self._loop.call_soon(self._go_on_sending)
 
     def _take(self, message: bytes) -> None:
         """Take a message of the peer's; one that does not fit ends the connection."""

@@ -16,9 +16,9 @@ from colonnade.jobs.policy import PolicyDoor
 from colonnade.ledger.ledger import Ledger
 from colonnade.ledger.witness import Witness
 from colonnade.remote import certificates
-from colonnade.remote.handshake import RunTerms
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import checker, signer
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net, Observer, Outcome
 
 

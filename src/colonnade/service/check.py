@@ -21,9 +21,9 @@ from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.words import what_others_learn
 from colonnade.objective import losses
 from colonnade.remote import certificates
-from colonnade.remote.handshake import RunTerms
 from colonnade.remote.network import look
 from colonnade.remote.place import NetworkPlace
+from colonnade.remote.terms import RunTerms
 from colonnade.service.run import column_names, sources
 from colonnade.tables import data, preparation
 

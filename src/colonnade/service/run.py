@@ -31,7 +31,7 @@ from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
-from colonnade.remote.handshake import RunTerms
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.training import Keepers, Rows, take_part
