@@ -38,6 +38,7 @@ class LocalSteps(Rounds):
 
     step: tuple[float, float] = (0.5, 0.0)
 
+    own_steps: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -57,6 +57,7 @@ class SSCA(Rounds):
     tolerance: float = 0.01
 
     name: ClassVar[str] = "SSCA"
+    keeps_limits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,6 +39,10 @@ class Rounds:
     wait: float | None = None
 
     name: ClassVar[str] = ""
+    # Whether it can keep limits on the cost.
+    keeps_limits: ClassVar[bool] = False
+    # Whether a site takes steps of its own in a round, and tells how far it went, instead of its gradient.
+    own_steps: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         whole_number("rounds", self.rounds, 1)
@@ -53,8 +57,12 @@ class Rounds:
         """Rows of a site's mini-batch; it can't have more than there are."""
         return min(rows, 100 if self.batch is None else self.batch)
 
+    def chosen(self, sites: int, t: int) -> tuple[int, ...]:
+        """Which of the sites work in round t; none named is all of them."""
+        return ()
+
     def as_value(self) -> Any:
-        """A form that the wire can carry; `horizontal.descriptions.method_from_value` is its inverse."""
+        """A form that the wire can carry; `horizontal.messages.method_from_value` is its inverse."""
         options = ((key, tuple(v) if isinstance(v, list) else v) for key, v in asdict(self).items())
         return (self.name, tuple(options))
 

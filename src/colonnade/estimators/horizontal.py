@@ -171,7 +171,7 @@ class SSCAClassifier(Estimator):
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(METHODS)}, got {method!r}")
-        if self.cost_limit is not None and not isinstance(method, SSCA):
+        if self.cost_limit is not None and not method.keeps_limits:
             raise OptionError(f"cost_limit needs algorithm=SSCA(...), got {method!r}; no other keeps a limit")
         least = max(2, sites // 2 + 1)
         if method.threshold is not None and not least <= method.threshold <= sites:
@@ -181,7 +181,7 @@ class SSCAClassifier(Estimator):
             )
         if method.threshold is not None and self.sum == "plain":
             raise OptionError("threshold is of masked sums, got sum='plain'; leave one of them out")
-        chosen = len(method.chosen(sites, 1)) if isinstance(method, LocalSteps) else sites
+        chosen = len(method.chosen(sites, 1)) or sites
         if sites > 1 and chosen < 2 and self.sum != "plain":
             raise OptionError(
                 f"fraction chooses {chosen} of {sites} sites in a round, and the sum of one site is its own part; "

@@ -112,7 +112,7 @@ class KernelModel(Estimator):
         at_least("alpha", self.alpha, 0, finite=True)
         self._check_sums()
         algorithm = FDSKL() if self.algorithm is None else self.algorithm
-        if not isinstance(algorithm, FDSKL):
+        if type(algorithm) not in KernelFamily.algorithms:
             raise OptionError(f"algorithm must be FDSKL(...), got {algorithm!r}; linear models take the others")
         algorithm.batch_for(rows)
         return algorithm

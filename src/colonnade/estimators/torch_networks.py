@@ -32,9 +32,11 @@ from colonnade.errors import (
 from colonnade.estimators.base import Estimator, Programs
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
+from colonnade.families import family
 from colonnade.families.checks import all_labels, label_holders, warn_before
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
 from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
+from colonnade.leaks import Setting
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime
@@ -258,12 +260,9 @@ class NetworkModel(Estimator):
             whole_number("evaluate_rows", self.evaluate_rows, 1)
         self._check_sums()
         algorithm = FedSGD() if self.algorithm is None else self.algorithm
-        if not isinstance(algorithm, (FedSGD, FedBCD)):
+        if type(algorithm) not in TorchFamily.algorithms:
             raise OptionError(f"algorithm must be FedSGD(...) or FedBCD(...) for networks, got {algorithm!r}")
-        if isinstance(algorithm, FedBCD) and algorithm.curvature:
-            raise OptionError(
-                "curvature=True is for linear models, whose scores are linear in their weights; leave it out"
-            )
+        algorithm.check(Setting((), (), **family(TorchFamily.name).setting(None)))
         if self.top is not None:
             check_step(algorithm.step, self.optimizer, parties, "with a top network")
         algorithm.batch_for(parties[0].rows)

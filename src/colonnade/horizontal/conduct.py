@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -125,17 +125,17 @@ def conduct(job: ServerJob, model: WholeModel, say: Say, first: Array | None = N
             everybody = heard.answered == len(job.sites)
             who = "no site" if everybody else f"none of the {heard.answered} sites that answered"
             raise LabelError(f"{who} has a row of {name}, which has a cost limit; leave its limit out")
-    options = method if isinstance(method, SSCA) else SSCA()
+    options = SSCA() if method.own_steps else cast("SSCA", method)
     state = start(model.start(method.seed) if first is None else first, len(job.groups), options)
     run = _Run(job, method, say, state, heard.total, aims=job.limits)
     yield from _evaluate(run)
-    if not isinstance(method, SSCA):
+    if method.own_steps:
         yield from _rounds(run, 0.0)
         return Result(run.state.parameters, run.measured, skipped=tuple(run.skipped))
-    c, met = method.penalty, False
-    for _ in range(method.penalties):
+    c, met = options.penalty, False
+    for _ in range(options.penalties):
         yield from _rounds(run, c)
-        met = _met(run, method)
+        met = _met(run, options)
         if met:
             break
         # "Repeat Algorithm 2 with c = c_j until |s_j| is sufficiently small": it goes on from where it stands.
@@ -178,7 +178,7 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
         run.round += 1
         w = run.state.parameters
         t = run.state.t
-        parts = method.chosen(len(run.job.sites), t) if isinstance(method, LocalSteps) else ()
+        parts = method.chosen(len(run.job.sites), t)
         heard = yield Task("step", (t, w, run.totals), run.functions * (2 + len(w)), parts=parts)
         if heard.total is None:
             run.skipped.append(run.round)
@@ -201,12 +201,12 @@ def _advance(run: _Run, sums: Array, c: float) -> State:
     """Line 5 of the paper's algorithms: compute the next parameters from the sums of one round."""
     averages = [Average(row[1] / row[0], row[2:] / row[0]) if row[0] > 0 else None for row in sums]
     state, method, first = run.state, run.method, averages[0]
-    if not isinstance(method, SSCA):
+    if method.own_steps:
         moved = 0.0 if first is None else first.gradient
         return State(state.parameters + moved, state.approximations, state.t + 1)
     if run.job.limits:
-        return algorithm_2(state, averages, run.aims, c, method)
-    return state if first is None else algorithm_1(state, first, method, run.job.l2)
+        return algorithm_2(state, averages, run.aims, c, cast("SSCA", method))
+    return state if first is None else algorithm_1(state, first, cast("SSCA", method), run.job.l2)
 
 
 def _evaluate(run: _Run) -> Generator[Task, Heard, None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -183,9 +183,7 @@ class SiteWork:
         return Turn(member, value, self._parts(*content)), member.public
 
     def _parts(self, kind: str, *content: Any) -> tuple[int, ...]:
-        if kind != "step" or not isinstance(self.method, LocalSteps):
-            return ()
-        return self.method.chosen(self.sites, int(content[0]))
+        return self.method.chosen(self.sites, int(content[0])) if kind == "step" else ()
 
     def _encoded(self, kind: str, *content: Any) -> Any:
         name = self.name
@@ -215,8 +213,8 @@ class SiteWork:
         in a round is missing in the sum of weights too.
         """
         rng = np.random.default_rng([self.method.seed, self.number, t])
-        if isinstance(self.method, LocalSteps):
-            return self._own_steps(self.method, t, w, totals, rng)
+        if self.method.own_steps:
+            return self._own_steps(cast("LocalSteps", self.method), t, w, totals, rng)
         parts, sizes = [], self.method.batch_for(len(self.train))
         for rows, total in zip(self._functions_of(self.train), totals, strict=False):
             if not len(rows):
