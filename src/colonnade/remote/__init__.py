@@ -1,1 +1,1 @@
-"""Lines between organisations: certificates, handshakes, TLS, and connections that may break."""
+"""Lines that nobody hands over: between organisations (certificates, TLS, handshakes, connections that break), and MPI."""
