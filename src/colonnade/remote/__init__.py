@@ -1,1 +1,1 @@
-"""Lines that nobody hands over: between organisations (certificates, TLS, handshakes, connections that break), and MPI."""
+"""Lines between organisations (certificates, TLS, handshakes, connections that break) and between ranks of MPI."""
