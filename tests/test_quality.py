@@ -24,11 +24,6 @@ def at_length(*values):
     return pytest.param(*values, marks=pytest.mark.skipif(short, reason="`make quality` runs it"))
 
 
-def long(*values):
-    """A case whose short form is another one of the same test."""
-    return pytest.param(*values, marks=pytest.mark.long)
-
-
 @pytest.fixture(scope="module")
 def recipes():
     sys.path.insert(0, str(DATA))
@@ -59,13 +54,8 @@ def scores(model, data, into):
     return model.score(*cn.split(X_test, y_test, into=into, seed=1))
 
 
-@pytest.mark.parametrize(
-    ("name", "into"),
-    [
-        ("ucicreditcard_90", 2), ("a9a", 8), ("phishing", 2),
-        long("ucicreditcard_90", 8), long("a9a", 2), long("phishing", 8),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("into", [2, 8])
+@pytest.mark.parametrize("name", ["ucicreditcard_90", "a9a", "phishing"])
 def test_logistic_regression_is_as_good_as_scikit_learns(recipes, name, into):
     """Default options, masked sums: within 0.15 points of accuracy."""
     data = X, y, X_test, y_test = table(recipes, name)
@@ -155,7 +145,6 @@ def test_a_party_four_times_slower_does_not_hurt_the_model(recipes):
     assert run(1.0, 0.25, asynchronous=False)[1] > 1.5 * run(1.0, 1.0, asynchronous=False)[1]
 
 
-@pytest.mark.long  # test_afsgd.py: blocks without labels stay frozen
 def test_frozen_blocks_lose_and_backward_updating_does_not(recipes):
     """VFB², Table 2: AFSVRG-VP with labels at half of the parties is visibly worse."""
     X, y, X_test, y_test = table(recipes, "ucicreditcard_90")
@@ -172,7 +161,6 @@ def test_frozen_blocks_lose_and_backward_updating_does_not(recipes):
     assert accuracy["AFSGD"] < accuracy["VFB2"] - 0.004
 
 
-@pytest.mark.long  # test_fdskl.py: as good as scikit-learn's SVC
 @pytest.mark.parametrize(
     ("name", "gamma", "known"),
     [at_length("a9a", 0.0325, 0.8501), ("phishing", 0.1, 0.9665), at_length("ucicreditcard_90", 1 / 90, 0.8185)],

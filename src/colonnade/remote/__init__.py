@@ -1,1 +1,1 @@
-"""Lines between organisations: certificates, handshakes, TLS, and connections that may break."""
+"""Lines between organisations (certificates, TLS, handshakes, connections that break) and between ranks of MPI."""
