@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Seconds between attempts to dial: short at first, for a short break, and then no burden on anybody.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_LONGER = 1.25  # each than the one before: a partner that has just come up waits a quarter of that time at most
 # TLS 1.3 checks a caller's certificate when the caller is through already, and asyncio then hangs up without a word.
 NOT_ACCEPTED = "; if it does not accept this party's certificate, its log says why"
 _NOBODY = "nobody was there"
@@ -132,7 +133,7 @@ class PeerLine:
                     self._stream.give_up(error)  # nobody was heard there for long, and now nobody can be reached
             got_on = before != (self.flow.received, self.flow.acknowledged)
             before = self.flow.received, self.flow.acknowledged
-            pause = _FIRST_PAUSE if got_on else min(2 * pause or _FIRST_PAUSE, _LONGEST_PAUSE)
+            pause = _FIRST_PAUSE if got_on else min(_LONGER * pause or _FIRST_PAUSE, _LONGEST_PAUSE)
 
     async def _dialled(self, address: str) -> Stream:
         """A new connection on which both sides have said who they are."""
