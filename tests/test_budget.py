@@ -14,6 +14,7 @@ from colonnade.algorithms.newton_leader import Leader
 from colonnade.alignment.protocol import align
 from colonnade.engine.session import Session
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
+from colonnade.families.kernel import KernelOptions
 from colonnade.jobs.budget import Budget, Used, allowance
 from colonnade.jobs.policy import Policy, PolicyDoor
 from colonnade.service.training import take_part
@@ -220,7 +221,8 @@ def test_a_party_that_is_killed_has_spent_what_it_noted():
 
 
 def test_kernels_say_before_anything_leaves_that_they_need_more():
-    kernel = replace(job(cn.FDSKL(epochs=2, block=16, batch=50)), kernel=("rbf", 0.2, 64, 1e-3))
+    made = {"family": "kernel", "model": KernelOptions("rbf", 0.2, 64, 1e-3)}
+    kernel = replace(job(cn.FDSKL(epochs=2, block=16, batch=50)), **made)
     with pytest.raises((PolicyRefused, RunFailed)) as refused:
         run(kernel, 0.5)
     text = str(refused.value.__cause__ or refused.value)

@@ -102,7 +102,7 @@ def test_brackets_in_a_finding_are_shown(first, monkeypatch):
 
 
 def test_brackets_in_the_names_of_columns_and_classes_are_shown(first, monkeypatch):
-    public = {"model": "SoftmaxRegression", "parties": ["bank", "shop"], "rows": 3, "combines": "scores"}
+    public = {"model": "SoftmaxRegression", "parties": ["bank", "shop"], "rows": 3, "family": "linear"}
     classes = np.array(["[red]", "[/b]", "c"])
     part = model_file.ModelPart("bank", public, (np.zeros((1, 3)), np.ones(3)), classes, (BRACKETS,), None)
     monkeypatch.setattr(model_file, "load", lambda *_: part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import NotFittedError, OptionError
-from colonnade.families import NAMES, families, family, family_of_kind, rehearsal, training
+from colonnade.families import NAMES, families, family, family_of_kind, rehearsal, store, training
 from colonnade.families.base import Family
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.leaks import Setting
@@ -283,3 +284,28 @@ def test_a_scoring_job_travels():
     job = ScoringJob("kernel", ("bank",), "pairwise", "tree", {"kernel": "rbf", "features": 8, "block": 8})
     assert ScoringJob.from_value(decode(bytes(encode(job.as_value())))) == job
     assert job.rehearsed().sum == "plain"
+
+
+@pytest.mark.parametrize(
+    ("name", "combined"),
+    [
+        ("LogisticRegression", "scores"),
+        ("averaged", "predictions"),
+        ("KernelClassifier", "features"),
+        ("SSCAClassifier", "rows"),
+    ],
+)
+def test_files_of_version_0_2_are_read(name, combined, fitted, tmp_path):
+    """They say what a model's parts combine, and not its family."""
+    model, parties = fitted(name)
+    model.save(tmp_path)
+    for path in store.party_files(tmp_path):
+        with np.load(path) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+        public = json.loads(str(arrays["public"]))
+        assert public.pop("family") == model._family
+        arrays["public"] = np.array(json.dumps({**public, "combines": combined}))
+        np.savez(path, **arrays)
+    people = asked(name, parties)
+    again = cn.load(tmp_path).decision_function(*people)
+    assert again.tobytes() == model.decision_function(*people).tobytes()

@@ -16,8 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from colonnade import private_files
-from colonnade.errors import DataError, one_of
-from colonnade.families import NAMES
+from colonnade.errors import DataError
 
 FORMAT = 1
 # What version 0.2 called the families, under another key.
@@ -67,9 +66,7 @@ def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         ) from None
     if public.get("format") != FORMAT:
         raise DataError(f"{path.name} has format {public.get('format')!r}, this version reads format {FORMAT}")
-    if "combines" in public:
-        public["family"] = _COMBINED.get(public.pop("combines"), "")
-    one_of("the family of a model", public.get("family"), NAMES)
+    public.setdefault("family", _COMBINED.get(public.pop("combines", ""), ""))
     return public, arrays
 
 
