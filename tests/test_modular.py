@@ -109,7 +109,7 @@ def test_other_processors_calculate_the_same():
     """The digits of 27 bits, in code for a processor without any of the vectors that this one has."""
     program = """
 from colonnade import _modular_kernels as kernels
-from colonnade.modular import Modulus
+from colonnade.crypto.modular import Modulus
 assert kernels.BITS == 27, kernels.BITS
 m = 2**1279 - 1
 modulus, xs = Modulus(m), [pow(3, 100 + k, 2**1279 - 1) for k in range(20)]
