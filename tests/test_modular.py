@@ -108,7 +108,7 @@ def test_threads_change_nothing():
 def test_other_processors_calculate_the_same():
     """The digits of 27 bits, in code for a processor without any of the vectors that this one has."""
     program = """
-from colonnade import _modular_kernels as kernels
+from colonnade.kernels import montgomery as kernels
 from colonnade.crypto.modular import Modulus
 assert kernels.BITS == 27, kernels.BITS
 m = 2**1279 - 1
