@@ -123,7 +123,7 @@ def test_kill_in_the_middle_of_saving_leaves_whole_versions(tmp_path):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], env=environment)
         kept = Checkpoints(tmp_path, JOB)
         until = time.monotonic() + 300
-        while len(kept.versions()) < 2 and time.monotonic() < until:
+        while len(kept.versions()) < 2 and time.monotonic() < until and writer.poll() is None:
             time.sleep(0.01)
         time.sleep(pause)
         writer.kill()

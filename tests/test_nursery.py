@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from colonnade.errors import PartyFailed, PartySilent
+from colonnade.errors import OptionError, PartyFailed, PartySilent
 from colonnade.runtimes import launch, nursery, warm
 from colonnade.runtimes.processes import Processes
 from contracts import fork_programs, programs
@@ -76,6 +77,24 @@ def test_large_arguments_arrive_as_ordinary_arrays():
     outcomes = Processes().run({name: (fork_programs.array_facts, args) for name, args in arguments.items()})
     for name, (one, (other,)) in arguments.items():
         assert outcomes[name].value == tuple((True, True, True, float(each.sum())) for each in (one, other))
+
+
+def test_more_lines_than_one_message_can_carry():
+    """Twelve parties have 144 ends of lines, and get them in several messages."""
+    names = tuple(f"p{number}" for number in range(12))
+    outcomes = Processes().run(dict.fromkeys(names, (programs.all_to_all, (1,))))
+    assert [outcome.traffic.messages for outcome in outcomes.values()] == [22] * 12
+
+
+def test_more_lines_than_a_process_may_have_are_refused():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        with pytest.raises(OptionError, match="20 parties need more open files than this process may have"):
+            Processes().run({f"p{number}": (programs.return_now, ()) for number in range(20)})
+        assert Processes().run({"a": (programs.return_now, ())})["a"].value == "early"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @forks
