@@ -18,9 +18,9 @@ from colonnade.jobs.party_file import PARTY
 from colonnade.remote.authority import Authority
 from colonnade.remote.handshake import Handshake, Hello, NotNow, Standing
 from colonnade.remote.reliable import Reliable
-from colonnade.remote.revocation import Revocations
 from colonnade.remote.signatures import OwnIdentity
 from colonnade.remote.terms import RunTerms
+from colonnade.remote.trust import Revocations
 from colonnade.runtimes.frames import FrameReader
 from colonnade.runtimes.link import pack_message, unpack_message
 from colonnade.runtimes.values import ROOM, weight

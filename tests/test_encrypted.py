@@ -179,7 +179,7 @@ def test_the_usual_algorithm_and_a_model_that_is_kept(tmp_path):
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_broken_run_goes_on_with_new_keys(monkeypatch):
-    monkeypatch.setattr("colonnade.engine.parts.Agreement.__init__.__defaults__", (SHORT,))
+    monkeypatch.setattr("colonnade.engine.exchange.Agreement.__init__.__defaults__", (SHORT,))
     algorithm, made = cn.FedBCD(local_steps=3, batch=30, epochs=3, tol=None), []
     generate = PrivateKey.generate.__func__
     monkeypatch.setattr(PrivateKey, "generate", classmethod(lambda *a: made.append(generate(*a)) or made[-1]))

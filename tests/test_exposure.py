@@ -10,9 +10,8 @@ import pytest
 
 import colonnade as cn
 from colonnade.blocks import ciphertexts
-from colonnade.blocks.ciphertexts import WholeColumns
+from colonnade.blocks.ciphertexts import Packing, WholeColumns
 from colonnade.blocks.columns import DenseColumns
-from colonnade.blocks.packed_products import Packing
 from colonnade.crypto import paillier
 from colonnade.engine import encrypted, exposure, session
 from colonnade.engine.encrypted import EncryptedSignals

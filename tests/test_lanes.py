@@ -8,7 +8,7 @@ import selectors
 
 import pytest
 
-from colonnade.runtimes.lanes import SlowLanes
+from colonnade.runtimes.net import SlowLanes
 
 
 class CoarseTimers(selectors.SelectSelector):

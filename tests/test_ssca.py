@@ -9,15 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from colonnade.algorithms.quadratics import Quadratic, solve
 from colonnade.algorithms.ssca import (
     PAPER,
     SSCA,
     Average,
+    Quadratic,
     algorithm_1,
     algorithm_2,
     approximate,
     lemma_1,
+    solve,
     start,
 )
 from colonnade.blocks.whole import Linear, ThreeLayers, costs

@@ -29,8 +29,8 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock, OfRows, signed_pieces
 from colonnade.blocks.subspace import Held, PastDirections
+from colonnade.engine.exchange import Part
 from colonnade.engine.options import Training
-from colonnade.engine.parts import Part
 from colonnade.engine.session import CHUNK, Session, session_leaks
 from colonnade.errors import OptionError, ProtocolError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals

@@ -21,8 +21,8 @@ import numpy as np
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.coefficients import KernelBlock, PartRows, Table
 from colonnade.blocks.phases import Directions, FeaturePiece, Layout, merged, messages, to_features
+from colonnade.engine.exchange import Part
 from colonnade.engine.options import Training
-from colonnade.engine.parts import Part
 from colonnade.engine.session import Session, session_leaks
 from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import DISTANCES, OF_COLUMNS, SHARED, Leak, Setting, columns, contributions, nothing, signals

@@ -19,7 +19,7 @@ from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.torch_modules import alone, need_torch, to_value
 from colonnade.blocks.torch_network import NetworkBlock, NetworkSteps, check_trainable, kind_of, squares
 from colonnade.blocks.torch_optimisers import OPTIMISERS
-from colonnade.engine.parts import Part
+from colonnade.engine.exchange import Part
 from colonnade.engine.session import session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting

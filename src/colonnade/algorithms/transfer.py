@@ -27,7 +27,7 @@ from colonnade.algorithms.split import side_by_side
 from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.torch_modules import alone, need_torch
 from colonnade.blocks.torch_network import NetworkBlock, NetworkInputs, NetworkSteps, check_trainable
-from colonnade.engine.parts import Part
+from colonnade.engine.exchange import Part
 from colonnade.engine.session import CHUNK, session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.leaks import OF_COLUMNS, OF_LABELS, REPRESENTATIONS, SIGNALS, Leak, Setting

@@ -32,9 +32,8 @@ from typing import cast
 import numpy as np
 
 from colonnade.blocks import FloatArray, OpenBatch, Rows
-from colonnade.blocks.ciphertexts import Entries, WholeColumns
+from colonnade.blocks.ciphertexts import Entries, Packing, WholeColumns, to_rows, whole_numbers_of
 from colonnade.blocks.linear import GradientSteps, LinearBlock
-from colonnade.blocks.packed_products import Packing, to_rows, whole_numbers_of
 from colonnade.crypto.key_proof import context_of
 from colonnade.crypto.modular import Bytes, Digits, Threads, whole_numbers
 from colonnade.crypto.paillier import PrivateKey, PublicKey

@@ -14,11 +14,10 @@ import numpy as np
 
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.engine.allowance import Allowance, Limit
-from colonnade.engine.exchange import Exchanges
+from colonnade.engine.exchange import Agreement, Exchanges, Part
 from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels
 from colonnade.engine.kept import Frozen, Keeper, KeptVersions
 from colonnade.engine.options import Training
-from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.stopping import Stopping
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.objective import metrics

@@ -12,8 +12,8 @@ from typing import Any
 
 from colonnade.blocks import Block, FloatArray
 from colonnade.engine.allowance import Allowance
+from colonnade.engine.exchange import Flow
 from colonnade.engine.options import SEARCH, SHRINK, Training
-from colonnade.engine.parts import Flow
 from colonnade.runtimes.net import Net
 
 # Evaluations that "adaptive" may spend on finding a first step that helps: 4^-20 is short enough for anything.

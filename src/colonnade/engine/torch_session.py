@@ -13,7 +13,7 @@ from colonnade.blocks import NotFinite
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.blocks.torch_optimisers import AUTO_ADAM
-from colonnade.engine.parts import Part
+from colonnade.engine.exchange import Part
 from colonnade.engine.session import Session
 from colonnade.errors import OptionError, RingOverflow, TrainingDiverged
 from colonnade.runtimes.net import Net

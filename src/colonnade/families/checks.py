@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.party import Party
+from colonnade.engine.exchange import shared_out
 from colonnade.engine.exposure import ENCRYPTED, check_batches, usual_batch
 from colonnade.engine.options import Training
-from colonnade.engine.parts import shared_out
 from colonnade.errors import ColonnadeWarning, LabelError, SingleFeatureWarning
 from colonnade.families import family
 from colonnade.families.training import TrainingJob

@@ -16,9 +16,9 @@ from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
 from colonnade.blocks.phases import Directions, Kernel, Layout, shared_secret, to_features
 from colonnade.crypto.ring import noise
 from colonnade.engine.allowance import Limit
+from colonnade.engine.exchange import Agreement, Part
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.engine.parts import Agreement, Part
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import Known

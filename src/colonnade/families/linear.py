@@ -15,9 +15,9 @@ from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
+from colonnade.engine.exchange import Agreement, Part
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.engine.parts import Agreement, Part
 from colonnade.engine.session import Session
 from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import Arrays, Description, Family

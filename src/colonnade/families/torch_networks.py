@@ -21,9 +21,9 @@ from colonnade.blocks.columns import Columns, value_of
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.engine.allowance import Limit
+from colonnade.engine.exchange import Agreement
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.engine.parts import Agreement
 from colonnade.engine.session import CHUNK
 from colonnade.engine.torch_session import NetworkSession, check_width, make_block, parts_of, watch_over
 from colonnade.errors import OptionError

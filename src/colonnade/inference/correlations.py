@@ -24,9 +24,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.ciphertexts import WholeColumns
+from colonnade.blocks.ciphertexts import Packing, WholeColumns, to_rows, whole_numbers_of
 from colonnade.blocks.columns import DenseColumns
-from colonnade.blocks.packed_products import Packing, to_rows, whole_numbers_of
 from colonnade.crypto.modular import Bytes, Digits, Threads, whole_numbers
 from colonnade.crypto.paillier import PrivateKey, PublicKey
 from colonnade.engine.encrypted import key_context

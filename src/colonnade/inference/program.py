@@ -23,7 +23,7 @@ from colonnade.blocks.information import Joint, OwnInformation
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock
 from colonnade.engine.allowance import Limit
-from colonnade.engine.parts import Agreement, Part
+from colonnade.engine.exchange import Agreement, Part
 from colonnade.engine.session import CHUNK, Session
 from colonnade.errors import DataError, OptionError, ProtocolError
 from colonnade.inference.correlations import Correlations

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from colonnade import private_files
 from colonnade.errors import CertificateError
-from colonnade.remote.revocation import Revocations
-from colonnade.remote.trust import LONGEST_CHAIN, OUT_OF_DATE, Trust, fingerprint, plain_pin
+from colonnade.remote.trust import LONGEST_CHAIN, OUT_OF_DATE, Revocations, Trust, fingerprint, plain_pin
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -20,9 +20,8 @@ from colonnade.remote.staged_net import JOINED, StagedNet
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import HEADER
-from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message, unpack_message
-from colonnade.runtimes.net import Observer
+from colonnade.runtimes.net import Observer, PerLane
 from colonnade.runtimes.wire import Value
 
 if TYPE_CHECKING:

@@ -29,9 +29,8 @@ from colonnade.remote.streams import Stream
 from colonnade.remote.terms import RunTerms
 from colonnade.remote.tls import check_security, why
 from colonnade.runtimes.endpoint import GIVE_UP_AT, SILENT, STOPPED, check_size
-from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.link import pack_message
-from colonnade.runtimes.net import Observer, Promise
+from colonnade.runtimes.net import Observer, PerLane, Promise
 from colonnade.runtimes.wire import Value
 
 UNREACHABLE, RESTARTED = "was out of reach at", "was restarted and lost its state at"

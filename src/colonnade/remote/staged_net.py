@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from colonnade.errors import ColonnadeError, PartySilent, at_least
-from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.loop_net import LoopNet
-from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, Program
+from colonnade.runtimes.net import Doorkeeper, Observer, Outcome, PerLane, Program
 from colonnade.runtimes.wire import Value
 
 Arguments = tuple[Value, ...] | Callable[[], tuple[Value, ...]]

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, cast
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.endpoint import MAX_MESSAGE, check_size
 from colonnade.runtimes.frames import FrameReader
-from colonnade.runtimes.lanes import PerLane
 from colonnade.runtimes.loop_net import LoopNet
-from colonnade.runtimes.net import Observer
+from colonnade.runtimes.net import Observer, PerLane
 from colonnade.runtimes.wire import Value, decode, encode, encoded_size
 
 _HEAD = struct.Struct("<BQB")  # kind, sequence number, length of the tag

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, STOPPED, Endpoint
-from colonnade.runtimes.lanes import PerLane, SlowLanes, per_lane
-from colonnade.runtimes.net import Observer, Program, Promise
+from colonnade.runtimes.net import Observer, PerLane, Program, Promise, SlowLanes, per_lane
 from colonnade.runtimes.wire import Value, encoded_size
 
 T = TypeVar("T")

@@ -23,9 +23,20 @@ from colonnade import errors
 from colonnade.errors import ColonnadeError, OptionError, PartyFailed, PartySilent, RunFailed, at_least
 from colonnade.runtimes import bulk
 from colonnade.runtimes.frames import FrameReader
-from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties, per_lane
 from colonnade.runtimes.launch import START_LIMIT, Berth, Launched, Programs, launch
-from colonnade.runtimes.net import Observer, Outcome, Program, Traffic, died, failed, settle
+from colonnade.runtimes.net import (
+    Observer,
+    Outcome,
+    PerLane,
+    Program,
+    Traffic,
+    check_lanes,
+    check_parties,
+    died,
+    failed,
+    per_lane,
+    settle,
+)
 from colonnade.runtimes.wire import Value, decode, encoded_size
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets

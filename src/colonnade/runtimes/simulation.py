@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from colonnade.errors import OptionError, at_least
-from colonnade.runtimes.lanes import PerLane, check_lanes, check_parties
-from colonnade.runtimes.net import Observer, Outcome, Program, settle
+from colonnade.runtimes.net import Observer, Outcome, PerLane, Program, check_lanes, check_parties, settle
 from colonnade.runtimes.wire import Value
 
 Links = float | Mapping[tuple[str, str], float]

@@ -12,8 +12,7 @@ import numpy as np
 
 from colonnade.errors import ColonnadeError, PartyFailed, ProtocolError
 from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
-from colonnade.runtimes.lanes import LANES, per_lane
-from colonnade.runtimes.net import Observer, Outcome, Program, foreign
+from colonnade.runtimes.net import LANES, Observer, Outcome, Program, foreign, per_lane
 from colonnade.runtimes.wire import Value, encoded_size, freeze
 
 if TYPE_CHECKING:
