@@ -21,7 +21,7 @@ def modules(*rooms):
 
 MATHS = [
     *modules("data", "objective", "kernels", "crypto", "blocks"),
-    *(f"algorithms.{n}" for n in ("ssca", "quadratics", "fedavg")),
+    *(f"algorithms.{n}" for n in ("ssca", "fedavg")),
 ]
 TRANSPORT = modules("runtimes", "remote")
 

@@ -189,9 +189,9 @@ def lemma_1(constraint: Quadratic, c: float) -> Solution:
 
 # -- problem 5 of the SSCA paper: a small convex problem whose quadratic terms are all multiples of |w|^2 ------------
 
-# Minimise F_0(w) + c (s_1 + ... + s_M) so that F_m(w) <= s_m and s_m >= 0, where F_m(w) = a_m + b_m . w + k_m |w|^2. Its
-# dual has M variables nu_m between 0 and c, however many parameters w has: for given nu the best w is -(b_0 + sum nu_m
-# b_m) / (2 (k_0 + sum nu_m k_m)), and all that the dual needs to know of the b_m are their inner products.
+# Minimise F_0(w) + c (s_1 + ... + s_M) so that F_m(w) <= s_m and s_m >= 0, where F_m(w) = a_m + b_m . w + k_m |w|^2.
+# Its dual has M variables nu_m between 0 and c, however many parameters w has: for given nu the best w is -(b_0 + sum
+# nu_m b_m) / (2 (k_0 + sum nu_m k_m)), and all that the dual needs to know of the b_m are their inner products.
 
 
 Array = npt.NDArray[np.float64]

@@ -185,9 +185,9 @@ class _Heap:
 
 # -- X^T [[S]]: one party's columns times another's encrypted numbers, several to a row and several to a ciphertext --
 
-# Signals of several classes, and columns of another party, are both rows of whole numbers that are encrypted side by side
-# in slots. The sums that come of them are packed closer still on their way to who holds the key, under masks that are
-# uniform modulo n. Who sends what to whom is `engine.encrypted`'s and `inference.correlations`'s.
+# Signals of several classes, and columns of another party, are both rows of whole numbers that are encrypted side by
+# side in slots. The sums that come of them are packed closer still on their way to who holds the key, under masks
+# that are uniform modulo n. Who sends what to whom is `engine.encrypted`'s and `inference.correlations`'s.
 
 
 def whole_numbers_of(values: FloatArray, fraction_bits: int, bits: int, what: str, remedy: str) -> FloatArray:

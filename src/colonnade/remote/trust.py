@@ -144,8 +144,9 @@ class Trust:
 
 # -- lists of revoked certificates: a file of the party's own, which its authorities have signed ---------------------
 
-# Whoever gives such a file wants it to count: every certificate between a party and its authority must then be covered by
-# a list of the one who signed it, with a good signature, whole, and not out of date. If not, nobody is let in.
+# Whoever gives such a file wants it to count: every certificate between a party and its authority must then be
+# covered by a list of the one who signed it, with a good signature, whole, and not out of date. If not, nobody is let
+# in.
 
 
 _PEM = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
