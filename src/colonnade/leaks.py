@@ -69,7 +69,7 @@ class Setting:
     loss: str = "logistic"
     sum: str = "pairwise"
     topology: str = "tree"
-    model: str = "linear"  # or "kernel", "network", "split", "transfer"
+    model: str = "linear"  # or "kernel", "network", "transfer"
     outputs: int | None = 1  # scores of a row; None while nobody has counted the classes
     rows: int | None = None  # of the training data, at most; None where that is not known
     aligned: bool = False  # whether the parties' rows are those of the same people already

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.errors import NotFittedError, OptionError
+from colonnade.errors import ColonnadeWarning, DataError, NotFittedError, OptionError, SingleFeatureWarning
 from colonnade.families import NAMES, families, family, family_of_kind, rehearsal, store, training
 from colonnade.families.base import Family
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
@@ -309,3 +310,48 @@ def test_files_of_version_0_2_are_read(name, combined, fitted, tmp_path):
     people = asked(name, parties)
     again = cn.load(tmp_path).decision_function(*people)
     assert again.tobytes() == model.decision_function(*people).tobytes()
+
+
+@pytest.mark.filterwarnings("default::colonnade.errors.ColonnadeWarning")
+@pytest.mark.parametrize("name", ["LogisticRegression", "KernelClassifier"])
+def test_a_warning_names_the_users_own_line(name):
+    """Python shows the same words once for every line: a second fit, on another one, must not be silent."""
+    model = ESTIMATORS[name][1]()
+    parties = [cn.Party("party1", X[:, :5], SIDES), cn.Party("party2", X[:, 5:])]
+    with pytest.warns(SingleFeatureWarning, match="'party2' has a single column") as seen:
+        model.fit(*parties)
+    assert [one.filename for one in seen if one.category is SingleFeatureWarning] == [__file__]
+
+
+@pytest.mark.parametrize("said", [{"family": []}, {"family": "forest"}, {"combines": "nonsense"}, {"combines": {}}, {}])
+def test_a_file_of_an_unknown_family_is_one_sentence(said, fitted, tmp_path):
+    model, _ = fitted("RidgeRegression")
+    model.save(tmp_path)
+    for path in store.party_files(tmp_path):
+        with np.load(path) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+        public = json.loads(str(arrays["public"]))
+        del public["family"]
+        arrays["public"] = np.array(json.dumps({**public, **said}))
+        np.savez(path, **arrays)
+    with pytest.raises(DataError, match="holds a model of a family that this version does not know"):
+        cn.load(tmp_path)
+
+
+def test_a_warning_that_is_an_error_leaves_a_whole_model(fitted):
+    """What a model is about is kept before anything is said of how its training ended."""
+    parties = _split(SIDES)()
+    long_steps = cn.FDSKL(block=8, epochs=2, tol=None, step=30.0, schedule="constant")
+    model = cn.KernelClassifier(gamma=0.2, features=16, algorithm=long_steps, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ColonnadeWarning)
+        with pytest.raises(ColonnadeWarning, match="training diverged"):
+            model.fit(*parties)
+    assert len(model.predict(*parties)) == len(X)
+
+
+def test_families_agree_on_a_key_that_they_share():
+    keys = {}
+    for kind in families():
+        for key in kind.keys:
+            assert keys.setdefault(key.name, key) == key

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from colonnade.algorithms.afsgd import AFSGD
 from colonnade.algorithms.block_newton import BlockNewton
 from colonnade.algorithms.fdml import FDML
@@ -15,13 +13,6 @@ Algorithm = FedSGD | FedBCD | VFB2 | AFSGD | FDML | BlockNewton  # of linear mod
 
 __all__ = [
     "AFSGD", "ALGORITHMS", "FDML", "FDSKL", "VFB2", "Algorithm", "BlockNewton", "FedBCD", "FedSGD",
-    "from_value",
 ]  # fmt: skip
 
 ALGORITHMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (FedSGD, FedBCD, VFB2, AFSGD, FDML, BlockNewton)}
-
-
-def from_value(value: Any) -> Algorithm:
-    """The algorithm that `Training.as_value` described."""
-    name, options = value
-    return ALGORITHMS[name](**dict(options))

@@ -172,7 +172,7 @@ class FDSKL(Training):
             signal, known = session.signal(scores, rows), exchange.train.known
             alpha = -eta * block.towards(known, rows, beside, signal, len(rows) * width)[new]
         # Line 10: alpha_j <- (1 - gamma lambda) alpha_j for all features j that were drawn before, at every worker.
-        block.shrink(1.0 - eta * block.alpha)
+        block.shrink(1.0 - eta * block.strength)
         if alpha is not None:
             block.place(new, alpha)
 
@@ -185,7 +185,7 @@ class FDSKL(Training):
             return
         block, exchange = session.coefficients, session.exchange
         await session.net.work(len(rows) * block.width, "backward")
-        pull = block.alpha * block.ahead(self.momentum)
+        pull = block.strength * block.ahead(self.momentum)
         count = len(rows) * exchange.layout.features
         block.move(block.towards(exchange.train.known, rows, beside, signal, count, pull), eta, self.momentum)
 

@@ -15,7 +15,7 @@ import numpy as np
 from colonnade.blocks import FloatArray
 from colonnade.blocks.subspace import WORTHWHILE, OwnColumns, Sight, minimise
 from colonnade.errors import ProtocolError
-from colonnade.kernels import gram as _newton_kernels
+from colonnade.kernels import gram
 from colonnade.runtimes.wire import expect_array
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Leader:
         # Whoever depends on the others altogether stays out: there are more directions than columns in the end. The
         # newest come first, as they know most; an old one may be the same but for its rounding.
         factor = self.gram[::-1, ::-1].copy()
-        _newton_kernels.cholesky(factor, _DEPENDENT)
+        gram.cholesky(factor, _DEPENDENT)
         idle = len(bent) - 1 - np.nonzero(np.diag(factor) == 0.0)[0]
         bent[idle, idle] += _NEVER
         return bent

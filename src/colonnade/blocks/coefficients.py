@@ -89,7 +89,7 @@ class KernelBlock:
 
     def __init__(self, rows: int, layout: Layout, me: str, alpha: float) -> None:
         self.rows, self.outputs, self.intercept_pace = rows, 1, 1.0
-        self.layout, self.me, self.alpha = layout, me, alpha
+        self.layout, self.me, self.strength = layout, me, alpha
         self.width = layout.of(me) if me in layout.owners else 0
         self.values = np.zeros((self.width, 1))
         self.velocity = np.zeros_like(self.values)
@@ -131,11 +131,11 @@ class KernelBlock:
 
     def penalty_value(self) -> float:
         """alpha / 2 times this owner's part of |f|^2."""
-        return 0.5 * self.alpha * self.layout.features * float(np.square(self.values).sum())
+        return 0.5 * self.strength * self.layout.features * float(np.square(self.values).sum())
 
     def penalty_curvature(self) -> float:
         """A bound on the penalty's second derivative: in the kernel's space it is alpha itself."""
-        return self.alpha
+        return self.strength
 
     def sample(self, features: Features) -> None:
         """Take some rows' features, from which `curvature` is worked out once."""

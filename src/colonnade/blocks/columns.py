@@ -8,8 +8,8 @@ import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.weights import DenseTerms
-from colonnade.kernels import columns as _kernels
-from colonnade.kernels import gram as _newton_kernels
+from colonnade.kernels import columns as kernels
+from colonnade.kernels import gram
 
 # Numbers that are worked on at a time where all of them are: no second copy of a long array is made.
 _CHUNK = 1 << 16
@@ -56,7 +56,7 @@ class DenseColumns:
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W."""
         out = np.empty((len(rows), W.shape[1]))
-        _kernels.dense_forward(self._X, rows, W, out)
+        kernels.dense_forward(self._X, rows, W, out)
         return out
 
     def project(self, rows: Rows, W: FloatArray) -> FloatArray:
@@ -65,11 +65,11 @@ class DenseColumns:
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
-        _kernels.dense_backward(self._X, rows, signal, factor, G)
+        kernels.dense_backward(self._X, rows, signal, factor, G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """target += factor * source on the columns of these rows, and clear source there."""
-        _kernels.dense_move(self._X, rows, source, factor, target)
+        kernels.dense_move(self._X, rows, source, factor, target)
 
     def only(self, kept: Rows) -> DenseColumns:
         """Only these columns, counted anew; a column of zeros where there are none."""
@@ -118,11 +118,11 @@ class DenseColumns:
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
-        _newton_kernels.dense_gram(self._X, rows, weight, G)
+        gram.dense_gram(self._X, rows, weight, G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
-        _newton_kernels.dense_squares(self._X, rows, weight, out)
+        gram.dense_squares(self._X, rows, weight, out)
 
 
 class CsrColumns:
@@ -141,7 +141,7 @@ class CsrColumns:
     def forward(self, rows: Rows, W: FloatArray) -> FloatArray:
         """X[rows] @ W."""
         out = np.empty((len(rows), W.shape[1]))
-        _kernels.csr_forward(*self._parts, rows, W, out)
+        kernels.csr_forward(*self._parts, rows, W, out)
         return out
 
     def project(self, rows: Rows, W: FloatArray) -> FloatArray:
@@ -150,11 +150,11 @@ class CsrColumns:
 
     def backward(self, rows: Rows, signal: FloatArray, factor: float, G: FloatArray) -> None:
         """G += factor * X[rows].T @ signal."""
-        _kernels.csr_backward(*self._parts, rows, signal, factor, G)
+        kernels.csr_backward(*self._parts, rows, signal, factor, G)
 
     def move(self, rows: Rows, source: FloatArray, factor: float, target: FloatArray) -> None:
         """target += factor * source on the columns of these rows, and clear source there."""
-        _kernels.csr_move(*self._parts, rows, source, factor, target)
+        kernels.csr_move(*self._parts, rows, source, factor, target)
 
     def occurring(self) -> Rows | None:
         """The columns that have a number in any row, if most have none; else None, as nothing would be gained."""
@@ -180,11 +180,11 @@ class CsrColumns:
     def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None:
         """Bring the columns of these rows up to date."""
         _, columns, starts = self._parts
-        _kernels.csr_catch_up(columns, starts, rows, terms.average, *terms.parts(), W)
+        kernels.csr_catch_up(columns, starts, rows, terms.average, *terms.parts(), W)
 
     def settle(self, terms: DenseTerms, W: FloatArray) -> None:
         """Bring all columns up to date, at a cost that follows their number."""
-        _kernels.catch_up_all(terms.average, *terms.parts(), W)
+        kernels.catch_up_all(terms.average, *terms.parts(), W)
         terms.now = 0
 
     def rule_step(
@@ -193,11 +193,11 @@ class CsrColumns:
         """See `rules.Rule`: only the batch's columns are touched."""
         data, columns, starts = self._parts
         waiting = terms.parts(turn)
-        _kernels.csr_rule_step(data, columns, starts, rows, change, eta, terms.average, weight, *waiting, W)
+        kernels.csr_rule_step(data, columns, starts, rows, change, eta, terms.average, weight, *waiting, W)
 
     def nonzeros(self, rows: Rows) -> int:
         """How many non-zeros these rows have."""
-        return int(_kernels.csr_row_nonzeros(self._parts[2], rows))
+        return int(kernels.csr_row_nonzeros(self._parts[2], rows))
 
     def mean_square(self) -> float:
         """Mean squared length of a row."""
@@ -221,11 +221,11 @@ class CsrColumns:
 
     def gram(self, rows: Rows, weight: FloatArray, G: FloatArray) -> None:
         """Add X[rows].T @ diag(weight) @ X[rows] to the lower triangle of G."""
-        _newton_kernels.csr_gram(*self._parts, rows, weight, G)
+        gram.csr_gram(*self._parts, rows, weight, G)
 
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
-        _newton_kernels.csr_squares(*self._parts, rows, weight, out)
+        gram.csr_squares(*self._parts, rows, weight, out)
 
 
 class Needed:

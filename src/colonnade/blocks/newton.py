@@ -16,7 +16,7 @@ import numpy as np
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.blocks.linear import LinearBlock
-from colonnade.kernels import gram as _newton_kernels
+from colonnade.kernels import gram
 
 OfRows: TypeAlias = tuple[Rows, FloatArray]  # rows, and a number or several for each of them
 
@@ -142,7 +142,7 @@ class NewtonBlock:
             return
         for output in range(self.outputs):
             factor = self.matrix(pieces, rows, output, bent[:, output])
-            _newton_kernels.cholesky(factor, SMALLEST)
+            gram.cholesky(factor, SMALLEST)
             self._factors.append(factor)
 
     def step(self, gradient: FloatArray) -> FloatArray:
@@ -152,7 +152,7 @@ class NewtonBlock:
         out = -gradient
         for output, factor in enumerate(self._factors):
             one = np.ascontiguousarray(out[:, output : output + 1])
-            _newton_kernels.cholesky_solve(factor, one)
+            gram.cholesky_solve(factor, one)
             out[:, output] = one[:, 0]
         return out
 

@@ -24,7 +24,7 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns
 from colonnade.crypto.ring import PhaseArray
 from colonnade.errors import DataError
-from colonnade.kernels import columns as _kernels
+from colonnade.kernels import columns as kernels
 
 Features = npt.NDArray[np.float32]
 _PER_RADIAN = 2.0**32 / (2.0 * math.pi)
@@ -107,7 +107,7 @@ def _generator(secret: bytes, purpose: str, place: tuple[int, int]) -> np.random
 def to_steps(angles: FloatArray) -> PhaseArray:
     """Angles as steps of the circle, rounded; a negative one wraps to the upper half, which is where it belongs."""
     out = np.empty(angles.shape, dtype=np.uint32)
-    if _kernels.round_to_circle(angles.reshape(-1), _PER_RADIAN, _LARGEST * _PER_RADIAN, out.reshape(-1)):
+    if kernels.round_to_circle(angles.reshape(-1), _PER_RADIAN, _LARGEST * _PER_RADIAN, out.reshape(-1)):
         raise DataError(
             f"a projection of this party's columns reaches {np.abs(angles).max():.3g}, beyond {_LARGEST:.3g} it has "
             f"no phase; standardise the columns, or use a smaller gamma"
@@ -118,7 +118,7 @@ def to_steps(angles: FloatArray) -> PhaseArray:
 def to_features(phases: PhaseArray) -> Features:
     """phi = sqrt(2) cos of phases."""
     out = np.empty(phases.shape, dtype=np.float32)
-    _kernels.circle_cosines(phases.reshape(-1), out.reshape(-1))
+    kernels.circle_cosines(phases.reshape(-1), out.reshape(-1))
     return out
 
 

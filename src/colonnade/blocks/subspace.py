@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.newton import CHUNK, SMALLEST, NewtonBlock
-from colonnade.kernels import columns as _kernels
-from colonnade.kernels import gram as _newton_kernels
+from colonnade.kernels import columns as kernels
+from colonnade.kernels import gram
 from colonnade.objective.losses import Loss
 
 # Newton steps of a search, at most, and halvings of one of them.
@@ -55,7 +55,7 @@ class Held:
     def along(self, weights: FloatArray) -> FloatArray:
         """The change of the scores along the directions."""
         out = np.empty((self.z.size, 1))
-        _kernels.dense_forward(self._V, np.arange(self.z.size), weights.reshape(-1, 1), out)
+        kernels.dense_forward(self._V, np.arange(self.z.size), weights.reshape(-1, 1), out)
         return out.reshape(self.z.shape)
 
     def value(self, z: FloatArray) -> float:
@@ -66,14 +66,14 @@ class Held:
         """The gradient of `value` along the directions."""
         out = np.zeros((self.count, 1))
         signal = self.loss.signal(z, self.y).reshape(-1, 1)
-        _kernels.dense_backward(self._V, np.arange(self.z.size), signal, 1.0, out)
+        kernels.dense_backward(self._V, np.arange(self.z.size), signal, 1.0, out)
         return out[:, 0]
 
     def curve(self, z: FloatArray) -> FloatArray:
         """The lower triangle of the second derivatives of `value` along the directions, whole also for softmax."""
         out = np.zeros((self.count, self.count))
         if self.outputs == 1:
-            _newton_kernels.dense_gram(self._V, np.arange(len(z)), self.loss.curvature(z, self.y), out)
+            gram.dense_gram(self._V, np.arange(len(z)), self.loss.curvature(z, self.y), out)
             return out
         for at in range(0, len(z), CHUNK):
             p = self.loss.probability(z[at : at + CHUNK])
@@ -82,7 +82,7 @@ class Held:
             # diag(p) - p pᵀ is the spread of the scores under p.
             centred = V - (p[:, :, None] * V).sum(axis=1, keepdims=True)
             flat = centred.reshape(-1, self.count)
-            _newton_kernels.dense_gram(flat, np.arange(len(flat)), p.reshape(-1), out)
+            gram.dense_gram(flat, np.arange(len(flat)), p.reshape(-1), out)
         return out
 
     def share(self, x: FloatArray, rows: int, *, whole: bool) -> FloatArray:
@@ -137,13 +137,13 @@ class PastDirections:
     def times(self, v: FloatArray) -> FloatArray:
         """The product of each direction with v."""
         out = np.empty((self.count, 1))
-        _kernels.dense_forward(self._rows, np.arange(self.count), v.reshape(-1, 1), out)
+        kernels.dense_forward(self._rows, np.arange(self.count), v.reshape(-1, 1), out)
         return out[:, 0]
 
     def combine(self, weights: FloatArray) -> FloatArray:
         """The sum of all directions with these weights."""
         out = np.zeros((self._rows.shape[1], 1))
-        _kernels.dense_backward(self._rows, np.arange(self.count), weights.reshape(-1, 1), 1.0, out)
+        kernels.dense_backward(self._rows, np.arange(self.count), weights.reshape(-1, 1), 1.0, out)
         return out[:, 0]
 
 
@@ -172,8 +172,8 @@ async def minimise(look: Look, size: int, worthwhile: float = WORTHWHILE) -> Flo
     start = here.value
     for _ in range(_MOST_STEPS):
         factor, step = here.matrix.copy(), -here.gradient[:, None]
-        _newton_kernels.cholesky(factor, SMALLEST)
-        _newton_kernels.cholesky_solve(factor, step)
+        gram.cholesky(factor, SMALLEST)
+        gram.cholesky_solve(factor, step)
         promised = -float((here.gradient * step[:, 0]).sum())
         if not promised > max(worthwhile * (start - here.value), _ROUNDING * abs(here.value)):
             break

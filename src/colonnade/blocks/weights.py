@@ -94,7 +94,7 @@ class DenseTerms:
     penalty: Penalty
     last: npt.NDArray[np.uint32]  # the last step whose terms each column has had; empty where none waits
     now: int = 0  # steps since all columns were up to date
-    steps: FloatArray = field(default_factory=lambda: np.array([[1.0, 0.0, 0.0, 0.0]]))  # see `_kernels.overdue`
+    steps: FloatArray = field(default_factory=lambda: np.array([[1.0, 0.0, 0.0, 0.0]]))  # see `kernels.columns.overdue`
 
     def advance(self, eta: float) -> int:
         """The number of a new step."""

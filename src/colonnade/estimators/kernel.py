@@ -89,8 +89,11 @@ class KernelModel(Estimator):
             for party, other in zip(parties, held_out or repeat(None), strict=False)
         }
         self._train(job, parties, classes, parts, on)
-        self._block = kind.facts(job)["block"]
         return self
+
+    def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:
+        super()._describe(job, parties, classes)
+        self._block = family(job.family).facts(job)["block"]
 
     @property
     def gamma_(self) -> float:
@@ -112,7 +115,7 @@ class KernelModel(Estimator):
         at_least("alpha", self.alpha, 0, finite=True)
         self._check_sums()
         algorithm = FDSKL() if self.algorithm is None else self.algorithm
-        if type(algorithm) not in KernelFamily.algorithms:
+        if not isinstance(algorithm, KernelFamily.algorithms):
             raise OptionError(f"algorithm must be FDSKL(...), got {algorithm!r}; linear models take the others")
         algorithm.batch_for(rows)
         return algorithm

@@ -117,8 +117,11 @@ class LinearModel(Estimator):
             for party, other in zip(parties, held_out or repeat(None), strict=False)
         }
         self._train(job, parties, classes, parts, on)
-        self.rows_ = parties[0].rows
         return self
+
+    def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:
+        super()._describe(job, parties, classes)
+        self.rows_ = parties[0].rows
 
     def _check_options(self, rows: int) -> None:
         penalties.penalty(self.penalty, self.l2)

@@ -32,11 +32,9 @@ from colonnade.errors import (
 from colonnade.estimators.base import Estimator, Programs
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
-from colonnade.families import family
 from colonnade.families.checks import all_labels, label_holders, warn_before
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
 from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
-from colonnade.leaks import Setting
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime
@@ -118,6 +116,7 @@ class NetworkModel(Estimator):
             held_out = self._check_validation(parties, validation)
             sum_name = choose_sum(self.sum, len(parties))
             job = self._job(loss, classes, widths, holders, sum_name, algorithm)
+            job.check(type(self).__name__, names)
             warn_before(job, parties, names)
             parts = {}
             for party, other in zip(parties, held_out or repeat(None), strict=False):
@@ -260,9 +259,8 @@ class NetworkModel(Estimator):
             whole_number("evaluate_rows", self.evaluate_rows, 1)
         self._check_sums()
         algorithm = FedSGD() if self.algorithm is None else self.algorithm
-        if type(algorithm) not in TorchFamily.algorithms:
+        if not isinstance(algorithm, TorchFamily.algorithms):
             raise OptionError(f"algorithm must be FedSGD(...) or FedBCD(...) for networks, got {algorithm!r}")
-        algorithm.check(Setting((), (), **family(TorchFamily.name).setting(None)))
         if self.top is not None:
             check_step(algorithm.step, self.optimizer, parties, "with a top network")
         algorithm.batch_for(parties[0].rows)
@@ -318,9 +316,10 @@ class NetworkModel(Estimator):
             facts = {"widths": tuple(self._widths.items())} if self._has_top else {"outputs": self._widths[leader]}
             parts = {}
             for party in ordered:
-                own, state = given[party.name], given[party.name][1]
+                how, state, *rest = given[party.name]
+                own: Any = (how, None, *rest)
                 if self._has_top:
-                    own = (own, tops[0] if party.name == leader else None)
+                    own, state = (given[party.name], tops[0] if party.name == leader else None), None
                 parts[party.name] = ScoringPart(columns_to_value(party.X), state, own)
             return self._score(self._scoring_job(**facts), parts, on)
         finally:

@@ -104,6 +104,7 @@ class TransferClassifier(NetworkModel):
             # The sum is for losses and penalties: two parties have nothing to mask.
             holders = (source.name,)
             job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, "plain", "tree", algorithm)
+            job.check(type(self).__name__, tuple(common))
             all_rows = rows_of(source.take(labelled), classes, loss)
             parts = {}
             for party, other in zip(ordered, held_out or repeat(None), strict=False):

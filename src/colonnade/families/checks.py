@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -101,6 +102,14 @@ def _used_columns(X: Any) -> int:
 # -- warnings -------------------------------------------------------------------------------------------------------
 
 
+def tell(words: str, category: type[ColonnadeWarning] = ColonnadeWarning) -> None:
+    """Warn with the line outside of this package that called it: Python shows the same words once for every line."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("colonnade."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(words, category, stacklevel=level)
+
+
 def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ...], rows: int | None = None) -> None:
     """All that is said before a run; parties: those in this hand, names: all that take part, rows: of the data."""
     kind = family(job.family)
@@ -109,11 +118,11 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
         warn_scales(parties)
     if len(names) > 1:
         for words in kind.warnings(job.setting(names, rows), job.algorithm):
-            warnings.warn(words, ColonnadeWarning, stacklevel=3)
+            tell(words)
 
 
 def warn_after(history: list[dict[str, Any]], algorithm: Training) -> None:
-    """What was not learnt."""
+    """Say what a run has not learnt: that it diverged, or ended while the objective still fell."""
     warn_diverged(history, algorithm.schedule == "adaptive")
     if algorithm.tol is not None:
         warn_unfinished(history, algorithm.epochs, algorithm.worthwhile)
@@ -123,11 +132,10 @@ def warn_single_features(parties: Sequence[Party], of: int) -> None:
     """A party with one column is told what that shows, before it sends anything; of: how many take part."""
     for party in parties if of > 1 else ():
         if party.features == 1:
-            warnings.warn(
+            tell(
                 f"party {party.name!r} has a single column: FedBCD's Theorem 2, which keeps partners from solving for "
                 f"its data, needs at least two; whoever sees its contributions sees this column up to a factor",
                 SingleFeatureWarning,
-                stacklevel=3,
             )
 
 
@@ -140,11 +148,9 @@ def warn_scales(parties: Sequence[Any]) -> None:
             continue
         small, large = known[sizes[known].argmin()], known[sizes[known].argmax()]
         if sizes[large] > _SCALE_RATIO * sizes[small]:
-            warnings.warn(
+            tell(
                 f"party {party.name!r}: column {party.columns[large]!r} (about {sizes[large]:.2g}) is far larger than "
                 f"{party.columns[small]!r} (about {sizes[small]:.2g}); standardise the columns, or training will crawl",
-                ColonnadeWarning,
-                stacklevel=3,
             )
 
 
@@ -166,17 +172,15 @@ def _column_sizes(X: Any) -> Array:
 def warn_shown(leaks: Iterable[Leak]) -> None:
     """What an algorithm declares that it shows, and that not everybody expects of it."""
     for warning in dict.fromkeys(leak.warning for leak in leaks if leak.warning):
-        warnings.warn(warning, ColonnadeWarning, stacklevel=3)
+        tell(warning)
 
 
 def warn_budget(used: float, most: float) -> None:
     """A run that ended since a party's policy lets no more numbers out is said, with the remedy."""
-    warnings.warn(
+    tell(
         f"training ended after {used:.3g} of {most:.0f} numbers about each person, since a party's policy lets no more "
         f"out; the model is the best one by then. For a better one raise max_directions in [policy] of the party with "
         f"the least, if its partners may work out more combinations of its columns",
-        ColonnadeWarning,
-        stacklevel=3,
     )
 
 
@@ -190,11 +194,9 @@ def warn_unfinished(history: list[dict[str, Any]], epochs: int, worthwhile: floa
         return
     before, now = min(found[:-5]), min(found)
     if before - now > (0.01 * (found[0] - now) if worthwhile is None else worthwhile * abs(now)):
-        warnings.warn(
+        tell(
             f"training stopped after {epochs} epochs while the objective still fell ({before:.4g} to {now:.4g} in the "
             f"last five evaluations); standardise the columns (each party can do it alone), or give more epochs",
-            ColonnadeWarning,
-            stacklevel=4,
         )
 
 
@@ -208,8 +210,6 @@ def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
             if best_kept
             else "use a shorter step, fewer local steps, a proximal term, or step='auto' with schedule='adaptive'"
         )
-        warnings.warn(
+        tell(
             f"training diverged: the objective began at {first:.4g} and ended at {last:.4g}; {remedy}",
-            ColonnadeWarning,
-            stacklevel=4,
         )

@@ -181,7 +181,7 @@ class AveragedFamily(LinearFamily):
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
-                f"SoftmaxRegression, or train it with VFB2"
+                f"SoftmaxRegression (in a job logistic or softmax), or train it with VFB2"
             )
         if len(holders) > 1:
             raise LabelError(

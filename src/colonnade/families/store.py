@@ -17,8 +17,9 @@ import numpy as np
 
 from colonnade import private_files
 from colonnade.errors import DataError
+from colonnade.families import NAMES
 
-FORMAT = 1
+FORMAT, _READ = 2, (1, 2)  # that is written, and those that are read: 1 names no family
 # What version 0.2 called the families, under another key.
 _COMBINED = {
     "scores": "linear",
@@ -64,10 +65,12 @@ def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise DataError(
             f"{path.name} is not a model file of Colonnade ({error}); give a file that `save` wrote"
         ) from None
-    if public.get("format") != FORMAT:
+    if public.get("format") not in _READ:
         raise DataError(f"{path.name} has format {public.get('format')!r}, this version reads format {FORMAT}")
-    public.setdefault("family", _COMBINED.get(public.pop("combines", ""), ""))
-    return public, arrays
+    made = public.get("family", _COMBINED.get(str(public.pop("combines", ""))))
+    if not isinstance(made, str) or made not in NAMES:
+        raise DataError(f"{path.name} holds a model of a family that this version does not know: {made!r}")
+    return {**public, "family": made}, arrays
 
 
 def party_files(folder: str | Path) -> list[Path]:

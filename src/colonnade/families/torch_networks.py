@@ -195,6 +195,7 @@ class SplitFamily(TorchFamily):
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
         """FedSGD or FedBCD, with embeddings side by side in place of a sum."""
+        _check_no_budget(budget, self.called)
         method, options = job.algorithm, job.options
         network, top = part.own
         places, holding = dict(options.widths), net.me == job.holders[0]
@@ -229,6 +230,14 @@ class SplitFamily(TorchFamily):
             if found is not None and made is not None:
                 pieces.append(made.forward(found))
         return np.concatenate(pieces) if pieces else None
+
+
+def _check_no_budget(budget: Limit | None, called: str) -> None:
+    """Refuse a budget of numbers that may leave: embeddings leave in the clear, and nobody counts them."""
+    if budget is not None:
+        raise OptionError(
+            f"a {called} model sends embeddings in the clear, which no budget counts; train it without one"
+        )
 
 
 def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) -> Top:
@@ -271,6 +280,7 @@ class TransferFamily(TorchFamily):
 
         part: columns of the rows in common, labels there (source), which of them have one, and rows apart.
         """
+        _check_no_budget(budget, self.called)
         method, options, source = job.algorithm, job.options, net.me == job.holders[0]
         network, anchors = part.own
         block = make_block(net, network, part.X, options.l2, method.seed, SourceBlock if source else NetworkBlock)

@@ -3,7 +3,7 @@
 1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
 2. preparation   of its columns, learned on its training rows
 3. classes       the label holders agree on them; the others hear how many scores a row has
-4. training      see `families.linear`
+4. training      through the one door, see `families.training`
 5. statistics    of the coefficients, where the job asks for them: see `inference.program`
 """
 
@@ -31,7 +31,7 @@ from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 
 Rows = npt.NDArray[np.int64]
-Align = Callable[..., Awaitable[Rows]]  # (net, ids, minimum=): see `align.align`
+Align = Callable[..., Awaitable[Rows]]  # (net, ids, minimum=): see `alignment.protocol.align`
 _MOST_CLASSES = 10_000
 
 
