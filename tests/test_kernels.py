@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from colonnade.blocks.terms import DenseTerms
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as _kernels
 from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.compiler import dispatcher

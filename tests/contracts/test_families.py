@@ -341,7 +341,7 @@ def test_a_file_of_an_unknown_family_is_one_sentence(said, fitted, tmp_path):
 def test_a_warning_that_is_an_error_leaves_a_whole_model(fitted):
     """What a model is about is kept before anything is said of how its training ended."""
     parties = _split(SIDES)()
-    long_steps = cn.FDSKL(block=8, epochs=2, tol=None, step=30.0, schedule="constant")
+    long_steps = cn.FDSKL(block=8, epochs=2, tol=None, step=100.0, schedule="constant")
     model = cn.KernelClassifier(gamma=0.2, features=16, algorithm=long_steps, verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ColonnadeWarning)

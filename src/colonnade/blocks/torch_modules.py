@@ -21,6 +21,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,16 @@ def _imported(name: str, party: str) -> Any:
     return found
 
 
+class _AsItStands(SourceFileLoader):
+    """Loads a user's file as it is now: what Python keeps of it may be a second old, and lies beside it."""
+
+    def get_code(self, fullname: str) -> Any:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _from_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"colonnade_network_{zlib.crc32(str(path).encode()):08x}", path)
+    name = f"colonnade_network_{zlib.crc32(str(path).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItStands(name, str(path)))
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
