@@ -279,7 +279,8 @@ class NewtonParty:
         session.count_round(epoch)
         # 4. The leader gets the products of all directions, for the penalty.
         await self._sum_products(new, largest)
-        # 5. The leader searches, alone or with the other label holders, and everybody moves.
+        # 5. The leader searches, alone or with the other label holders, and everybody moves. Where the leader joins in
+        # with its own columns, the search itself has moved these.
         weights = await self.search.run()
         await self._move(weights)
         # 6. The objective says how to go on.

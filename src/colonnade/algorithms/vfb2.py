@@ -160,7 +160,11 @@ class VFB2(Training):
 
 
 class BackwardUpdating(BatchSteps):
-    """Algorithms 2 and 3 for one batch, of one row or of many, at one party."""
+    """Algorithms 2 and 3 for one batch, of one row or of many, at one party.
+
+    Whoever drives it (`in_step`, or `Updates` side by side) has every party call `add_up` with w_l^T x_l, its own part
+    of the scores; then the holder of the labels calls `dominate` and the others `collaborate`; then all call `update`.
+    """
 
     # -- Algorithm 2: the holder of the batch's labels launches a dominated update -----------------------------------
 
@@ -191,5 +195,6 @@ class BackwardUpdating(BatchSteps):
         The rule does both at once, at a cost that follows the batch's non-zeros. For SVRG and SAGA it replaces v with
         theirs, as the paper says. gamma is `eta`, and less of it where rows were left out.
         """
-        # Whoever has no time for all rows has none for all of a snapshot either: there, these signals are newer.
+        # Steps 6 and 7, or 3 and 4. Whoever has no time for all rows has none for all of a snapshot either, so that
+        # these signals are newer than those of the snapshot and take their place.
         self.rule.step(given.rows, given.signal, eta * given.weight, turn, refresh=given.thinned)

@@ -3,6 +3,9 @@
 It stops when `patience` evaluations in a row brought less than `tol`, when a goal is reached, when the time is over, or
 when a party may let no more numbers out. Its verdict goes to everybody, and every party heeds it: under the "adaptive"
 schedule a step that brought nothing is taken back, and the next ones are shorter.
+
+Three ends need no verdict: an algorithm's own loop ends after `epochs`, block Newton judges only what it has seen on
+all rows, and a network that gives NaN ends its run. The message with the verdict is `Session.evaluate`'s.
 """
 
 from __future__ import annotations

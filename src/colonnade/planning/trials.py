@@ -31,6 +31,10 @@ _TIMES = 9
 _FIRST, _LARGER, _LARGEST, _LONG_ENOUGH = 1 << 16, 4, 1 << 22, 0.1
 
 
+# Of a `Net`: all that sends nothing and belongs to no trial.
+_HANDED_ON = frozenset({"me", "names", "deadline", "spare", "spawn", "work", "in_thread", "promise"})
+
+
 @dataclass(frozen=True)
 class Mark:
     """How much a trial had taken when something was done."""
@@ -106,6 +110,9 @@ class Aside:
         self._net, self._number, self._say, self._opening = net, number, say, opening
 
     def __getattr__(self, name: str) -> Any:
+        """Hand on what sends nothing; whatever sends needs a method here, which counts it and names the trial."""
+        if name not in _HANDED_ON:
+            raise AttributeError(f"a trial has no {name!r}")
         return getattr(self._net, name)
 
     def _named(self, tag: str) -> str:
