@@ -202,7 +202,7 @@ class KernelScorer:
         self._directions: Directions | None = None  # made as soon as the number of columns is known
 
     def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> tuple[Any, ...]:
-        """Return phases for each owner, with noise for people not known here; a projection without a phase is refused."""
+        """Return phases for each owner, with noise for people not known here; refuse projections without a phase."""
         found = []
         for index, owner in enumerate(self._layout.owners):
             mine = np.zeros((len(known), self._layout.of(owner)), dtype=np.uint32)

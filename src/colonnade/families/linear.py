@@ -180,7 +180,7 @@ class AveragedFamily(LinearFamily):
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDML,)
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """Refuse losses without probabilities, which FDML averages, and label holders beside the one that is its server."""
+        """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
