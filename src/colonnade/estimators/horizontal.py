@@ -89,17 +89,17 @@ class SSCAClassifier(Estimator):
     classes_ : numpy array
         The classes, sorted.
     costs_, slack_, multipliers_ : dict
-        {class or group: number} of each limit, or {None: number} for all rows: the cost over all rows at the last
-        evaluation, how far the problem was relaxed, and the limit's Lagrange multiplier. A loaded model has none of
-        them.
+        {class or group: number} for each limit, or {None: number} for all rows: the cost at the last evaluation (empty
+        where too few sites answered), how far the limit was relaxed, and its Lagrange multiplier.
     penalty_ : float
-        The price of slack at the end of the run, in a model that was trained under limits.
+        The price of slack at the end of the run.
     met_ : bool
         Whether all limits are kept.
     skipped_ : tuple of int
         The rounds that were skipped, because too few sites stayed to the end of them.
     history_ : list of dict
-        A record for each evaluation over all rows, as in `Estimator`, with `norm`, which is |w|².
+        A record for each evaluation over all rows, as in `Estimator`, with `norm`, which is |w|², `answered` and
+        `skipped`, and under limits `slack` and `costs`.
     traffic_, rounds_
         What the server and each site sent, and the rounds of the server.
     parties_, holders_, columns_, sum_
@@ -361,7 +361,8 @@ class SSCAClassifier(Estimator):
     def save(self, folder: str | Path) -> None:
         """Write one file, the same for all sites.
 
-        A model with `network=` can't be saved, as its file would name code; keep its `parameters_`.
+        It keeps the model and the names of the sites, but not how training went (`costs_`, `met_` and the like). A
+        model with `network=` can't be saved, as its file would name code; keep its `parameters_`.
 
         Parameters
         ----------

@@ -47,5 +47,5 @@ def family_of_kind(kind: str) -> Family:
     found = next((one for one in families() if kind in one.kinds), None)
     if found is None:
         one_of("kind", kind, tuple(name for one in families() for name in one.kinds))
-        raise TypeError("a kind of no family")  # can't be: the line before has refused it
+        raise TypeError("a kind of no family")  # never reached, as the line before refuses it
     return found

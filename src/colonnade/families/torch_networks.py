@@ -38,7 +38,7 @@ from colonnade.runtimes.wire import expect_array
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
 
-_PARAMETER = "network/"  # before the names of a module's parameters in a party's file
+_PARAMETER = "network/"  # comes before the names of a module's parameters in a party's file
 _CHUNK = 2048  # rows whose embeddings are collected at a time
 
 
