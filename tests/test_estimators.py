@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import io
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 import colonnade as cn
 from colonnade import private_files
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError
+from colonnade.estimators.base import Estimator
 from colonnade.estimators.linear import MODELS
 
 RNG = np.random.default_rng(0)
@@ -239,3 +242,85 @@ def test_label_holders_with_a_part_of_the_rows_each():
 def test_scoring_needs_labels(models):
     with pytest.raises(LabelError, match="score needs the true labels"):
         models["RidgeRegression"].score(*[cn.Party(p.name, p.X) for p in _parties("RidgeRegression")])
+
+
+# -- what is documented ----------------------------------------------------------------------------------------------
+
+PUBLIC = [kind for kind in (getattr(cn, name) for name in cn.__all__) if isinstance(kind, type)]
+CLASSES = [kind for kind in PUBLIC if kind.__module__.split(".")[1] in ("estimators", "algorithms", "data")]
+FACES = [kind for kind in CLASSES if issubclass(kind, Estimator)]
+METHODS = ("fit", "decision_function", "predict", "predict_proba", "score", "statistics", "save", "load")
+
+
+def documented(words, section):
+    """The names of the entries of one section of a numpydoc docstring."""
+    text = inspect.cleandoc(words or "")
+    found = re.search(rf"^{section}\n-+\n(.*?)(?=^\w+\n-+\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^(\S.*)\n {4}\S", found[1] if found else "", re.MULTILINE)
+    return {name.lstrip("*") for head in heads for name in head.split(" : ")[0].split(", ")}
+
+
+def entries(kind, section):
+    """Those of a class and of all classes that it is made of."""
+    return set().union(*(documented(vars(one).get("__doc__"), section) for one in kind.__mro__))
+
+
+def test_a_section_of_a_docstring_is_read_entry_by_entry():
+    words = """A thing.
+
+    Parameters
+    ----------
+    a, b : int
+        Numbers; c : is not one.
+    **more
+        Others.
+
+    Attributes
+    ----------
+    d_
+        A result.
+    e_
+    """
+    assert documented(words, "Parameters") == {"a", "b", "more"}
+    assert documented(words, "Attributes") == {"d_"}  # an entry without a word is none
+    assert documented(None, "Parameters") == set()
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_parameters_are_documented_one_by_one(kind):
+    assert set(inspect.signature(kind).parameters) - entries(kind, "Parameters") == set()
+
+
+@pytest.mark.parametrize("kind", FACES, ids=lambda kind: kind.__name__)
+def test_estimators_document_no_parameter_that_they_do_not_have(kind):
+    own = documented(vars(kind)["__doc__"], "Parameters") or entries(kind, "Parameters")
+    assert own == set(inspect.signature(kind).parameters)
+    missing = [name for name in inspect.signature(kind).parameters if not re.search(rf"\b{name}\b", kind.__doc__)]
+    assert missing == []  # a subclass names them too, and says where they are described
+
+
+@pytest.mark.parametrize("kind", FACES, ids=lambda kind: kind.__name__)
+def test_methods_of_estimators_are_documented(kind):
+    for name in METHODS:
+        method = getattr(kind, name, None)
+        if method is not None:
+            given = set(inspect.signature(method).parameters) - {"self"}
+            assert documented(method.__doc__, "Parameters") == given, name
+            assert name == "save" or "Returns\n" in inspect.cleandoc(method.__doc__), name
+    for name in ("get_params", "set_params", "history_frame"):
+        assert "Returns\n" in inspect.cleandoc(getattr(kind, name).__doc__)
+
+
+@pytest.mark.parametrize("kind", FACES, ids=lambda kind: kind.__name__)
+def test_results_are_documented(kind, models):
+    known = entries(kind, "Attributes")
+    results = {name for name in dir(kind) if name.endswith("_") and not name.startswith("_")}
+    if kind.__name__ in models:
+        results |= {name for name in vars(models[kind.__name__]) if name.endswith("_")}
+    if kind is cn.SSCAClassifier:
+        made = kind(hidden=0, algorithm=cn.SSCA(rounds=20), verbose=0).fit(
+            *cn.split_rows(X, LABELS["LogisticRegression"], into=2)
+        )
+        results |= {name for name in vars(made) if name.endswith("_")}
+    annotated = {name for one in kind.__mro__ for name in vars(one).get("__annotations__", {}) if name.endswith("_")}
+    assert (results | annotated) - known == set()

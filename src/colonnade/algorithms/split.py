@@ -1,10 +1,10 @@
-"""Split learning: embeddings of all parties meet in a top network at the label holder.
+"""Split learning: the embeddings of all parties meet in a top network at the label holder.
 
 Vepakomma et al., "Split learning for health", 2018, vertically partitioned; with FedBCD's local steps. Instead of a
 sum of scores the holder gets every party's embedding, **in the clear**, puts them side by side, and lets its top
 network make the scores of them. What goes back to a party is the derivative of the loss by its own embedding.
 
-The rounds are FedBCD's own, in which contributions are now collected side by side instead of added up.
+The rounds are FedBCD's own; contributions are collected side by side in them instead of being added up.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from colonnade.objective.losses import Labels, Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 
-_TOP = "top/"  # before the names of the top network's parameters in the holder's state
+_TOP = "top/"  # comes before the names of the top network's parameters in the holder's state
 _CHUNK = 2048  # rows whose embeddings are collected at a time
 
 
 def split_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ...]:
-    """Embeddings there, derivatives by them back: no sum, and no score but at the label holder."""
+    """Return what is shown: embeddings on the way there, derivatives by them on the way back, and no sum of scores."""
     leader = (setting.leader,)
     return (
         *session_leaks(setting, options),
@@ -52,7 +52,7 @@ def split_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ...]:
 
 
 class Top:
-    """The label holder's top network."""
+    """The label holder's top network, with its optimiser and its own random stream."""
 
     def __init__(self, module: Any, widths: dict[str, int], optimiser: str, l2: float, stream: Any) -> None:
         self.module, self.l2, self._stream = module, l2, stream
@@ -66,7 +66,7 @@ class Top:
         self._before: list[Any] | None = None
 
     def forward(self, embeddings: FloatArray) -> FloatArray:
-        """Scores; dropout is off."""
+        """Return the scores of these embeddings, with dropout off."""
         torch = need_torch()
         self.module.eval()
         with alone(), torch.no_grad():
@@ -74,7 +74,7 @@ class Top:
         return _flat(z.double().numpy())
 
     def signal(self, embeddings: FloatArray, loss: Loss, y: Labels) -> FloatArray:
-        """dL/d(embedding) of each row; the top's own gradient of the batch's mean waits for `step`."""
+        """Return dL/d(embedding) of each row; the top network's own gradient of the batch's mean waits for `step`."""
         torch = need_torch()
         self.module.train()
         x = torch.from_numpy(embeddings).to(self.kind).requires_grad_()
@@ -94,11 +94,11 @@ class Top:
         return cast("FloatArray", back)
 
     def open(self) -> None:
-        """A batch begins: what the proximal term pulls to is what there is now."""
+        """Begin a batch: the proximal term pulls towards the parameters as they are now."""
         self._before = None
 
     def step(self, eta: float, proximal: float) -> None:
-        """One step along the gradient that the last signal left."""
+        """Take one step along the gradient that the last signal left."""
         torch = need_torch()
         if proximal and self._before is None:
             self._before = [parameter.detach().clone() for parameter in self.parameters]
@@ -118,22 +118,22 @@ class HolderBlock(NetworkBlock):
     top: Top
 
     def open(self, rows: Rows) -> HolderSteps:
-        """Start on a batch."""
+        """Start both networks on a batch of these rows."""
         self.top.open()
         return HolderSteps(self, rows)
 
     def check_trainable(self, count: int) -> None:
-        """Both of them."""
+        """Refuse batches of so many rows where either network can't learn from them."""
         super().check_trainable(count)
         width = max(span.stop for span in self.top.spans.values())
         check_trainable(self.top.module, need_torch().zeros(count, width, dtype=self.top.kind), f"{self.party} (top)")
 
     def penalty_value(self) -> float:
-        """Of both networks."""
+        """Return l2 / 2 times the squared length of both networks' parameters."""
         return super().penalty_value() + (0.5 * self.l2 * squares(self.top.parameters) if self.l2 else 0.0)
 
     def state(self, into: Any = None) -> Any:
-        """Both networks' parameters, the top's under names of their own."""
+        """Return both networks' parameters, the top network's under names that begin with "top/"."""
         names, arrays, still = super().state(into)
         top_names, top_arrays, top_still = to_value(self.top.module)
         return (
@@ -143,7 +143,7 @@ class HolderBlock(NetworkBlock):
         )
 
     def restore(self, state: Any) -> None:
-        """Take both back."""
+        """Put back both networks' parameters, as `state` returned them."""
         torch = need_torch()
         bottom, top = parted(state)
         super().restore(bottom)
@@ -153,12 +153,12 @@ class HolderBlock(NetworkBlock):
                 tensor.copy_(torch.from_numpy(np.array(kept[name])))
 
     def freeze(self) -> Any:
-        """All of both."""
+        """Return all that the next step depends on, of both networks."""
         stream = self.top._stream.numpy().copy()
         return (super().freeze(), self.top.optimiser.freeze(), stream)
 
     def thaw(self, state: Any) -> None:
-        """The inverse."""
+        """Put back what `freeze` returned."""
         own, optimiser, stream = state
         super().thaw(own)
         self.top.optimiser.thaw(optimiser)
@@ -166,12 +166,12 @@ class HolderBlock(NetworkBlock):
 
 
 class HolderSteps(NetworkSteps):
-    """A local step of the holder moves its own network and the top one."""
+    """The holder's local steps on one batch, each of which moves its own network and the top network."""
 
     block: HolderBlock
 
     def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
-        """The top's gradient is the one that this signal came with."""
+        """Take one step of both networks; the top network's gradient is the one that this signal came with."""
         top = self.block.top
         super().step(np.ascontiguousarray(signal[:, top.spans[self.block.party]]), eta, proximal)
         top.step(eta * self.block.pace, proximal)
@@ -185,38 +185,38 @@ class SplitSession(NetworkSession):
 
     @property
     def top(self) -> Top:
-        """Of the label holder."""
+        """Return the top network, which only the label holder has."""
         return cast("HolderBlock", self.block).top
 
     async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
-        """All embeddings side by side, at the holder; under names of their own, as they are more than scores."""
+        """Return all embeddings side by side, at the holder; their messages have other names than scores."""
         mine = mine.reshape(len(mine), -1)
         if tag == "scores":
             return await side_by_side(self.net, "embeddings", mine, holder, self.widths)
         return await side_by_side(self.net, "embeddings to evaluate", mine, holder, self.widths)
 
     def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
-        """They are side by side: nothing has to be taken out."""
+        """Return the embeddings as they are: side by side, nothing has to be taken out."""
         return scores
 
     def together(self, others: FloatArray, mine: FloatArray) -> FloatArray:
-        """This party's place is filled anew."""
+        """Return the embeddings with this party's own place filled anew."""
         out = others.copy()
         out[:, self.top.spans[self.net.me]] = mine.reshape(len(mine), -1)
         return out
 
     def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
-        """dL/d(embedding), through the top network."""
+        """Return dL/d(embedding) of each row, through the top network."""
         y = self.train.y
         return self.top.signal(scores, self.job.loss, y[rows] if y is not None else np.zeros(0))
 
     async def send_signal(self, name: str, signal: FloatArray) -> None:
-        """To each party the derivative by its own embedding, and no other's."""
+        """Send a party the derivative by its own embedding, and by nobody else's."""
         mine = np.ascontiguousarray(signal[:, self.top.spans[name]])
         await self.net.send(name, "signal", mine[:, 0] if mine.shape[1] == 1 else mine)
 
     async def scores_of(self, part: Part, rows: Rows, holder: str) -> FloatArray | None:
-        """The scores of any rows, at the holder."""
+        """Return the scores of any rows at the holder, and None elsewhere."""
         pieces = []
         for at in range(0, len(rows), _CHUNK):
             mine = self.block.scores(rows[at : at + _CHUNK], part.columns)
@@ -227,7 +227,7 @@ class SplitSession(NetworkSession):
 
 
 async def side_by_side(net: Net, tag: str, mine: FloatArray, holder: str, widths: dict[str, int]) -> FloatArray | None:
-    """Everybody's embeddings of the same rows at the holder, in the order of the parties."""
+    """Return everybody's embeddings of the same rows at the holder, in the order of the parties, and None elsewhere."""
     if net.me != holder:
         await net.send(holder, tag, np.ascontiguousarray(mine))
         return None
@@ -241,7 +241,7 @@ async def side_by_side(net: Net, tag: str, mine: FloatArray, holder: str, widths
 
 
 def parted(state: Any) -> tuple[Any, Any]:
-    """(the holder's own network, the top one) from the holder's state."""
+    """Return (the parameters of the holder's own network, those of the top network) out of the holder's state."""
     names, arrays, still = state
     parts = []
     for top in (False, True):

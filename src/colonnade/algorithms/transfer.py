@@ -11,7 +11,7 @@ and what is minimised over the rows that both have (means here, where the paper 
     L = mean log(1 + exp(-y phi(u_B))) + gamma mean |u_A - u_B|^2 + l2 / 2 (|theta_A|^2 + |theta_B|^2);
 
 alignment="product" is the paper's other choice, -u_A . u_B. B sends its representations, A sends back dL/du_B: rounds,
-local steps and orders are FedBCD's. Without encryption, see docs/security.md for what that shows.
+local steps and orders are FedBCD's. Nothing is encrypted; docs/security.md says what that shows.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from colonnade.leaks import OF_COLUMNS, OF_LABELS, REPRESENTATIONS, SIGNALS, Lea
 from colonnade.objective import losses, metrics
 
 ALIGNMENTS = ("distance", "product")
-PHI = "/phi"  # among the source's parameters: no module's name begins with a slash
+PHI = "/phi"  # what it is called among the source's parameters: no module's name begins with a slash
 
 
 def transfer_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ...]:
-    """Representations there, derivatives by them back, from which those of the source can be worked out."""
+    """Return what is shown: B's representations, and derivatives by them, from which A's can be worked out."""
     source, target = (setting.leader,), setting.hearers
     sent = ("representations", "representations to evaluate", "representations to predict")
     words = "{who} could work out every number that your network gives for {people}"
@@ -55,57 +55,57 @@ class SourceBlock(NetworkBlock):
 
     anchors: NetworkInputs
     anchor_y: FloatArray
-    per_step: int | None  # labelled rows behind Phi in a step, None is all
+    per_step: int | None  # how many labelled rows are behind Phi in a step; None is all
     _through_phi: list[Any]
     _turn = 0
 
     def check_trainable(self, count: int) -> None:
-        """A step also passes over the labelled rows behind Phi."""
+        """Refuse batches that A's network can't learn from; a step also passes over the labelled rows behind Phi."""
         super().check_trainable(count)
         anchors = len(self.anchor_y) if self.per_step is None else min(self.per_step, len(self.anchor_y))
         check_trainable(self.module, self.anchors.take(np.arange(anchors)), self.party)
 
     def open(self, rows: Rows) -> SourceSteps:
-        """Start on a batch, with the labelled rows behind its Phi."""
+        """Start on a batch, which has labelled rows of its own behind Phi."""
         self._turn += 1
         return SourceSteps(self, rows)
 
     def drawn(self, seed: int) -> Rows:
-        """The labelled rows behind this batch's Phi."""
+        """Return which labelled rows are behind this batch's Phi."""
         count = len(self.anchor_y)
         if self.per_step is None or self.per_step >= count:
             return np.arange(count)
         return np.random.default_rng([seed, 0xA2C5, self._turn]).permutation(count)[: self.per_step]
 
     def phi(self) -> FloatArray:
-        """Phi of all labelled rows with the parameters as they are, dropout off."""
+        """Return Phi of all labelled rows with the parameters as they are and dropout off."""
         u = self.scores(np.arange(len(self.anchor_y)), self.anchors).reshape(len(self.anchor_y), -1)
         with np.errstate(over="ignore", invalid="ignore"):
             out: FloatArray = (self.anchor_y[:, None] * u).mean(axis=0)
         return out
 
     def state(self, into: Any = None) -> Any:
-        """The network's parameters, and Phi."""
+        """Return the network's parameters, and Phi under a name that no parameter has."""
         names, arrays, still = super().state(into)
         return (*names, PHI), (*arrays, self.phi()), still
 
     def freeze(self) -> Any:
-        """And how many batches there were."""
+        """Return all that the next step depends on, with the number of batches so far, by which anchors are drawn."""
         return (super().freeze(), self._turn)
 
     def thaw(self, state: Any) -> None:
-        """The inverse."""
+        """Put back what `freeze` returned."""
         own, self._turn = state
         super().thaw(own)
 
 
 class SourceSteps(NetworkSteps):
-    """A local step of A follows its representations of the common rows, and Phi."""
+    """A's local steps on one batch, which follow its representations of the common rows, and Phi."""
 
     block: SourceBlock
 
     def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
-        """The gradient through Phi is the one that this signal came with."""
+        """Take one step; the gradient through Phi is the one that this signal came with."""
         width = signal.shape[1] // 2
         self.also = self.block._through_phi
         super().step(np.ascontiguousarray(signal[:, :width]), eta, proximal)
@@ -113,7 +113,7 @@ class SourceSteps(NetworkSteps):
 
 @dataclass
 class TransferSession(NetworkSession):
-    """A session of two parties in which B's representations meet A's instead of a sum."""
+    """A session of two parties, in which B's representations meet A's in place of a sum."""
 
     gamma: float = 0.0
     alignment: str = "distance"
@@ -121,27 +121,27 @@ class TransferSession(NetworkSession):
 
     @property
     def source(self) -> SourceBlock:
-        """A's block."""
+        """Return A's block, at A."""
         return cast("SourceBlock", self.block)
 
     async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
-        """[u_A, u_B] of the same rows at A."""
+        """Return [u_A, u_B] of the same rows at A, and None at B."""
         mine, widths = mine.reshape(len(mine), -1), dict.fromkeys((holder, *self.net.names), self.block.outputs)
         if tag == "scores":
             return await side_by_side(self.net, "representations", mine, holder, widths)
         return await side_by_side(self.net, "representations to evaluate", mine, holder, widths)
 
     def without(self, scores: FloatArray, mine: FloatArray) -> FloatArray:
-        """They are side by side."""
+        """Return the representations as they are: side by side, nothing has to be taken out."""
         return scores
 
     def together(self, others: FloatArray, mine: FloatArray) -> FloatArray:
-        """B's as they came, A's as they are now."""
+        """Return B's representations as they came beside A's as they are now."""
         mine = mine.reshape(len(mine), -1)
         return np.concatenate([mine, others[:, mine.shape[1] :]], axis=1)
 
     def signal(self, scores: FloatArray, rows: Rows) -> FloatArray:
-        """dL/d[u_A, u_B] of each row (not divided by their number), and, kept at the block, dL/dtheta_A through Phi."""
+        """Return dL/d[u_A, u_B] of each row, not divided by their number; the block keeps dL/dtheta_A through Phi."""
         torch, block = need_torch(), self.source
         y, known = torch.from_numpy(cast("FloatArray", self.train.y)[rows]), torch.from_numpy(self.known[rows])
         width = scores.shape[1] // 2
@@ -161,19 +161,19 @@ class TransferSession(NetworkSession):
         return out
 
     def objective(self, u_a: Any, u_b: Any, phi: Any, y: Any, known: Any) -> Any:
-        """The loss of some common rows, without the penalty: tensors in, a tensor out."""
+        """Return the loss of some common rows without the penalty, as a tensor of the tensors given."""
         torch = need_torch()
         told = torch.nn.functional.softplus(-y * (u_b @ phi))[known]
         apart = (u_a - u_b).square().sum(dim=1) if self.alignment == "distance" else -(u_a * u_b).sum(dim=1)
         return (told.mean() if len(told) else 0.0) + self.gamma * apart.mean()
 
     async def send_signal(self, name: str, signal: FloatArray) -> None:
-        """To B the derivative by its own representations."""
+        """Send B the derivative by its own representations."""
         mine = np.ascontiguousarray(signal[:, signal.shape[1] // 2 :])
         await self.net.send(name, "signal", mine[:, 0] if mine.shape[1] == 1 else mine)
 
     async def _measure(self, part: Part) -> tuple[float, float, float]:
-        """(loss, metric x weight, weight) of all common rows, or of rows apart (there without the alignment)."""
+        """Return (loss, metric x weight, weight) of all common rows, or of held-out rows without the alignment."""
         torch, pieces, holder = need_torch(), [], self.leader
         rows = part.owned[holder]
         for at in range(0, len(rows), CHUNK):

@@ -37,7 +37,7 @@ class PredictionBlock(LinearBlock):
         self._alpha = np.zeros((columns.shape[0], outputs))  # what it last predicted for each row of the training data
 
     def scores(self, rows: Rows, of: Columns | None = None) -> FloatArray:
-        """a_l alpha(w_l, x_l) of any rows, of the training columns (then it is remembered) or of others."""
+        """Return a_l alpha(w_l, x_l) of any rows; what it predicts for training rows is remembered."""
         z = super().scores(rows, of)
         alpha = Logistic().probability(z)[:, 1] if self.outputs == 1 else Softmax().probability(z)
         if of is None:
@@ -45,10 +45,11 @@ class PredictionBlock(LinearBlock):
         return self.share * alpha
 
     def local_signal(self, rows: Rows, signal: FloatArray) -> FloatArray:
-        """dL/dz_l from dL/dp, with the predictions that this party contributed to p.
+        """Return dL/dz_l from dL/dp, with the predictions that this party contributed to p.
 
-        Not with those of its parameters as they are now, which asynchronous steps may have moved: p would not hold
-        them, r_l could be anything, and a row that p had all but given up would throw the block far away.
+        Those of its parameters as they are now would be wrong, as asynchronous steps may have moved these: p would not
+        hold such predictions, r_l could be anything, and a row that p had all but given up would throw the block far
+        away.
         """
         alpha, s = self._alpha[rows], signal.reshape(len(rows), self.outputs)
         # J^T s: of the sigmoid alpha (1 - alpha) s, of the softmax alpha (s - alpha.s)
@@ -57,26 +58,26 @@ class PredictionBlock(LinearBlock):
         return out
 
     def curvature(self, batch: int) -> float:
-        """a_l times the linear block's bound; see `Mixture`."""
+        """Return a_l times the linear block's bound, for the reason that `Mixture` gives."""
         return self.share * super().curvature(batch)
 
     def intercept_curvature(self) -> float:
-        """a_l times the linear block's bound for the intercept."""
+        """Return a_l times the linear block's bound for the intercept."""
         return self.share * super().intercept_curvature()
 
     def state(self, into: Any = None) -> Any:
-        """(w, intercept or None, a_l)."""
+        """Return (w, intercept or None, a_l)."""
         return (*super().state(into), self.share)
 
     def restore(self, state: Any) -> None:
-        """Take (w, intercept or None, a_l) back."""
+        """Put back (w, intercept or None, a_l)."""
         *linear, self.share = state
         super().restore(tuple(linear))
 
 
 @dataclass(frozen=True)
 class Mixture(Loss):
-    """-log p[y] of the combined prediction p, below FLOOR along its tangent.
+    """The loss -log p[y] of the combined prediction p, which goes on along its tangent below FLOOR.
 
     How long may a step be? A row's Hessian in all local scores z_1 .. z_q is block-diagonal with r_l H_l, H_l being
     that of party l's own model, minus the covariance of the (alpha_l - onehot(y)) under the weights r_l. So blocks
@@ -88,96 +89,96 @@ class Mixture(Loss):
 
     @abstractmethod
     def of_label(self, p: Floats, y: Labels) -> Floats:
-        """p[y]: the combined probability of each row's label."""
+        """Return p[y], the combined probability of each row's label."""
 
     @abstractmethod
     def log_odds(self, p: Floats) -> Floats:
-        """The score of which the model's ordinary loss makes the probabilities p, and takes the decision."""
+        """Return the score from which the model's ordinary loss makes the probabilities p and takes the decision."""
 
     def values(self, z: Floats, y: Labels) -> Floats:
-        """-log p[y]."""
+        """Return -log p[y] of each row."""
         py = self.of_label(z, y)
         low = np.maximum(py, FLOOR)
         out: Floats = -np.log(low) + (low - py) / low
         return out
 
     def slope(self, p: Floats, y: Labels) -> Floats:
-        """-1 / p[y]."""
+        """Return -1 / p[y], the derivative by p[y]."""
         out: Floats = -1.0 / np.maximum(self.of_label(p, y), FLOOR)
         return out
 
     def bend(self, p: Floats, y: Labels) -> Floats:
-        """1 / p[y]², 0 on the tangent."""
+        """Return 1 / p[y]², the second derivative by p[y], which is 0 on the tangent."""
         out: Floats = self.slope(p, y) ** 2 * (self.of_label(p, y) > FLOOR)
         return out
 
 
 @dataclass(frozen=True)
 class BinaryMixture(Mixture):
-    """p is the probability of +1, y in {-1, +1}."""
+    """The combined prediction of two classes: p is the probability of +1, and y is -1 or +1."""
 
     name = "logistic"
     kind = "binary"
     curvature_bound = Logistic.curvature_bound
 
     def of_label(self, p: Floats, y: Labels) -> Floats:
-        """P(+1) or P(-1)."""
+        """Return p where the label is +1, and 1 - p where it is -1."""
         return np.where(y > 0, p, 1.0 - p)
 
     def signal(self, z: Floats, y: Labels) -> Floats:
-        """-y / p[y]."""
+        """Return -y / p[y], the derivative by p."""
         out: Floats = y * self.slope(z, y)
         return out
 
     def curvature(self, z: Floats, y: Labels) -> Floats:
-        """1 / p[y]²."""
+        """Return 1 / p[y]², the second derivative by p."""
         return self.bend(z, y)
 
     def predict(self, z: Floats) -> Labels:
-        """+1 where p > 1/2, else -1."""
+        """Return +1 where p > 1/2, else -1."""
         return np.where(z > 0.5, 1.0, -1.0)
 
     def log_odds(self, p: Floats) -> Floats:
-        """log p / (1 - p)."""
+        """Return log p / (1 - p)."""
         out: Floats = np.log(np.maximum(p, FLOOR) / np.maximum(1.0 - p, FLOOR))
         return out
 
 
 @dataclass(frozen=True)
 class ClassMixture(Mixture):
-    """p has a column per class, y is the class index."""
+    """The combined prediction of several classes: p has a column per class, and y is the class's index."""
 
     name = "softmax"
     kind = "classes"
     curvature_bound = Softmax.curvature_bound
 
     def outputs(self, classes: int) -> int:
-        """One column per class."""
+        """Return the number of classes, as there is one column for each."""
         return classes
 
     def of_label(self, p: Floats, y: Labels) -> Floats:
-        """The label's column."""
+        """Return each row's entry in the column of its label."""
         return p[np.arange(len(y)), y]
 
     def signal(self, z: Floats, y: Labels) -> Floats:
-        """-1 / p[y] in the label's column, 0 elsewhere."""
+        """Return -1 / p[y] in the label's column, 0 elsewhere."""
         out = np.zeros_like(z)
         out[np.arange(len(y)), y] = self.slope(z, y)
         return out
 
     def curvature(self, z: Floats, y: Labels) -> Floats:
-        """1 / p[y]² in the label's column, 0 elsewhere."""
+        """Return 1 / p[y]² in the label's column, 0 elsewhere."""
         out = np.zeros_like(z)
         out[np.arange(len(y)), y] = self.bend(z, y)
         return out
 
     def predict(self, z: Floats) -> Labels:
-        """The most probable class, the first one on a tie."""
+        """Return the most probable class, the first one on a tie."""
         out: Labels = z.argmax(axis=1)
         return out
 
     def log_odds(self, p: Floats) -> Floats:
-        """log p, up to a constant per row."""
+        """Return log p, up to a constant per row."""
         out: Floats = np.log(np.maximum(p, FLOOR))
         return out
 

@@ -1,13 +1,13 @@
 """How a torch module gets to the party that it belongs to: never pickled, never through another party.
 
-A program is started with wire values only, in this process, in one that knows nothing of the user's script, or at
+A program is started with wire values only: in this process, in one that knows nothing of the user's script, or at
 another organisation. So a module travels as one of these (docs/adr/0012-networks.md):
 
     ("layers", description)    torch's own layers, one by one with their options, and Sequential around them
     ("named", "module:name")   a function or class that makes it, imported where the party runs; also "file.py:name"
     ("here", token)            any other module: only within this process, where it waits under the token
 
-Parameters go beside it, as arrays.
+Parameters travel beside it, as arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 
 from colonnade.errors import OptionError
 
-# A layer's options, as the names of its constructor's arguments: torch keeps each as an attribute of the same name.
+# A layer's options are the arguments of its constructor; torch keeps each as an attribute of the same name.
 _CONV = (
     "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "bias", "padding_mode",
 )  # fmt: skip
@@ -58,7 +58,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "Softplus": ("beta", "threshold"),
 }
 _SEQUENTIAL = "Sequential"
-# What a module may carry that no description tells of.
+# What a module may have that no description tells.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "parametrizations")
 
 _waiting: dict[str, Any] = {}
@@ -66,7 +66,7 @@ _tokens = itertools.count()
 
 
 def need_torch() -> Any:
-    """The torch package, or one sentence about the extra that brings it."""
+    """Return the torch package, or say in one sentence which extra brings it."""
     try:
         return importlib.import_module("torch")
     except ImportError:
@@ -76,16 +76,16 @@ def need_torch() -> Any:
 
 
 def drawn(seed: int, party: str, purpose: str) -> int:
-    """The seed of one of a party's random streams."""
+    """Return the seed of one of a party's random streams."""
     words = [seed, zlib.crc32(party.encode()), zlib.crc32(purpose.encode())]
     return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
 @contextmanager
 def alone(state: Any = None) -> Iterator[None]:
-    """One thread, for the same bits everywhere; and a random stream of one's own, from that state of the generator on.
+    """Use one thread, for the same bits everywhere, and a random stream of one's own that starts from this state.
 
-    What torch has for all of the process is put back afterwards: its threads, and its stream.
+    What torch has for the whole process is put back afterwards: its number of threads, and its random stream.
     """
     torch = need_torch()
     threads, stream = torch.get_num_threads(), torch.get_rng_state()
@@ -102,7 +102,7 @@ def alone(state: Any = None) -> Iterator[None]:
 
 
 def fresh_stream(seed: int) -> Any:
-    """The state of a generator with that seed."""
+    """Return the state of a generator with that seed."""
     return need_torch().Generator().manual_seed(seed).get_state()
 
 
@@ -110,9 +110,10 @@ def fresh_stream(seed: int) -> Any:
 
 
 def reference(given: Any, party: str, seed: int) -> tuple[Any, Any]:
-    """(how the party's program gets the module, its parameters as a wire value or None where it makes its own).
+    """Return (how the party's program gets the module, its parameters as a wire value).
 
-    given: a module, a function without arguments that makes one, or its name as "module:name" or "file.py:name".
+    The parameters are None where the program makes its own first ones. `given` is a module, a function without
+    arguments that makes one, or the function's name as "module:name" or "file.py:name".
     """
     torch = need_torch()
     if isinstance(given, str):
@@ -136,16 +137,16 @@ def reference(given: Any, party: str, seed: int) -> tuple[Any, Any]:
 
 
 def forget(how: Any) -> None:
-    """Drop what waited for a run that is over."""
+    """Drop a module that waited for a run which is over."""
     if how[0] == "here":
         _waiting.pop(how[1], None)
 
 
 def module_of(how: Any, state: Any, party: str, seed: int) -> Any:
-    """The module of a party, new, with these parameters; without any its own first ones come from the seed."""
+    """Return a party's module, new, with these parameters, or with first ones drawn from the seed."""
     kind, what = how
     if kind == "layers":
-        with alone():  # torch's first parameters, of which none stays, are drawn from its own stream
+        with alone():  # torch draws first parameters, of which none stays, from the stream of the whole process
             module = build(what)
     elif kind == "named":
         module = _made(_imported(what, party), what, party, seed)
@@ -170,7 +171,7 @@ def _found(name: str) -> Any:
 
 
 def _imported(name: str, party: str) -> Any:
-    """The function or class of that name."""
+    """Import the function or class of that name."""
     where, _, what = name.partition(":")
     hint = "give 'module:name' or 'file.py:name' of a function without arguments that makes a torch.nn.Module"
     if not where or not what:
@@ -207,7 +208,7 @@ def _from_file(path: Path) -> Any:
 
 
 def _made(maker: Any, name: str, party: str, seed: int) -> Any:
-    """What the function makes, with first parameters from the party's own seed."""
+    """Return what the function makes, with first parameters drawn from the party's own seed."""
     torch = need_torch()
     if isinstance(maker, torch.nn.Module):
         return copy.deepcopy(maker)
@@ -231,7 +232,7 @@ def _made(maker: Any, name: str, party: str, seed: int) -> Any:
 
 
 def describe(module: Any) -> Any:
-    """(layer, its options, its children) of torch's own layers; None where there is more to a module than that."""
+    """Return (layer, its options, its children) of torch's own layers; None where a module is more than that."""
     torch = need_torch()
     names = [name for name, _ in module.named_parameters(remove_duplicate=False)]
     inner = [name for name, _ in module.named_modules(remove_duplicate=False)]
@@ -260,7 +261,7 @@ def describe(module: Any) -> Any:
         if {key: one.shape for key, one in again.items()} != {
             key: one.shape for key, one in module.state_dict().items()
         }:
-            return None  # a tensor of its own was added to a layer
+            return None  # somebody added a tensor to a layer
     return found
 
 
@@ -272,7 +273,7 @@ def _option(layer: Any, key: str) -> Any:
 
 
 def build(description: Any) -> Any:
-    """The inverse of `describe`; the parameters are torch's first ones."""
+    """Return the module that `describe` described, with first parameters as torch draws them."""
     torch = need_torch()
     name, options, children = description
     if name == _SEQUENTIAL:
@@ -292,7 +293,7 @@ def build(description: Any) -> Any:
 
 
 def to_value(module: Any) -> Any:
-    """(names, arrays, names of parameters that stay as they are): all that a module has learnt, for the wire."""
+    """Return (names, arrays, names of parameters that do not learn): all that a module has learnt, for the wire."""
     torch = need_torch()
     state = module.state_dict()
     for name, tensor in state.items():
@@ -322,7 +323,7 @@ def from_value(module: Any, value: Any, party: str) -> None:
     frozen = set(still)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            parameter.data = tensors[name]  # of its own type: a module may be float64
+            parameter.data = tensors[name]  # with the type of the array: a module may be float64
             parameter.requires_grad_(name not in frozen)
         for name, buffer in module.named_buffers():
             if name in tensors:

@@ -1,7 +1,8 @@
 """The network block: z_k = h_k(x_k; theta_k) with any torch module as h_k.
 
-FedBCD's local sub-models (Figure 1a): each party has its own network, and they meet in a sum of scores. In a local step
-the signal s = dL/dz is the one of the last exchange (fresh at the label holder), and dh_k/dtheta_k is always fresh:
+These are FedBCD's local sub-models (Figure 1a): each party has its own network, and they meet in a sum of scores. In a
+local step the signal s = dL/dz is the one of the last exchange (fresh at the label holder), and dh_k/dtheta_k is always
+fresh:
 
     g_k = 1/b sum_i s_i dh_k(x_i; theta_k)/dtheta_k + l2 theta_k + mu (theta_k - theta_k at the last exchange)
 """
@@ -22,21 +23,30 @@ from colonnade.errors import DataError, OptionError
 _CHUNK = 512  # rows that are scored at a time: bounds the memory of a convolution's images
 _SAMPLE, _POWER_STEPS = 256, 12  # rows and steps of the power iteration behind "auto" step sizes
 _TRIED = 2  # rows that a network is tried with before anything is sent
-_RAISED = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)  # by torch, where something does not fit
+_RAISED = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)  # from torch, if something does not fit
 
 
 class NetworkInputs:
-    """A party's columns as its network takes them: dense or CSR, in rows of a given shape."""
+    """A party's columns as its network takes them: dense or CSR, in rows of a given shape.
+
+    Parameters
+    ----------
+    value
+        The columns, as `blocks.columns.columns_to_value` returns them.
+    shape
+        The shape of a row; None where it is flat.
+    kind
+        The torch type of the module's parameters.
+    """
 
     def __init__(self, value: Any, shape: Sequence[int] | None, kind: Any) -> None:
-        """value: see `blocks.columns.columns_to_value`; kind: the torch type of the module's parameters."""
         self._csr = value if isinstance(value, tuple) else None
         self._dense = None if isinstance(value, tuple) else value
         self.shape: tuple[int, int] = value[3] if isinstance(value, tuple) else value.shape
         self._row_shape, self._kind = tuple(shape) if shape else None, kind
 
     def take(self, rows: Rows) -> Any:
-        """These rows as a tensor."""
+        """Return these rows as a tensor."""
         torch = need_torch()
         table = np.asarray(self._dense)[rows] if self._csr is None else self._unpacked(rows)
         tensor = torch.from_numpy(np.ascontiguousarray(table)).to(self._kind)
@@ -53,7 +63,7 @@ class NetworkInputs:
 
 
 class NetworkBlock:
-    """theta_k of one party: a module, its optimiser, and its own random stream (dropout)."""
+    """theta_k of one party: a module, its optimiser, and the party's own random stream, which dropout draws from."""
 
     def __init__(
         self,
@@ -74,16 +84,16 @@ class NetworkBlock:
         self.rows = self.columns.shape[0]
         self.outputs = width_of(module, self.columns, party)
         self.intercept_pace = 1.0  # a network's intercepts are parameters like others
-        self.pace = 1.0  # what the optimiser's step is in parts of the algorithm's
+        self.pace = 1.0  # the optimiser's step divided by the algorithm's
         self._stream = stream
         self._size = sum(int(parameter.numel()) for parameter in module.parameters())
 
     def inputs(self, value: Any) -> NetworkInputs:
-        """Other rows of the same columns."""
+        """Return other rows of the same columns in the form that the network takes."""
         return NetworkInputs(value, self.shape, self._kind)
 
     def touched(self, rows: Rows) -> int:
-        """Parameters that one pass over these rows multiplies with, about: the virtual clock needs no more."""
+        """Return about how many parameters one pass over these rows multiplies with, for the virtual clock."""
         return len(rows) * max(self._size, int(self.columns.shape[1]))
 
     def check_trainable(self, count: int) -> None:
@@ -95,7 +105,7 @@ class NetworkBlock:
         return NetworkSteps(self, rows)
 
     def forward(self, x: Any, *, training: bool) -> Any:
-        """h(x), one column per score. In training dropout draws from this party's stream."""
+        """Return h(x), one column per score; in training dropout draws from this party's stream."""
         torch = need_torch()
         self.module.train(training)
         with alone(self._stream), torch.set_grad_enabled(training):
@@ -105,7 +115,7 @@ class NetworkBlock:
         return z.reshape(len(x), -1)
 
     def scores(self, rows: Rows, of: NetworkInputs | None = None) -> FloatArray:
-        """Contributions of any rows, of the training columns or of others; dropout is off."""
+        """Return contributions of any rows, of the training columns or of others, with dropout off."""
         columns = of or self.columns
         pieces = [
             self.forward(columns.take(rows[at : at + _CHUNK]), training=False).double().numpy()
@@ -114,13 +124,13 @@ class NetworkBlock:
         return self.flat(np.concatenate(pieces) if pieces else np.zeros((0, self.outputs)))
 
     def flat(self, z: FloatArray) -> FloatArray:
-        """One score per row is a vector, several are a matrix; NaN and infinity never leave."""
+        """Return one score per row as a vector and several as a matrix; NaN and infinity never leave."""
         if not np.isfinite(z).all():
             raise NotFinite
         return z[:, 0] if self.outputs == 1 else z
 
     def gradients(self, z: Any, signal: Any, *, again: bool = False) -> list[Any]:
-        """J^T signal, a tensor per parameter."""
+        """Return J^T signal, a tensor for each parameter."""
         torch = need_torch()
         with alone():
             found = torch.autograd.grad(z, self.parameters, signal, allow_unused=True, retain_graph=again)
@@ -129,18 +139,18 @@ class NetworkBlock:
     # -- what a safe step size depends on -----------------------------------------------------------------------
 
     def penalty_value(self) -> float:
-        """l2 / 2 times the squared length of all parameters that learn."""
+        """Return l2 / 2 times the squared length of all parameters that learn."""
         return 0.5 * self.l2 * squares(self.parameters) if self.l2 else 0.0
 
     def penalty_curvature(self) -> float:
-        """The penalty's second derivative, which is l2 everywhere."""
+        """Return the penalty's second derivative, which is l2 everywhere."""
         return self.l2
 
     def curvature(self, batch: int) -> float:
-        """Largest eigenvalue of J^T J / n over a sample of rows, with the parameters as they are: dz/dtheta is J.
+        """Return the largest eigenvalue of J^T J / n over a sample of rows, where J is dz/dtheta at the parameters now.
 
-        For a linear module this is the linear block's. A network's own curvature comes on top and changes on the way:
-        the step is a first guess, which schedule="adaptive" shortens.
+        For a linear module this is the linear block's curvature. A network's own curvature comes on top and changes on
+        the way, so the step is a first guess, which schedule="adaptive" shortens.
         """
         torch = need_torch()
         if not self.parameters:
@@ -168,17 +178,17 @@ class NetworkBlock:
         return largest
 
     def intercept_curvature(self) -> float:
-        """0: a network's intercepts are part of `curvature`."""
+        """Return 0, as a network's intercepts are part of `curvature`."""
         return 0.0
 
     # -- state --------------------------------------------------------------------------------------------------
 
     def state(self, into: Any = None) -> Any:
-        """The parameters as `torch_modules.to_value` gives them."""
+        """Return the parameters in the form of `torch_modules.to_value`."""
         return to_value(self.module)
 
     def restore(self, state: Any) -> None:
-        """Take parameters back. What the optimiser remembers stays."""
+        """Put parameters back; what the optimiser remembers stays."""
         torch = need_torch()
         kept = dict(zip(state[0], state[1], strict=True))
         with torch.no_grad():
@@ -186,12 +196,12 @@ class NetworkBlock:
                 tensor.copy_(torch.from_numpy(np.array(kept[name])))
 
     def freeze(self) -> Any:
-        """Parameters, what the optimiser remembers, and the random stream: all to the bit."""
+        """Return the parameters, what the optimiser remembers, and the random stream, all to the bit."""
         stream = None if self._stream is None else self._stream.numpy().copy()
         return (self.state(), self.optimiser.freeze(), stream, self.pace)
 
     def thaw(self, state: Any) -> None:
-        """Take back what `freeze` gave."""
+        """Put back what `freeze` returned."""
         torch = need_torch()
         parameters, optimiser, stream, self.pace = state
         self.restore(parameters)
@@ -200,24 +210,24 @@ class NetworkBlock:
 
 
 class NetworkSteps:
-    """Local steps on one batch. A forward pass serves the contribution and the step after it."""
+    """Local steps on one batch, in which a forward pass serves the contribution and the step after it."""
 
     def __init__(self, block: NetworkBlock, rows: Rows) -> None:
         self.block, self.rows = block, rows
         self.touched = block.touched(rows)
         self._x = block.columns.take(rows)
-        self._z: Any = None  # with its graph, while the parameters are those it was made with
+        self._z: Any = None  # h_k of the batch with its graph, as long as the parameters are those it was made with
         self._before: list[Any] | None = None
         self.also: list[Any] = []  # gradients of the next step that do not come through the contribution
 
     def contribution(self) -> FloatArray:
-        """h_k of the batch."""
+        """Return h_k of the batch."""
         if self._z is None:
             self._z = self.block.forward(self._x, training=True)
         return self.block.flat(self._z.detach().double().numpy())
 
     def step(self, signal: FloatArray, eta: float, proximal: float) -> None:
-        """One local step; see the module."""
+        """Take one local step along g_k, as the top of this file has it."""
         torch, block = need_torch(), self.block
         if self._z is None:
             self._z = block.forward(self._x, training=True)
@@ -240,12 +250,12 @@ class NetworkSteps:
             block.optimiser.step(gradients, eta * block.pace)
 
     def close(self) -> None:
-        """Do nothing: all steps are taken."""
+        """End the batch: all steps are taken, and the graph of the last pass is dropped."""
         self._z = None
 
 
 def squares(parameters: list[Any]) -> float:
-    """The squared length of all parameters together."""
+    """Return the squared length of all parameters together."""
     found = sum(float(parameter.detach().double().square().sum()) for parameter in parameters)
     if not np.isfinite(found):
         raise NotFinite
@@ -253,13 +263,13 @@ def squares(parameters: list[Any]) -> float:
 
 
 def kind_of(module: Any) -> Any:
-    """The type of the numbers that a module takes: that of its parameters, whether they learn or not."""
+    """Return the type of the numbers that a module takes: that of its parameters, whether they learn or not."""
     torch = need_torch()
     return next((p.dtype for p in module.parameters() if p.dtype in (torch.float32, torch.float64)), torch.float32)
 
 
 def width_of(module: Any, columns: NetworkInputs, party: str) -> int:
-    """How many numbers a network gives for a row; refuses one that can't take the columns."""
+    """Return how many numbers a network gives for a row; refuse one that can't take the columns."""
     torch = need_torch()
     module.eval()
     rows = np.arange(min(_TRIED, columns.shape[0]))
@@ -280,7 +290,7 @@ def width_of(module: Any, columns: NetworkInputs, party: str) -> int:
 
 
 def check_trainable(module: Any, x: Any, party: str) -> None:
-    """Refuse a network that scores rows but can't learn from so many: batch norm needs more than one, for example."""
+    """Refuse a network that scores rows but can't learn from so few: batch norm needs more than one, for example."""
     torch, tried = need_torch(), copy.deepcopy(module).train()  # a copy: batch norm counts what it sees
     try:
         with alone(), torch.enable_grad():

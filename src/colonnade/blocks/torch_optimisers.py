@@ -1,7 +1,7 @@
-"""How a party's network moves along its gradient. Each party may have its own.
+"""How a party's network moves along its gradient. Each party may have an optimiser of its own.
 
-Written out rather than taken from torch.optim: a state that can be kept and sent is then two lists of arrays, and
-torch's compiler is not loaded for a subtraction. The tests hold them against torch.optim, step by step.
+They are written out rather than taken from torch.optim: a state that can be kept and sent is then two lists of arrays,
+and torch's compiler is not loaded for a subtraction. The tests hold them against torch.optim, step by step.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from colonnade.blocks.torch_modules import need_torch
 
-AUTO_ADAM = 1e-3  # what "auto" means for Adam, whose steps do not depend on the size of gradients
+AUTO_ADAM = 1e-3  # what step="auto" means for Adam, whose steps do not depend on the size of gradients
 
 
 class Optimiser(ABC):
-    """theta <- theta - eta * something that follows the gradient."""
+    """What moves parameters by eta times something that follows the gradient."""
 
     name: ClassVar[str]
 
@@ -27,14 +27,14 @@ class Optimiser(ABC):
 
     @abstractmethod
     def step(self, gradients: list[Any], eta: float) -> None:
-        """One step."""
+        """Take one step of length eta along these gradients, one for each parameter."""
 
     def freeze(self) -> Any:
-        """All that the next step depends on, but for the parameters: steps so far, and arrays."""
+        """Return all that the next step depends on beside the parameters: how many steps there were, and arrays."""
         return (self.steps, tuple(tensor.numpy().copy() for tensor in self.memory))
 
     def thaw(self, state: Any) -> None:
-        """Take back what `freeze` gave."""
+        """Put back what `freeze` returned."""
         torch = need_torch()
         self.steps, arrays = state
         for tensor, array in zip(self.memory, arrays, strict=True):
@@ -42,18 +42,18 @@ class Optimiser(ABC):
 
 
 class SGD(Optimiser):
-    """theta - eta g."""
+    """Stochastic gradient descent: theta becomes theta - eta g."""
 
     name = "sgd"
 
     def step(self, gradients: list[Any], eta: float) -> None:
-        """One step."""
+        """Take one step straight along the gradients."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.sub_(gradient, alpha=eta)
 
 
 class Momentum(Optimiser):
-    """v <- 0.9 v + g; theta - eta v."""
+    """Gradient descent with momentum: v becomes 0.9 v + g, and theta becomes theta - eta v."""
 
     name = "momentum"
     decay = 0.9
@@ -64,14 +64,14 @@ class Momentum(Optimiser):
         self.memory = [torch.zeros_like(parameter) for parameter in parameters]
 
     def step(self, gradients: list[Any], eta: float) -> None:
-        """One step."""
+        """Take one step along the decaying sum of all gradients so far."""
         for parameter, speed, gradient in zip(self.parameters, self.memory, gradients, strict=True):
             speed.mul_(self.decay).add_(gradient)
             parameter.sub_(speed, alpha=eta)
 
 
 class Adam(Optimiser):
-    """Kingma and Ba, 2015, Algorithm 1, with their constants."""
+    """Adam: Kingma and Ba, 2015, Algorithm 1, with their constants."""
 
     name = "adam"
     first, second, small = 0.9, 0.999, 1e-8
@@ -82,7 +82,7 @@ class Adam(Optimiser):
         self.memory = [torch.zeros_like(parameter) for parameter in (*parameters, *parameters)]
 
     def step(self, gradients: list[Any], eta: float) -> None:
-        """One step."""
+        """Take one step along the mean gradient, divided by the root of its mean square, as Algorithm 1 has it."""
         self.steps += 1
         width = eta / (1.0 - self.first**self.steps)
         spread = (1.0 - self.second**self.steps) ** 0.5

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 def maker_name(make: Any) -> str:
-    """'package.module:function' of a function that every process can import; anything else is refused."""
+    """Return 'package.module:function' of a function that every process can import; refuse anything else."""
     module, name = getattr(make, "__module__", ""), getattr(make, "__qualname__", "")
     if not callable(make) or module == "__main__" or getattr(sys.modules.get(module), name, None) is not make:
         raise OptionError(
@@ -31,7 +31,7 @@ def maker_name(make: Any) -> str:
 
 
 def maker_of(name: str | None) -> Callable[[int, int], Any] | None:
-    """The inverse, in a process that the caller of `maker_name` started: the name is an argument of its program."""
+    """Return the function that `maker_name` named, in a process whose program has the name as an argument."""
     if name is None:
         return None
     module, function = name.split(":")
@@ -40,7 +40,7 @@ def maker_of(name: str | None) -> Callable[[int, int], Any] | None:
 
 
 class TorchModule:
-    """A module from rows of numbers to scores of classes, and one flat array of all its parameters."""
+    """A module from rows of numbers to scores of classes, with one flat array of all its parameters."""
 
     def __init__(self, make: Callable[[int, int], Any], features: int, classes: int) -> None:
         try:
@@ -70,7 +70,7 @@ class TorchModule:
         return made.double()
 
     def start(self, seed: int) -> Array:
-        """As the module itself begins, from this seed."""
+        """Return the parameters that the module itself begins with, drawn from this seed."""
         flat = self._torch.nn.utils.parameters_to_vector(self._made(seed).parameters())
         return np.asarray(flat.detach().numpy(), dtype=np.float64)
 
@@ -83,14 +83,14 @@ class TorchModule:
         return self._module(self._torch.from_numpy(np.array(dense, dtype=np.float64)))
 
     def scores(self, parameters: Array, X: Any) -> Array:
-        """See `WholeModel`. The module is as in use: no dropout."""
+        """Return the module's outputs, with dropout and the like off."""
         self._load(parameters)
         self._module.eval()
         with self._torch.no_grad():
             return np.asarray(self._forward(X).numpy())
 
     def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
-        """See `WholeModel`."""
+        """Return torch's cross-entropy over these rows and its gradient, with dropout and the like on."""
         self._load(parameters)
         self._module.train()
         self._module.zero_grad()

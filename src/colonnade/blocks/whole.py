@@ -2,7 +2,8 @@
 
 A model knows nothing of federations; an algorithm knows nothing of a model but its parameters, one flat array. Hidden
 cells make it the three-layer network of the SSCA paper, problem (9) and (10): swish, then softmax; without any it is
-softmax regression. Where `constant` is set, an input cell and a hidden cell are always 1: that is what an intercept is.
+softmax regression. Where `constant` is set, an input cell and a hidden cell are always 1, which is what an intercept
+is.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ class WholeModel(Protocol):
     size: int
 
     def start(self, seed: int) -> Array:
-        """The first parameters."""
+        """Return the first parameters, drawn from this seed."""
         ...
 
     def scores(self, parameters: Array, X: Any) -> Array:
-        """Logarithms of the classes' probabilities, up to a number per row."""
+        """Return the logarithms of the classes' probabilities, up to a number per row."""
         ...
 
     def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
-        """The mean cost -log Q_y over these rows, and its gradient."""
+        """Return the mean cost -log Q_y over these rows, and its gradient."""
         ...
 
 
 def costs(scores: Array, y: Array) -> Array:
-    """-log Q_y of each row: (9) and (10), from scores."""
+    """Return -log Q_y of each row, (9) and (10), from the scores."""
     scores = np.asarray(scores, dtype=np.float64)
     top = scores.max(axis=1)
     found: Array = top + np.log(np.exp(scores - top[:, None]).sum(axis=1)) - scores[np.arange(len(y)), y]
@@ -42,27 +43,27 @@ def costs(scores: Array, y: Array) -> Array:
 
 
 def probabilities(scores: Array) -> Array:
-    """Q of (10)."""
+    """Return the probabilities Q of (10) from the scores."""
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _surplus(scores: Array, y: Array) -> tuple[float, Array]:
-    """The mean cost, and (Q - y) / rows: its gradient in the scores."""
+    """Return the mean cost, and its gradient by the scores, which is (Q - y) / rows."""
     surplus = probabilities(scores)
     surplus[np.arange(len(y)), y] -= 1
     return float(costs(scores, y).mean()), surplus / len(y)
 
 
 def _swish(z: Array) -> tuple[Array, Array]:
-    """S(z) = z / (1 + exp(-z)) and S'(z)."""
-    sigmoid = 0.5 * (1 + np.tanh(0.5 * z))  # the same number, and nothing overflows
+    """Return S(z) = z / (1 + exp(-z)) and its derivative S'(z)."""
+    sigmoid = 0.5 * (1 + np.tanh(0.5 * z))  # 1 / (1 + exp(-z)), written so that nothing overflows
     value = z * sigmoid
     return value, sigmoid + value * (1 - sigmoid)
 
 
 class ThreeLayers:
-    """Section V: J hidden cells with swish, L classes with softmax. X may be dense or CSR."""
+    """The network of Section V: J hidden cells with swish, L classes with softmax. X may be dense or CSR."""
 
     def __init__(self, features: int, hidden: int, classes: int, constant: bool = False) -> None:
         self._inner, self._outer = (features + constant, hidden), (hidden + constant, classes)
@@ -70,7 +71,7 @@ class ThreeLayers:
         self.size = self._cut + self._outer[0] * classes
 
     def start(self, seed: int) -> Array:
-        """Normal numbers of variance 1 / (cells below), the usual start of such networks; intercepts are 0."""
+        """Return normal numbers of variance 1 / (cells below), the usual start of such networks; intercepts are 0."""
         rng = np.random.default_rng([seed, 0x55CA])
         layers = [rng.standard_normal(shape) / np.sqrt(shape[0]) for shape in (self._inner, self._outer)]
         if self._constant:
@@ -88,7 +89,7 @@ class ThreeLayers:
         return z + inner[-1] if self._constant else z
 
     def scores(self, parameters: Array, X: Any) -> Array:
-        """See `WholeModel`."""
+        """Return the sums that softmax makes probabilities of, in the precision of X."""
         inner, outer = self._layers(parameters, X)
         return self._out(_swish(self._hidden(X, inner))[0], outer)
 
@@ -97,7 +98,7 @@ class ThreeLayers:
         return scores
 
     def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
-        """B-bar and C-bar of the paper, over these rows: the lines below (15)."""
+        """Return the cost, and its gradient as B-bar and C-bar of the paper, over these rows: the lines below (15)."""
         inner, outer = self._layers(parameters, X)
         cells, slopes = _swish(self._hidden(X, inner))
         cost, surplus = _surplus(self._out(cells, outer), y)
@@ -109,24 +110,24 @@ class ThreeLayers:
 
 
 class Linear:
-    """Softmax regression: the same without a hidden layer."""
+    """Softmax regression, which is the same model without a hidden layer."""
 
     def __init__(self, features: int, classes: int, constant: bool = False) -> None:
         self._shape, self._constant = (features + constant, classes), constant
         self.size = self._shape[0] * classes
 
     def start(self, seed: int) -> Array:
-        """Zeros: the problem is convex."""
+        """Return zeros, as the problem is convex."""
         return np.zeros(self.size)
 
     def scores(self, parameters: Array, X: Any) -> Array:
-        """See `WholeModel`."""
+        """Return X W, with the intercepts if there are any, in the precision of X."""
         W = parameters.astype(X.dtype, copy=False).reshape(self._shape)
         scores: Array = X @ W[:-1] + W[-1] if self._constant else X @ W
         return scores
 
     def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
-        """See `WholeModel`."""
+        """Return the mean cost over these rows and its gradient X^T (Q - y) / rows."""
         cost, surplus = _surplus(self.scores(parameters, X), y)
         parts = [X.T @ surplus, surplus.sum(axis=0)] if self._constant else [X.T @ surplus]
         return cost, np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)

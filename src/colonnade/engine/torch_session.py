@@ -23,7 +23,7 @@ KEPT = "kept parameters"  # what a party reports, to its own starter alone, when
 
 @dataclass
 class NetworkSession(Session):
-    """A session in which evaluations may look at a part of the rows, and remember the parameters they found good."""
+    """A session whose evaluations may look at a part of the rows, and remember the parameters that they found good."""
 
     evaluate_rows: int | None = None
     _good: deque[tuple[int, Any]] = field(default_factory=lambda: deque(maxlen=2))
@@ -31,12 +31,12 @@ class NetworkSession(Session):
 
     @property
     def network(self) -> NetworkBlock:
-        """This party's block."""
+        """Return this party's block, which is one of networks."""
         return cast("NetworkBlock", self.block)
 
     @property
     def watched(self) -> Part:
-        """All training rows, or `evaluate_rows` of them, the same ones each time and at every party."""
+        """Return all training rows, or `evaluate_rows` of them, the same ones each time and at every party."""
         count, train = self.evaluate_rows, self.train
         if count is None or count >= train.rows:
             return train
@@ -48,30 +48,33 @@ class NetworkSession(Session):
         return self._sampled
 
     async def agree(self) -> None:
-        """As ever; "auto" has a meaning of its own for Adam."""
+        """Agree as every session does; then give step="auto" the meaning that it has for Adam."""
         await super().agree()
         if self.options.step == "auto" and self.network.optimiser.name == "adam":
             self.network.pace = AUTO_ADAM / self.eta0
 
     async def _agree_on_step(self) -> float:
-        """As ever; first a network is tried on as few rows as a batch will have."""
+        """Agree as every session does, once this party's network has been tried on as few rows as a batch will have."""
         held = [len(rows) for rows in self.train.owned.values() if len(rows)]
         self.network.check_trainable(min(count // -(-count // self.batch) for count in held))
         return await super()._agree_on_step()
 
     async def evaluate(self, epoch: int) -> bool:
-        """As ever; two states are remembered, as another party may be one evaluation behind when a run breaks off."""
+        """Evaluate, and remember the last two states, as another party may be one evaluation behind if a run ends."""
         go_on = await super().evaluate(epoch)
         self._good.append((self.net.traffic.rounds, self.block.state()))
         return go_on
 
     def good(self) -> Any:
-        """((round, parameters), ...) of the last evaluations: a loss that was not finite would have ended the run."""
+        """Return ((round, parameters), ...) of the last evaluations.
+
+        They are good, because a loss that was not finite would have ended the run.
+        """
         return tuple(self._good)
 
 
 async def watch_over(net: Net, session: NetworkSession, method: Any) -> Any:
-    """Train; a run that breaks off leaves the last good parameters with this party's own starter."""
+    """Train; if the run breaks off, report the last good parameters to this party's own starter."""
     try:
         await method.train(session)
     except (NotFinite, RingOverflow):
@@ -84,7 +87,7 @@ async def watch_over(net: Net, session: NetworkSession, method: Any) -> Any:
 
 
 def diverged(net: Net, good: Sequence[Any]) -> TrainingDiverged:
-    """The error of the party whose network gave NaN or infinity."""
+    """Return the error of the party whose network gave NaN or infinity."""
     kept = f"; the parameters of round {good[-1][0]} are kept" if good else ""
     return TrainingDiverged(
         f"training diverged: the network of party {net.me!r} gave NaN, infinite or huge numbers in round "
@@ -95,7 +98,7 @@ def diverged(net: Net, good: Sequence[Any]) -> TrainingDiverged:
 def make_block(
     net: Net, network: Any, X: Any, l2: float, seed: int, kind: type[NetworkBlock] = NetworkBlock
 ) -> NetworkBlock:
-    """This party's block, from what its own part of the program says of it."""
+    """Return this party's block, made of what its own part of the program says about the network."""
     how, state, shape, optimiser = network
     module = module_of(how, state, net.me, seed)
     stream = fresh_stream(drawn(seed, net.me, "training"))
@@ -103,7 +106,7 @@ def make_block(
 
 
 def check_width(party: str, width: int, outputs: int, loss: str) -> None:
-    """Contributions must have the width of the scores."""
+    """Refuse a network whose contributions do not have the width of the scores."""
     if width != outputs:
         need = "1 score" if outputs == 1 else f"{outputs} scores, one per class"
         raise OptionError(
@@ -112,7 +115,7 @@ def check_width(party: str, width: int, outputs: int, loss: str) -> None:
 
 
 def parts_of(block: NetworkBlock, y: Any, labelled: Any, validation: Any) -> tuple[Part, Part | None]:
-    """Training rows, and rows to look at."""
+    """Return the training rows, and the rows to validate on if there are any."""
     train = Part(None, block.rows, y, labelled)
     if validation is None:
         return train, None

@@ -1,1 +1,1 @@
-"""The scikit-learn face: one class per model."""
+"""Estimators in scikit-learn's manner: one class per model, over parties in place of a table."""

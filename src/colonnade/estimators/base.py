@@ -1,4 +1,4 @@
-"""What every estimator has: scikit-learn's conventions, how a run is recorded, predictions and their score."""
+"""What every estimator has: scikit-learn's conventions, the record of a run, predictions and their score, files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,29 @@ Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
 class Estimator:
-    """A model over several parties."""
+    """A model over several parties; every estimator of `colonnade` is one.
+
+    Attributes
+    ----------
+    parties_ : tuple of str
+        The names of the parties, in the order in which `fit` got them.
+    holders_ : tuple of str
+        The parties that hold labels. Scores are summed at the first of them.
+    classes_ : numpy array
+        The classes, sorted, as the labels name them; empty for real numbers and counts.
+    columns_ : dict
+        {party: the names of its columns}.
+    history_ : list of dict
+        A record for each evaluation: `epoch`, `time` in seconds, `rounds`, `loss` (the objective), `metric`,
+        `metric_name`, and the `messages` and `bytes` sent so far; with validation data also `validation_loss` and
+        `validation_metric`, and in asynchronous runs `staleness`. It is empty in a model that was loaded.
+    traffic_ : dict
+        {party: what it sent}, as messages, bytes and rounds, and by step; empty in a model that was loaded.
+    rounds_ : int
+        The exchanges between the parties in training; 0 in a model that was loaded.
+    sum_ : str
+        How contributions were added up: the option `sum`, where "auto" has become one of the others.
+    """
 
     sum: str
     topology: str
@@ -46,21 +68,43 @@ class Estimator:
     rounds_: int
     sum_: str
     _states: dict[str, Any]
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that a file does not keep
-    _family: str  # of what was trained; see `families`
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that files do not keep
+    _family: str  # the name of the family that the trained model is of
 
     def _minimised(self) -> losses.Loss:
-        """The loss that is minimised."""
+        """Return the loss that is minimised."""
         raise TypeError("a model must know its loss")
 
     # -- scikit-learn's conventions -----------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's options."""
+        """Return the constructor's options, as scikit-learn's `clone` and grid searches ask for them.
+
+        Parameters
+        ----------
+        deep : bool
+            Accepted for scikit-learn's sake; no option is an estimator itself.
+
+        Returns
+        -------
+        dict
+            {name of the option: its value}.
+        """
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self: Model, **params: Any) -> Model:
-        """Change options."""
+        """Change options; they count from the next `fit` on.
+
+        Parameters
+        ----------
+        **params
+            New values, by the names of the constructor's options. Any other name raises an `OptionError`.
+
+        Returns
+        -------
+        Estimator
+            The model itself.
+        """
         allowed = tuple(inspect.signature(type(self)).parameters)
         for name, value in params.items():
             one_of("the option's name", name, allowed)
@@ -82,7 +126,7 @@ class Estimator:
         parts: Mapping[str, TrainingPart],
         on: Runtime | None,
     ) -> None:
-        """Train through the one door, and keep what was learnt and what the run says of itself."""
+        """Train through the one door into training, and keep what was learnt and the record of the run."""
         told = job.as_value()
         programs = {name: (train, (told, part.as_value())) for name, part in parts.items()}
         outcomes = self._run(programs, on, job.algorithm.epochs)
@@ -91,7 +135,7 @@ class Estimator:
         warn_after(self.history_, job.algorithm)
 
     def _run(self, programs: Programs, on: Runtime | None, epochs: int) -> dict[str, Outcome]:
-        """Run programs, and keep their history and their traffic."""
+        """Run the parties' programs, and keep the history and the traffic."""
         history = History(metrics.METRICS[self._minimised().kind], epochs, self.verbose)
         try:
             outcomes = (on or Simulation()).run(programs, history.observe)
@@ -103,7 +147,7 @@ class Estimator:
         return dict(outcomes)
 
     def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:
-        """Keep what the model is about."""
+        """Note who takes part, what the classes and columns are, and which family the model is of."""
         self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
         self.classes_, self.sum_, self._family = classes, job.sum, job.family
         self.columns_ = {party.name: party.columns for party in parties}
@@ -136,14 +180,20 @@ class Estimator:
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(*parties) or load(folder) first")
 
     def history_frame(self) -> Any:
-        """`history_` as a pandas data frame."""
+        """Return `history_` as a pandas data frame, one row per evaluation.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The keys of the records are its columns.
+        """
         self._check_fitted()
         import pandas as pd
 
         return pd.DataFrame(self.history_)
 
     def _check_rows(self, parties: tuple[Party, ...], on: Runtime | None, what: str = "prediction") -> list[Party]:
-        """The parties of a prediction, in the order of the model."""
+        """Return the parties in the order of the model, once their columns are found to be those of the training."""
         self._check_fitted()
         check_runtime(on)
         ordered = in_order(parties, self.parties_, what)
@@ -155,7 +205,7 @@ class Estimator:
     def _score(
         self, job: ScoringJob, parts: Mapping[str, ScoringPart], on: Runtime | None, at: str | None = None
     ) -> Array:
-        """Score through the one door: what a party gets, by default the first label holder."""
+        """Score through the one door into scoring; return what party `at` gets, by default the first label holder."""
         told = job.as_value()
         programs = {name: (score, (told, part.as_value())) for name, part in parts.items()}
         line = Line("predicting", None, self.verbose)
@@ -169,16 +219,55 @@ class Estimator:
         return ScoringJob(self._family, self.holders_, self.sum_, self.topology, facts)
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Scores of these rows, at the first label holder."""
+        """Return the scores of these rows, as the first label holder gets them.
+
+        Parameters
+        ----------
+        *parties : Party
+            All parties of the model with the same columns as in training, in any order; labels are not looked at.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One score per row, or one column per class where the model has several scores.
+        """
         raise TypeError("a model must know its scores")
 
     def predict(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Predicted labels, or values for a regression."""
+        """Return the predicted labels, or the predicted values of a regression.
+
+        Parameters
+        ----------
+        *parties : Party
+            The rows to predict, at all parties of the model, as for `decision_function`.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            A class for each row, written as in training; or a number, which for counts is their mean.
+        """
         loss = self._minimised()
         return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
 
     def score(self, *parties: Party, on: Runtime | None = None) -> float:
-        """Accuracy for classes, R² for real numbers, D² (deviance explained) for counts."""
+        """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts.
+
+        Parameters
+        ----------
+        *parties : Party
+            The rows to predict, as for `predict`; at least one of the parties has the true labels.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        float
+            1 is perfect. D² is the part of the deviance that the model explains.
+        """
         known = [party for party in parties if isinstance(party, Party) and party.active]
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
@@ -193,14 +282,22 @@ class Estimator:
     # -- keep ---------------------------------------------------------------------------------------------------
 
     def _public(self) -> dict[str, Any]:
-        """What this kind of model says in every party's file, beside what all do."""
+        """Return what this kind of model adds to that part of the files which is the same at all parties."""
         return {}
 
     def _take_public(self, public: dict[str, Any]) -> None:
-        """The inverse."""
+        """Take back, from a file that was read, what `_public` put into it."""
 
     def save(self, folder: str | Path) -> None:
-        """One file per party in `folder`; give each organisation its own and delete the rest."""
+        """Write one file per party, which holds nothing of any other party.
+
+        The options `algorithm` and `verbose` are not kept, nor are `history_` and `traffic_`.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where the files go; it is made if need be. Give each organisation its own file, and delete the rest.
+        """
         self._check_fitted()
         path = Path(folder)
         private_files.make_folder(path)
@@ -222,7 +319,18 @@ class Estimator:
 
     @classmethod
     def load(cls: type[Model], folder: str | Path) -> Model:
-        """A model from the files of all its parties."""
+        """Return the model that `save` wrote.
+
+        Parameters
+        ----------
+        folder : str or Path
+            A folder with the files of all parties of one model.
+
+        Returns
+        -------
+        Estimator
+            A model of this class; called as `Estimator.load`, of whichever class was saved.
+        """
         public, arrays = store.read_parties(folder)
         kind = getattr(colonnade, public["model"], None) if public["model"] in colonnade.__all__ else None
         if not isinstance(kind, type) or not issubclass(kind, cls):
@@ -245,16 +353,29 @@ class Estimator:
 
 
 class ProbabilityMixin:
-    """Of classifiers whose loss has probabilities."""
+    """Adds `predict_proba` to classifiers whose loss has probabilities."""
 
     def predict_proba(self: Any, *parties: Party, on: Runtime | None = None) -> Array:
-        """Probability of each class, one column per class in the order of `classes_`."""
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        *parties : Party
+            The rows to predict, at all parties of the model, as for `decision_function`.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One row per row of the parties, one column per class in the order of `classes_`.
+        """
         chances: Array = self._minimised().probability(self.decision_function(*parties, on=on))
         return chances
 
 
 def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:
-    """The parties in the order of the model; each exactly once."""
+    """Return the parties in the order of the model; each of them has to be given exactly once."""
     if not isinstance(parties, (list, tuple)):
         raise DataError(f"{what} needs a list of parties, got {type(parties).__name__}")
     given = {party.name: party for party in parties if isinstance(party, Party)}
@@ -265,7 +386,7 @@ def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:
 
 
 def check_columns(names: tuple[str, ...], party: Party) -> None:
-    """The same columns as in training, in the same order; names are compared where both sides brought them."""
+    """Refuse columns other than those of the training; names are compared where both sides brought them."""
     if party.features != len(names):
         raise DataError(
             f"party {party.name!r} has {party.features} columns here and {len(names)} in training; give the same ones"

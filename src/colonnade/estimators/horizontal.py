@@ -1,4 +1,4 @@
-"""The scikit-learn face of learning over rows: sites hold the same columns about different people."""
+"""The estimator of learning over rows, where sites hold the same columns about different people."""
 
 from __future__ import annotations
 
@@ -52,15 +52,58 @@ SUMS = ("auto", "pairwise", "plain")
 class SSCAClassifier(Estimator):
     """A network with one hidden layer (swish, softmax), or another model, trained over sites that hold rows.
 
-    Without a limit: minimise cost + l2 |w|^2, where the cost is the mean of -log(probability of the right class). With
-    cost_limit=U: the smallest |w|^2 whose cost is at most U. With a dict: the same with a limit for the rows of each
-    class, or of each named group where the sites have `groups`.
+    Without a limit, the objective is cost + l2 |w|², where the cost is the mean of -log(probability of the right
+    class). With a limit, the model is the one with the smallest |w|² whose cost is at most the limit. Every site ends
+    with the whole model, so that predictions need nobody else.
 
-    hidden: cells of the hidden layer; 0 is softmax regression. fit_intercept: whether an input cell and a hidden cell
-    are always 1 (the paper's network has none). network: a function make(features, classes) -> torch.nn.Module, at the
-    top level of a module, instead of all that. algorithm: `SSCA(...)`, or one of those that it is compared with.
-    classes: all classes, where not every site has rows of each. sum: "pairwise" masks every site's part, "plain" does
-    not; "auto" masks from two sites on.
+    Parameters
+    ----------
+    hidden : int
+        How many cells the hidden layer has; 0 is softmax regression.
+    l2 : float
+        The weight of |w|² in the objective, where there is no limit.
+    cost_limit : float or dict, optional
+        The most that the cost may be: a number for all rows, or a dict with a limit for the rows of each class, or of
+        each named group where the sites have `groups`. It needs the algorithm `SSCA`.
+    fit_intercept : bool
+        Whether an input cell and a hidden cell are always 1; the paper's network has no such cells.
+    network : callable, optional
+        A function make(features, classes) that returns a `torch.nn.Module`, at the top level of a module, in place of
+        the network that `hidden` and `fit_intercept` describe. Such a model can't be saved.
+    algorithm : SSCA, FedAvg, MiniBatchSGD or ParallelRestartedSGD, optional
+        How the model is trained; None is `SSCA()`.
+    classes : array-like, optional
+        All classes, where not every site has rows of each.
+    sum : {"auto", "pairwise", "plain"}
+        How the sites' answers are added up: "pairwise" masks every site's part, "plain" does not, and "auto" masks from
+        two sites on.
+    verbose : int
+        1 shows a live line if a run takes longer than half a second; 0 is silent.
+
+    Attributes
+    ----------
+    parameters_ : numpy array
+        All parameters, one flat array, the same at every site.
+    sites_ : tuple of str
+        The names of the sites.
+    classes_ : numpy array
+        The classes, sorted.
+    costs_, slack_, multipliers_ : dict
+        {class or group: number} for each limit, or {None: number} for all rows: the cost at the last evaluation (empty
+        where too few sites answered), how far the limit was relaxed, and its Lagrange multiplier.
+    penalty_ : float
+        The price of slack at the end of the run.
+    met_ : bool
+        Whether all limits are kept.
+    skipped_ : tuple of int
+        The rounds that were skipped, because too few sites stayed to the end of them.
+    history_ : list of dict
+        A record for each evaluation over all rows, as in `Estimator`, with `norm`, which is |w|², `answered` and
+        `skipped`, and under limits `slack` and `costs`.
+    traffic_, rounds_
+        What the server and each site sent, and the rounds of the server.
+    parties_, holders_, columns_, sum_
+        As in other estimators; the model is whole, and the one name in them is "model". `sum_` is the option `sum`.
     """
 
     _unsaved: ClassVar = ("algorithm", "verbose", "network", "classes", "cost_limit")
@@ -94,9 +137,24 @@ class SSCAClassifier(Estimator):
     # -- training -----------------------------------------------------------------------------------------------
 
     def fit(self: Model, *sites: Site, on: Runtime | None = None, validation: list[Site] | None = None) -> Model:
-        """Train on these sites, with a server that holds nothing; `on` says where all of them run.
+        """Train on these sites, with a server that holds nothing.
 
-        validation: the same sites with other rows, for the history.
+        If the limits are not met, a `LimitNotMet` error says which; the model can be used all the same.
+
+        Parameters
+        ----------
+        *sites : Site
+            The same columns at each of them, about different people. No site may be named "server".
+        on : Runtime, optional
+            Where the server and the sites run: `Simulation(...)`, `Processes(...)`, or a runtime of `colonnade.remote`.
+            None is `Simulation()`: all of them in this process, under a virtual clock.
+        validation : list of Site, optional
+            The same sites with other rows, for the history.
+
+        Returns
+        -------
+        SSCAClassifier
+            The model itself.
         """
         check_runtime(on)
         check_sites(sites)
@@ -108,7 +166,7 @@ class SSCAClassifier(Estimator):
         warn_scales(sites)
         limits = limits_of_sites(self.cost_limit, sites, classes)
         order = tuple(site.name for site in sites)
-        maker = None if self.network is None else maker_name(self.network)  # each program gets it as its own argument
+        maker = None if self.network is None else maker_name(self.network)  # an argument of every program
         plan = self.plan(method, order, sites[0].features, len(classes), limits)
         parts = [part_of(site, classes, limits) for site in sites]
         others = [None if held_out is None else part_of(site, classes, limits) for site in held_out or sites]
@@ -128,7 +186,7 @@ class SSCAClassifier(Estimator):
     def plan(
         self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, limits: CostLimits
     ) -> ServerJob:
-        """What the server is told."""
+        """Return what the server is told: who takes part, the model, the algorithm and the limits."""
         described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
         masked = self.sum == "pairwise" or (self.sum == "auto" and len(sites) > 1)
         threshold = (method.threshold or default_threshold(len(sites))) if masked else 0
@@ -148,7 +206,7 @@ class SSCAClassifier(Estimator):
     def take_result(
         self, plan: ServerJob, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
     ) -> None:
-        """Be the model that a run ended with."""
+        """Take over what a run ended with, and warn of rounds that were skipped."""
         self.parties_, self.holders_, self.sum_, self._family = (SHARED,), (SHARED,), self.sum, RowsFamily.name
         self.sites_, self.classes_, self.columns_ = plan.sites, classes, {SHARED: columns}
         self._states, self._model = {SHARED: (ended.parameters,)}, plan.model
@@ -164,7 +222,7 @@ class SSCAClassifier(Estimator):
             )
 
     def check_options(self, sites: int) -> SSCA | LocalSteps:
-        """The algorithm, if all options are allowed for so many sites."""
+        """Return the algorithm, once all options are found to be allowed for so many sites."""
         whole_number("hidden", self.hidden, 0)
         at_least("l2", self.l2, 0, finite=True)
         one_of("sum", self.sum, SUMS)
@@ -209,7 +267,7 @@ class SSCAClassifier(Estimator):
 
     @property
     def parameters_(self) -> Array:
-        """All parameters, one flat array; every site has them."""
+        """Return all parameters as one flat array; every site has them."""
         self._check_fitted()
         found: Array = self._states[SHARED][0]
         return found
@@ -217,7 +275,20 @@ class SSCAClassifier(Estimator):
     # -- use ----------------------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any, on: Runtime | None = None) -> Array:  # type: ignore[override]
-        """Scores of these rows, one column per class: of a table or of a Site. The model is whole, nobody is asked."""
+        """Return the scores of these rows; the model is whole, so nobody else is asked.
+
+        Parameters
+        ----------
+        X : Site or table
+            The rows: a `Site`, or a table as a `Site` takes it.
+        on : None
+            Ignored; it is there because other estimators have it.
+
+        Returns
+        -------
+        numpy array
+            One column per class in the order of `classes_`.
+        """
         self._check_fitted()
         rows = X if isinstance(X, Site) else _Table(X)
         columns = self.columns_[SHARED]
@@ -226,16 +297,57 @@ class SSCAClassifier(Estimator):
         return np.asarray(self._whole().scores(self.parameters_, rows.X), dtype=np.float64)
 
     def predict(self, X: Any, on: Runtime | None = None) -> Array:  # type: ignore[override]
-        """Predicted labels."""
+        """Return the predicted classes.
+
+        Parameters
+        ----------
+        X : Site or table
+            The rows, as for `decision_function`.
+        on : None
+            Ignored; it is there because other estimators have it.
+
+        Returns
+        -------
+        numpy array
+            A class for each row, written as in training.
+        """
         best = self.decision_function(X).argmax(axis=1)
         return np.asarray(np.take(self.classes_, best))
 
     def predict_proba(self, X: Any, on: Runtime | None = None) -> Array:
-        """Probability of each class, one column per class in the order of `classes_`."""
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : Site or table
+            The rows, as for `decision_function`.
+        on : None
+            Ignored; it is there because other estimators have it.
+
+        Returns
+        -------
+        numpy array
+            One column per class in the order of `classes_`.
+        """
         return probabilities(self.decision_function(X))
 
     def score(self, X: Any, y: Any = None, on: Runtime | None = None) -> float:  # type: ignore[override]
-        """Accuracy: of a table and its labels, or of a Site."""
+        """Return the accuracy of the predictions.
+
+        Parameters
+        ----------
+        X : Site or table
+            The rows; a `Site` brings its labels.
+        y : array-like, optional
+            The true labels of a table.
+        on : None
+            Ignored; it is there because other estimators have it.
+
+        Returns
+        -------
+        float
+            The part of the rows that is predicted right.
+        """
         truth = X.y if isinstance(X, Site) else y
         if truth is None:
             raise LabelError("score needs the true labels: give a Site, or X and y")
@@ -247,7 +359,16 @@ class SSCAClassifier(Estimator):
     # -- keep ---------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """One file, the same for all sites."""
+        """Write one file, the same for all sites.
+
+        It keeps the model and the names of the sites, but not how training went (`costs_`, `met_` and the like). A
+        model with `network=` can't be saved, as its file would name code; keep its `parameters_`.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where the file goes; it is made if need be.
+        """
         if self.network is not None:
             raise OptionError("a model with network= can't be saved: its file would name code; keep parameters_")
         super().save(folder)
@@ -264,7 +385,7 @@ class SSCAClassifier(Estimator):
 
 
 class _Table:
-    """Rows to predict, checked as a site's are."""
+    """Rows to predict, checked as a site's rows are."""
 
     name = "the table"
 
@@ -274,13 +395,13 @@ class _Table:
 
 
 def part_of(site: Site, classes: Array, limits: CostLimits) -> Any:
-    """A site's rows as its program takes them: classes and groups by number."""
+    """Return a site's rows as its program takes them, with classes and groups by number."""
     y = np.searchsorted(classes, site.y).astype(np.int64)
     return (rows_to_value(site.X), y, limits.numbers(site))
 
 
 def _who_is_who(site: Site) -> tuple[Any, Any]:
-    """The secret of a site's identity, and its roster, as its program takes them."""
+    """Return the secret of a site's identity and its roster, as its program takes them."""
     secret = None if site.identity is None else site.identity.secret
     return secret, None if site.roster is None else tuple(site.roster.items())
 

@@ -1,4 +1,4 @@
-"""The scikit-learn face of kernel learning: FDSKL over several parties."""
+"""Estimators of kernel models over several parties, trained by FDSKL."""
 
 from __future__ import annotations
 
@@ -30,12 +30,40 @@ Model = TypeVar("Model", bound="KernelModel")
 
 
 class KernelModel(Estimator):
-    """f(x) = a sum over random features of a kernel, which are computed from all parties' columns together.
+    """A model over random features of a kernel, computed from all parties' columns together; the base of both classes.
 
-    kernel: "rbf", exp(-gamma |x - x'|^2), or "laplace", exp(-gamma |x - x'|_1). gamma: a number, or "scale": 1 /
-    (columns * variance), of all parties together. features: random features, shared out among the label holders.
-    alpha: weight of |f|^2 / 2 in the objective; in scikit-learn's terms C = 1 / (n alpha). algorithm: options of
-    `FDSKL`.
+    The model is f(x), a sum over the random features; the objective is the mean loss plus alpha / 2 times |f|². In
+    scikit-learn's terms, `C` of `SVC` is 1 / (n alpha) for n rows.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "laplace"}
+        "rbf" is exp(-gamma |x - x'|²), "laplace" is exp(-gamma |x - x'|₁).
+    gamma : float or "scale"
+        The kernel's gamma. "scale" is scikit-learn's 1 / (columns * variance), from sums over all parties.
+    loss : str
+        The loss; "auto" is the usual one of the class, which also names the others.
+    features : int
+        How many random features there are, shared out among the label holders, so at least one for each. More of them
+        approximate the kernel better.
+    alpha : float
+        The weight of |f|² / 2 in the objective, at least 0.
+    algorithm : FDSKL, optional
+        How the model is trained; None is `FDSKL()`.
+    sum : {"auto", "pairwise", "two-trees", "plain"}
+        How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
+        hides anything.
+    topology : {"tree", "star", "ring"}
+        Along which tree the sums travel; the model is the same with each of them.
+    verbose : int
+        1 shows a live line if a run takes longer than half a second; 0 is silent.
+
+    Attributes
+    ----------
+    gamma_ : float
+        The kernel's gamma, also where the option was "scale".
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+        Who took part and how training went; `Estimator` describes each of them.
     """
 
     _LOSSES: ClassVar[dict[str, str]]
@@ -66,9 +94,24 @@ class KernelModel(Estimator):
     # -- training -----------------------------------------------------------------------------------------------
 
     def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
-        """Train on these parties; `on` says where they run, by default in this process under a virtual clock.
+        """Train on these parties.
 
-        validation: the same parties with other rows, for early stopping and the history.
+        Parameters
+        ----------
+        *parties : Party
+            The same rows in the same order at each of them, and labels at one at least; `align_parties` finds such
+            rows.
+        on : Runtime, optional
+            Where the parties run: `Simulation(...)`, `Processes(...)`, or a runtime of `colonnade.remote`. None is
+            `Simulation()`: all of them in this process, under a virtual clock.
+        validation : list of Party, optional
+            The same parties with other rows, for early stopping and for the history. The model that does best on them
+            is kept.
+
+        Returns
+        -------
+        KernelModel
+            The model itself.
         """
         check_runtime(on)
         check_together(parties)
@@ -97,7 +140,7 @@ class KernelModel(Estimator):
 
     @property
     def gamma_(self) -> float:
-        """The kernel's gamma, also where it was "scale"."""
+        """Return the kernel's gamma, also where the option was "scale"."""
         self._check_fitted()
         return float(self._states[self.holders_[0]][3])
 
@@ -132,7 +175,20 @@ class KernelModel(Estimator):
     # -- use ----------------------------------------------------------------------------------------------------
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """f of these rows, at the first label holder; every owner of features adds its part."""
+        """Return f of these rows at the first label holder, to which every owner of features adds its part.
+
+        Parameters
+        ----------
+        *parties : Party
+            All parties of the model with the same columns as in training, in any order; labels are not looked at.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One score per row.
+        """
         ordered = self._check_rows(parties, on)
         job = self._scoring_job(kernel=self.kernel, features=int(self.features), block=self._block)
         parts = {party.name: ScoringPart(columns_to_value(party.X), self._states[party.name]) for party in ordered}
@@ -146,7 +202,14 @@ class KernelModel(Estimator):
 
 
 class KernelClassifier(ProbabilityMixin, KernelModel):
-    """Two classes. loss: "auto" is "logistic", which has probabilities; or "smooth_hinge", "square" (on -1 and +1)."""
+    """A kernel classifier: two classes, and a boundary that need not be straight.
+
+    The losses are "logistic", which is "auto" and the only one with probabilities (`predict_proba`), "smooth_hinge"
+    (that of FDSKL, Table 1) and "square" (half the squared distance of f from -1 and +1). `score` is the accuracy. With
+    "smooth_hinge" the model is close to scikit-learn's `SVC(C=1 / (n * alpha))`.
+
+    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, sum, topology, verbose.
+    """
 
     _LOSSES: ClassVar = {
         "auto": "logistic",
@@ -157,6 +220,12 @@ class KernelClassifier(ProbabilityMixin, KernelModel):
 
 
 class KernelRegressor(KernelModel):
-    """Real numbers, half the squared error."""
+    """A kernel regression: labels are real numbers, the loss is half the squared error.
+
+    The only loss is "square", which is also "auto"; `score` is R². The model approximates scikit-learn's
+    `KernelRidge(alpha=n * alpha)` with the same kernel.
+
+    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, sum, topology, verbose.
+    """
 
     _LOSSES: ClassVar = {"auto": "square", "square": "square"}

@@ -1,4 +1,4 @@
-"""The scikit-learn face of linear models over several parties."""
+"""Estimators of linear models over several parties, and `load`."""
 
 from __future__ import annotations
 
@@ -40,20 +40,53 @@ Model = TypeVar("Model", bound="LinearModel")
 
 
 class LinearModel(Estimator):
-    """A linear score over all parties' columns, and a loss.
+    """A linear score over all parties' columns, and a loss; the base of all linear models.
 
-    The objective is the mean loss plus l2 / 2 times the squared length of all coefficients (the intercept is free);
-    in scikit-learn's terms C = 1 / (n l2). penalty="nonconvex" is the penalty of VFB², problem (14).
-    algorithm="auto" is BlockNewton, or VFB2("saga", asynchronous=False) where a party has very many columns; either
-    ends at the optimum and needs no step size. Which one, and why, is said in one line.
-    sum: how contributions are added up, "pairwise", "two-trees", "plain" or "paillier"; "auto" is "pairwise", or
-    "plain" with two parties. "paillier" adds them up as "pairwise" and encrypts the signals, under keys of `key_bits`
-    bits; it goes with FedSGD (then "auto" is that) and FedBCD. A batch then has at least 55 times as many rows as a
-    party has columns, and the first epoch is one batch of all rows: smaller ones would show that party the labels.
+    The objective is the mean loss plus the penalty of all coefficients. In scikit-learn's terms, `C` is 1 / (n l2) for
+    n rows.
+
+    Parameters
+    ----------
+    l2 : float
+        The weight of the penalty, at least 0.
+    penalty : {"l2", "nonconvex"}
+        "l2" is l2 / 2 times the squared length of all coefficients. "nonconvex" is l2 / 2 times the sum of
+        w² / (1 + w²), the penalty of VFB², problem (14).
+    fit_intercept : bool
+        Whether there is an intercept. It is not penalised and belongs to the first label holder; with FDML every party
+        has one of its own.
+    algorithm : Algorithm or "auto"
+        How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD` or `FDML`, with its options. "auto"
+        is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048 columns or its
+        matrices would take too long; both end at the optimum and need no step size. With sum="paillier", "auto" is
+        `FedSGD()`. One line on stderr says which it is, and why.
+    sum : {"auto", "pairwise", "two-trees", "plain", "paillier"}
+        How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
+        hides anything. "paillier" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
+        and `FedBCD`. A batch then needs 55 rows for each column of a party (more with more than two classes), and the
+        first epoch is one batch of all rows, because smaller batches would show that party the labels.
+    topology : {"tree", "star", "ring"}
+        Along which tree the sums travel; the model is the same with each of them.
+    key_bits : int
+        The length of a label holder's Paillier key, where signals are encrypted; 2048 or more, a multiple of 256.
+    verbose : int
+        1 shows a live line if a run takes longer than half a second, and says which algorithm "auto" chose; 0 is
+        silent.
+
+    Attributes
+    ----------
+    coef_ : dict
+        {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax.
+    intercept_ : float, numpy array or dict
+        The intercept: a number, or one for each class; with FDML, {party: its own}.
+    rows_ : int or None
+        How many rows the model was trained on; None where a file does not say.
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+        Who took part and how training went; `Estimator` describes each of them.
     """
 
     loss: ClassVar[str]
-    rows_: int | None = None  # it was trained on; None where a file does not say
+    rows_: int | None = None  # None where a file does not say how many rows there were
 
     def __init__(
         self,
@@ -88,9 +121,24 @@ class LinearModel(Estimator):
     # -- training -----------------------------------------------------------------------------------------------
 
     def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
-        """Train on these parties; `on` says where they run, by default in this process under a virtual clock.
+        """Train on these parties.
 
-        validation: the same parties with other rows, for early stopping and the history.
+        Parameters
+        ----------
+        *parties : Party
+            The same rows in the same order at each of them, and labels at one at least; `align_parties` finds such
+            rows.
+        on : Runtime, optional
+            Where the parties run: `Simulation(...)`, `Processes(...)`, or a runtime of `colonnade.remote`. None is
+            `Simulation()`: all of them in this process, under a virtual clock.
+        validation : list of Party, optional
+            The same parties with other rows, for early stopping and for the history. The model that does best on them
+            is kept.
+
+        Returns
+        -------
+        LinearModel
+            The model itself.
         """
         loss = self._minimised()
         check_runtime(on)
@@ -134,7 +182,7 @@ class LinearModel(Estimator):
         algorithm.batch_for(rows)
 
     def _chosen(self, parties: tuple[Party, ...], outputs: int) -> Algorithm:
-        """What `algorithm` stands for."""
+        """Return the algorithm that the option `algorithm` stands for, and say so where it was chosen here."""
         found, columns = self.algorithm, [party.features for party in parties]
         if isinstance(found, str):
             found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == ENCRYPTED)
@@ -147,13 +195,13 @@ class LinearModel(Estimator):
 
     @property
     def coef_(self) -> dict[str, Array]:
-        """{party: its coefficients}, shape (columns,) or (classes, columns)."""
+        """Return {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax."""
         self._check_fitted()
         return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
 
     @property
     def intercept_(self) -> Any:
-        """The intercept, which the first label holder owns: a number, or one per class. With FDML, {party: its own}."""
+        """Return the first label holder's intercept, a number or one per class; with FDML, {party: its own}."""
         self._check_fitted()
         found = {
             name: 0.0 if intercept is None else float(intercept[0]) if len(intercept) == 1 else intercept
@@ -164,9 +212,22 @@ class LinearModel(Estimator):
     # -- use ----------------------------------------------------------------------------------------------------
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Scores of these rows, summed at the first label holder as in training.
+        """Return the scores of these rows, summed at the first label holder as in training.
 
-        With FDML: the log odds of the combined probability, or for softmax the logarithms of all of them.
+        With FDML these are the log odds of the combined probability, or for softmax the logarithms of all
+        probabilities.
+
+        Parameters
+        ----------
+        *parties : Party
+            All parties of the model with the same columns as in training, in any order; labels are not looked at.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One score per row, or for softmax one column per class.
         """
         ordered = self._check_rows(parties, on)
         parts = {party.name: ScoringPart(columns_to_value(party.X), self._states[party.name]) for party in ordered}
@@ -183,11 +244,28 @@ class LinearModel(Estimator):
         level: float = 0.95,
         key_bits: int = 2048,
     ) -> Statistics:
-        """Standard errors, p values and intervals of every party's own coefficients, and how well the model fits.
+        """Return standard errors, p values and intervals of each party's coefficients, and how well the model fits.
 
-        Give the rows that it was trained on. rows: correlations between parties come from a sample of so many, where
-        there are more. level: of the confidence intervals. key_bits: of the parties' Paillier keys, made for this run.
-        docs/guide.md says what confidence means here, docs/security.md what each party learns.
+        Logistic, ridge and Poisson models with penalty="l2" have them, unless FDML trained them. docs/guide.md says
+        what confidence means here, and docs/security.md what each party learns.
+
+        Parameters
+        ----------
+        *parties : Party
+            All parties, with the rows and labels that the model was trained on.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+        rows : int
+            Where there are more rows than this, correlations between parties come from a sample of so many.
+        level : float
+            The confidence of the intervals.
+        key_bits : int
+            The length of the parties' Paillier keys, which are made for this run.
+
+        Returns
+        -------
+        Statistics
+            A table of coefficients for each party, and deviances, AIC, AUC and KS; printed, it is one table.
         """
         from colonnade.estimators.linear_statistics import statistics_of
 
@@ -195,31 +273,61 @@ class LinearModel(Estimator):
 
 
 class LogisticRegression(ProbabilityMixin, LinearModel):
-    """Two classes, logistic loss."""
+    """Logistic regression: two classes, logistic loss log(1 + exp(-y z)).
+
+    scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
+    probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
+
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    """
 
     loss = "logistic"
 
 
 class SoftmaxRegression(ProbabilityMixin, LinearModel):
-    """Two or more classes, cross-entropy."""
+    """Softmax regression: two or more classes, cross-entropy, one score for each class.
+
+    scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
+    probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
+
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    """
 
     loss = "softmax"
 
 
 class LinearSVC(LinearModel):
-    """Two classes, the smooth hinge of FDSKL Table 1."""
+    """A linear support vector classifier: two classes, the smooth hinge of FDSKL, Table 1.
+
+    With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
+    it. There are neither probabilities nor `statistics`; `score` is the accuracy.
+
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    """
 
     loss = "smooth_hinge"
 
 
 class RidgeRegression(LinearModel):
-    """Real numbers, half the squared error; l2 is scikit-learn's alpha / n."""
+    """Ridge regression: labels are real numbers, the loss is half the squared error.
+
+    scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
+    is R².
+
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    """
 
     loss = "square"
 
 
 class PoissonRegression(LinearModel):
-    """Counts, Poisson likelihood with a log link."""
+    """Poisson regression: labels are counts (numbers >= 0), the loss is that of the Poisson likelihood with a log link.
+
+    scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
+    count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
+
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    """
 
     loss = "poisson"
 
@@ -231,7 +339,20 @@ MODELS: dict[str, type[LinearModel]] = {
 
 
 def load(folder: str | Path) -> Estimator:
-    """Whatever model the files in `folder` hold."""
+    """Return whatever model the files in a folder hold.
+
+    Networks with layers of their own, or made by a function, need `NetworkClassifier.load(folder, networks=...)`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder with the files of all parties of one model, as `save` wrote them.
+
+    Returns
+    -------
+    Estimator
+        A model of the class that was saved, ready to predict.
+    """
     if holds_networks(folder):
         from colonnade.estimators.torch_networks import NetworkModel
 

@@ -31,7 +31,7 @@ _WHY_NOT = {
 def statistics_of(
     model: LinearModel, parties: tuple[Party, ...], on: Runtime | None, rows: int, level: float, key_bits: int
 ) -> Statistics:
-    """Run the program of `inference.program` at all parties, for `LinearModel.statistics`."""
+    """Check what `LinearModel.statistics` was given, run its program at all parties, and put the results together."""
     _check_model(model)
     ordered = model._check_rows(parties, on, "statistics")
     check_level(level)
@@ -82,6 +82,7 @@ def statistics_of(
 
 
 def _check_model(model: LinearModel) -> None:
+    """Refuse models that have no statistics, and say why."""
     if model.loss not in LIKELIHOODS:
         why = _WHY_NOT[model.loss]
         raise OptionError(
@@ -96,7 +97,7 @@ def _check_model(model: LinearModel) -> None:
 
 
 def _warn_of_curvatures(model: LinearModel) -> None:
-    """Tell a user who trained without signals in the clear what statistics show all the same."""
+    """Warn a user who trained without signals in the clear of what statistics show all the same."""
     setting = Setting(model.parties_, model.holders_, model.loss, model.sum_)
     method = FedSGD() if isinstance(model.algorithm, str) else model.algorithm  # "auto" sends signals, or encrypts them
     after = statistics_leaks(setting)

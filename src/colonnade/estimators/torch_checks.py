@@ -1,4 +1,4 @@
-"""What is asked of the networks of a model before any work starts."""
+"""Checks of the networks, shapes and optimisers of a model, before any work starts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Optimisers = str | Mapping[str, str]
 
 
 def shape_of(shapes: Shapes, name: str) -> tuple[int, ...] | None:
-    """The shape of a party's rows, None if they are flat."""
+    """Return the shape of a party's rows, or None if they are flat."""
     found = None if shapes is None else shapes.get(name)
     return None if found is None else tuple(int(size) for size in found)
 
 
 def optimiser_of(optimisers: Optimisers, name: str) -> str:
-    """The optimiser of a party."""
+    """Return the name of a party's optimiser."""
     return optimisers if isinstance(optimisers, str) else optimisers.get(name, "sgd")
 
 
 def check_networks(networks: Any, shapes: Shapes, optimisers: Optimisers, parties: tuple[Party, ...]) -> None:
-    """A network for every party and for nobody else, shapes that fit the columns, optimisers that there are."""
+    """Refuse anything but one network for every party, shapes that fit the columns, and optimisers that exist."""
     if not isinstance(networks, Mapping):
         raise OptionError(f"networks must be {{party: network}}, got {type(networks).__name__}")
     names = [party.name for party in parties]
@@ -66,13 +66,13 @@ def _check_shape(given: Any, party: str) -> None:
 
 
 def check_step(step: float | str, optimisers: Optimisers, parties: Sequence[Party], where: str) -> None:
-    """Where the curvature of a network says nothing about a step."""
+    """Refuse step="auto" where the curvature of a network says nothing about a safe step."""
     if step == "auto" and any(optimiser_of(optimisers, party.name) != "adam" for party in parties):
         raise OptionError(f"step must be a number {where}, got 'auto'; only optimizer='adam' needs none")
 
 
 def check_widths(widths: Mapping[str, int]) -> str:
-    """Scores are added up, so all have one width; returns whose it is."""
+    """Refuse networks of different output widths, as outputs are added up; return the first party's name."""
     first, *others = widths
     for name in others:
         if widths[name] != widths[first]:

@@ -1,8 +1,9 @@
 """A network model on disk: one safetensors file per party, with nothing of another party in it.
 
-Parameters are tensors; what all parties know (who takes part, options) and what only this one does (its columns, how
-its network is made, at label holders the classes) stand in the file's header as text. Nothing in it can run. Where a
-network is made by a function the file has its name, for the eyes of who loads it: `load` calls what its caller gives.
+Parameters are tensors. The file's header has, as text, what all parties know (who takes part, and the options) and what
+only this one does: its columns, how its network is made, and at label holders the classes. Nothing in a file can run.
+Where a network is made by a function, the file has the function's name, for people to read: `load` calls only what its
+caller gives.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def write_party(folder: Path, party: str, public: dict[str, Any], own: dict[str,
 
 
 def read_party(path: Path) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """(party, what all know, what this one knows, arrays) of one file."""
+    """Return (party, what all parties know, what this one knows, arrays) of one file."""
     try:
         data = private_files.read(path, "the model file", DataError)
         arrays = _safetensors().load(data)
@@ -60,12 +61,12 @@ def read_party(path: Path) -> tuple[str, dict[str, Any], dict[str, Any], dict[st
 
 
 def holds_networks(folder: str | Path) -> bool:
-    """Whether a folder has files of a network model."""
+    """Return whether a folder has files of a network model."""
     return any(Path(folder).glob(f"*{SUFFIX}"))
 
 
 def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, tuple[dict[str, Any], dict[str, Any]]]]:
-    """(what all parties know, {party: (what it knows, its arrays)}) of a whole model."""
+    """Return (what all parties know, {party: (what it knows, its arrays)}) of a whole model."""
     paths = sorted(Path(folder).glob(f"*{SUFFIX}"))
     if not paths:
         raise DataError(f"{str(folder)!r} holds no file that ends in {SUFFIX}; give the folder that `save` wrote")
@@ -84,12 +85,12 @@ def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, tuple[di
     return public, found
 
 
-# Options that stand in every party's file; the networks themselves stay with their owners.
+# Options that are in every party's file; the networks themselves stay with their owners.
 _OPTIONS = ("l2", "sum", "topology")
 
 
 def save_networks(model: Any, folder: str | Path) -> None:
-    """One file per party."""
+    """Write one file per party of a network model."""
     path = Path(folder)
     private_files.make_folder(path)
     public = {
@@ -113,7 +114,7 @@ def save_networks(model: Any, folder: str | Path) -> None:
 def restore_networks(
     model: Any, public: dict[str, Any], files: dict[str, tuple[dict[str, Any], dict[str, Any]]]
 ) -> None:
-    """Make a new model what the files say."""
+    """Turn a new model into the one that the files describe."""
     for key in _OPTIONS:
         setattr(model, key, public["options"][key])
     model.shape = {name: own["shape"] for name, (own, _) in files.items() if own["shape"]} or None
@@ -139,9 +140,10 @@ def restore_networks(
 
 
 def _how(stored: Any, given: Any, party: str, option: str) -> Any:
-    """How a network is made again: layers as the file tells them, and functions as the caller of `load` names them.
+    """Return how a network is made again: layers as the file tells them, functions as the caller of `load` gives them.
 
-    A file may come from somebody else. What it names is never imported: it is said, and the caller decides.
+    A file may come from somebody else. What it names is never imported; the error says the name, and the caller
+    decides.
     """
     how = _tuples(stored)
     if how is None or how[0] == "layers":
@@ -157,5 +159,5 @@ def _how(stored: Any, given: Any, party: str, option: str) -> Any:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists as the tuples that they were."""
+    """Return a value read from JSON with its lists as the tuples that they once were."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The scikit-learn face of networks: a torch module at every party, trained by FedBCD."""
+"""Estimators of networks: a torch module at every party, trained by FedSGD or FedBCD."""
 
 from __future__ import annotations
 
@@ -46,18 +46,47 @@ Model = TypeVar("Model", bound="NetworkModel")
 
 
 class NetworkModel(Estimator):
-    """A network at every party, whose outputs add up to the scores.
+    """A network at every party, whose outputs add up to the scores; the base of the classes with networks.
 
-    networks: {party: network}. A network is a torch.nn.Module, a function without arguments that makes one, or its
-    name as "module:name" or "file.py:name". A module of torch's own layers in Sequential runs anywhere, any other one
-    under `Simulation`, and by the name of its maker anywhere. Training begins with the parameters of the module, which
-    stays as it is; what a function makes begins from the algorithm's seed. shape: {party: shape of a row}, for networks
-    that take images, say {"bank": (1, 28, 14)}.
-    optimizer: "sgd", "momentum" or "adam", for all or as {party: its own}; steps are the algorithm's. l2: weight decay.
-    algorithm: FedSGD(...) or FedBCD(...); None is FedSGD(). evaluate_rows: training rows whose loss is looked at in
-    evaluations, None is all.
-    top: a network at the one label holder that makes the scores from all parties' outputs side by side (split
-    learning); the holder then sees these outputs in the clear.
+    It needs the extra `torch`. Training begins with the parameters of the modules given, which stay as they are; what a
+    function makes begins from the algorithm's seed.
+
+    Parameters
+    ----------
+    networks : dict
+        {party: network}. A network is a `torch.nn.Module`, a function without arguments that makes one, or the
+        function's name as "module:name" or "file.py:name". A module of torch's own layers in `nn.Sequential` runs
+        everywhere; any other module runs under `Simulation` only, and everywhere if its maker is given or named.
+    top : network, optional
+        A network at the one label holder, which makes the scores from all parties' outputs side by side (split
+        learning). The label holder then sees these outputs in the clear.
+    shape : dict, optional
+        {party: shape of a row} for networks that take images, such as {"bank": (1, 28, 14)}.
+    optimizer : {"sgd", "momentum", "adam"} or dict
+        How a network moves along its gradient: one for all parties, or {party: its own}, where a party that is not
+        named has "sgd". Step sizes are the algorithm's.
+    l2 : float
+        Weight decay: l2 / 2 times the squared length of all parameters is added to the objective.
+    algorithm : FedSGD or FedBCD, optional
+        How the model is trained; None is `FedSGD()`. With a top network, step="auto" needs optimizer="adam".
+    evaluate_rows : int, optional
+        How many of the training rows evaluations look at; None is all of them.
+    sum : {"auto", "pairwise", "two-trees", "plain"}
+        How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
+        hides anything.
+    topology : {"tree", "star", "ring"}
+        Along which tree the sums travel; the model is the same with each of them.
+    verbose : int
+        1 shows a live line if a run takes longer than half a second; 0 is silent.
+
+    Attributes
+    ----------
+    modules_ : dict
+        {party: its trained network}, and the top network under "top". They are new modules each time.
+    loss_ : str
+        The name of the loss that was minimised.
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+        Who took part and how training went; `Estimator` describes each of them.
     """
 
     kind: ClassVar[str]
@@ -95,10 +124,27 @@ class NetworkModel(Estimator):
     # -- training -----------------------------------------------------------------------------------------------
 
     def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
-        """Train on these parties; `on` says where they run, by default in this process under a virtual clock.
+        """Train on these parties.
 
-        validation: the same parties with other rows, for early stopping and the history. If a network gives NaN, the
-        run ends with an error that names party and round, and the model has the parameters of the last evaluation.
+        If a network returns NaN, the run ends with an error that names the party and the round, and the model has the
+        parameters of the last evaluation.
+
+        Parameters
+        ----------
+        *parties : Party
+            The same rows in the same order at each of them, and labels at one at least (with a top network, at exactly
+            one); `align_parties` finds such rows.
+        on : Runtime, optional
+            Where the parties run: `Simulation(...)`, `Processes(...)`, or a runtime of `colonnade.remote`. None is
+            `Simulation()`: all of them in this process, under a virtual clock.
+        validation : list of Party, optional
+            The same parties with other rows, for early stopping and for the history. The model that does best on them
+            is kept.
+
+        Returns
+        -------
+        NetworkModel
+            The model itself.
         """
         need_torch()
         check_runtime(on)
@@ -137,7 +183,7 @@ class NetworkModel(Estimator):
         sum_name: str,
         algorithm: FedSGD | FedBCD,
     ) -> TrainingJob:
-        """What all parties agree on: with a top network how wide everybody's part of its input is."""
+        """Return what all parties agree on; with a top network that includes the width of each party's output."""
         options: Any = TorchOptions(float(self.l2), self.evaluate_rows)
         if self.top is not None:
             options = SplitOptions(float(self.l2), self.evaluate_rows, tuple(widths.items()))
@@ -156,7 +202,7 @@ class NetworkModel(Estimator):
         networks: dict[str, Any],
         top: Any,
     ) -> None:
-        """Be the model of this run from here on: if it breaks off, the last good parameters are of these networks."""
+        """Become the model of this run before it starts: if it breaks off, what was kept is of these networks."""
         self._describe(job, parties, classes)
         self.loss_, self._widths = job.loss, widths
         self._how = {name: self._kept_reference(network) for name, network in networks.items()}
@@ -165,7 +211,7 @@ class NetworkModel(Estimator):
             del self._states
 
     def _run(self, programs: Programs, on: Runtime | None, epochs: int) -> dict[str, Outcome]:
-        """Run; where the run breaks off, what the parties kept becomes the model, and the error is raised."""
+        """Run the programs; if the run breaks off, what the parties kept becomes the model, and the error is raised."""
         history = History(metrics.METRICS[self._minimised().kind], epochs, self.verbose)
         kept: dict[str, dict[int, Any]] = {}
 
@@ -195,7 +241,7 @@ class NetworkModel(Estimator):
     def _references(
         self, names: tuple[str, ...], holder: str, seed: int, on: Runtime | None
     ) -> Iterator[tuple[dict[str, Any], Any]]:
-        """{party: what its program gets of its network}, and the same of the top one; given back at the end."""
+        """Give, while a run lasts, {party: what its program gets of its network} and the same of the top network."""
         made: dict[str, Any] = {}
         top = None
         try:
@@ -218,12 +264,12 @@ class NetworkModel(Estimator):
                 forget(how)
 
     def _kept_reference(self, network: Any) -> Any:
-        """How a network is made again; the parameters of a run are kept elsewhere."""
+        """Return how a network is made again, without its parameters, which are kept elsewhere."""
         how = network[0]
         return None if how[0] == "here" else how
 
     def _width(self, party: Party, network: Any, seed: int) -> int:
-        """How many numbers a party's network gives, tried on two of its rows."""
+        """Return how many numbers a party's network gives, tried on two of its rows."""
         how, state, shape, _ = network
         module = module_of(how, state, party.name, seed)
         rows = columns_to_value(party.X[:2])
@@ -232,7 +278,7 @@ class NetworkModel(Estimator):
     def _loss(
         self, parties: tuple[Party, ...], widths: dict[str, int], top: Any, holder: str, seed: int
     ) -> tuple[losses.Loss, Array]:
-        """The loss that fits the width of the scores, and the classes."""
+        """Return the loss that fits the width of the scores, and the classes."""
         found = all_labels(parties)
         if top is None:
             first = check_widths(widths)
@@ -270,7 +316,7 @@ class NetworkModel(Estimator):
 
     @property
     def modules_(self) -> dict[str, Any]:
-        """{party: its trained network}, and under "top" the top one: new modules each time."""
+        """Return {party: its trained network}, and the top network under "top"; they are new modules each time."""
         self._check_fitted()
         found = {name: self._module(name, self._split(name)[0]) for name in self.parties_}
         if self._top_how is not None or self.top is not None:
@@ -303,7 +349,21 @@ class NetworkModel(Estimator):
     # -- use ----------------------------------------------------------------------------------------------------
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Scores of these rows, at the first label holder."""
+        """Return the scores of these rows at the first label holder: the sum of all outputs, or what the top network
+        gives.
+
+        Parameters
+        ----------
+        *parties : Party
+            All parties of the model with the same columns as in training, in any order; labels are not looked at.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One score per row, or one column per class where the networks give one number for each.
+        """
         ordered = self._check_rows(parties, on)
         leader = self.holders_[0]
         given: dict[str, Any] = {}
@@ -338,16 +398,36 @@ class NetworkModel(Estimator):
     # -- keep ---------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """One file per party in `folder`; give each organisation its own and delete the rest."""
+        """Write one safetensors file per party, with its parameters and a description of its own network.
+
+        Layers of one's own are not in the files; `load` takes them again.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where the files go; it is made if need be. Give each organisation its own file, and delete the rest.
+        """
         self._check_fitted()
         save_networks(self, folder)
 
     @classmethod
     def load(cls: type[Model], folder: str | Path, networks: Mapping[str, Any] | None = None, top: Any = None) -> Model:
-        """A model from the files of all its parties.
+        """Return the model that `save` wrote.
 
-        networks, top: those that have layers of their own, which no file can hold, and those that a function makes,
-        which no file may call; their parameters are in the files.
+        Parameters
+        ----------
+        folder : str or Path
+            A folder with the files of all parties of one model.
+        networks : dict, optional
+            {party: network} of those networks that have layers of their own, which no file can hold, or that a function
+            makes, which no file may call. Their parameters are in the files.
+        top : network, optional
+            The top network, where the same holds for it.
+
+        Returns
+        -------
+        NetworkModel
+            A model of this class; called as `NetworkModel.load`, of whichever class was saved.
         """
         need_torch()
         import_module("colonnade.estimators.transfer")  # so that its kind is known here too
@@ -367,7 +447,14 @@ class NetworkModel(Estimator):
 
 
 class NetworkClassifier(NetworkModel):
-    """Two or more classes. Networks give one score per class, or a single score for two classes."""
+    """A classifier over networks: two or more classes.
+
+    Networks (or the top network) give one number per row for two classes, with the logistic loss, or one per class,
+    with the cross-entropy. It has probabilities (`predict_proba`); `score` is the accuracy.
+
+    The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows, sum,
+    topology, verbose.
+    """
 
     kind: ClassVar[str] = "classes"
 
@@ -378,12 +465,31 @@ class NetworkClassifier(NetworkModel):
         return f"a classifier of {len(classes)} classes"
 
     def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Probability of each class, one column per class in the order of `classes_`."""
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        *parties : Party
+            The rows to predict, at all parties of the model, as for `decision_function`.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One row per row of the parties, one column per class in the order of `classes_`.
+        """
         return self._minimised().probability(self.decision_function(*parties, on=on))
 
 
 class NetworkRegressor(NetworkModel):
-    """Real numbers, half the squared error. Networks give one number."""
+    """A regression over networks: labels are real numbers, the loss is half the squared error.
+
+    Networks (or the top network) give one number per row, which is the prediction; `score` is R².
+
+    The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows, sum,
+    topology, verbose.
+    """
 
     kind: ClassVar[str] = "real"
 

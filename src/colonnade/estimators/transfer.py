@@ -1,4 +1,4 @@
-"""The scikit-learn face of federated transfer learning."""
+"""The estimator of federated transfer learning between two parties."""
 
 from __future__ import annotations
 
@@ -30,12 +30,47 @@ Model = TypeVar("Model", bound="TransferClassifier")
 
 
 class TransferClassifier(NetworkModel):
-    """Two classes; labels at one party (the source), predictions for the other (the target), some rows in common.
+    """Transfer learning between two parties that share some of their rows: labels at one, predictions for the other.
 
-    networks: {party: network}, as for `NetworkClassifier`; here they give representations, of the same width at both.
-    gamma: weight of the alignment of the common rows' representations, alignment="distance" (squared) or "product".
-    anchors: labelled rows of the source that stand behind a step, None is all. step="auto" has no meaning here, but
-    for optimizer="adam".
+    The source has labels of two classes, the target has none, and the target's rows are predicted. Both need ids, by
+    which the rows in common are found. The method is that of Liu et al. (2020); `algorithms.transfer` has its
+    objective. `score` is the accuracy, for a target `Party` that is given true labels.
+
+    Parameters
+    ----------
+    networks : dict
+        {party: network}, as for `NetworkModel`. Here networks turn rows into representations, whose width is the same
+        at both parties.
+    gamma : float
+        The weight of the alignment, which pulls both parties' representations of the common rows together.
+    alignment : {"distance", "product"}
+        What is aligned: the squared distance of two representations, or minus their scalar product.
+    anchors : int, optional
+        How many labelled rows of the source stand behind each step; None is all of them.
+    shape : dict, optional
+        {party: shape of a row} for networks that take images, such as {"bank": (1, 28, 14)}.
+    optimizer : {"sgd", "momentum", "adam"} or dict
+        How a network moves along its gradient: one for both parties, or {party: its own}.
+    l2 : float
+        Weight decay: l2 / 2 times the squared length of all parameters is added to the objective.
+    algorithm : FedSGD or FedBCD, optional
+        How the model is trained; None is `FedSGD()`. Its step must be a number, unless both parties have
+        optimizer="adam".
+    evaluate_rows : int, optional
+        How many of the common rows evaluations look at; None is all of them.
+    verbose : int
+        1 shows a live line if a run takes longer than half a second; 0 is silent.
+
+    Attributes
+    ----------
+    target_ : str
+        The party whose rows are predicted.
+    modules_ : dict
+        {party: its trained network}; they are new modules each time.
+    loss_ : str
+        The name of the loss, "logistic".
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+        Who took part and how training went; `Estimator` describes each of them.
     """
 
     kind: ClassVar[str] = "classes"
@@ -65,9 +100,23 @@ class TransferClassifier(NetworkModel):
     # -- training -----------------------------------------------------------------------------------------------
 
     def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
-        """Train on a source with labels and a target without, both with ids; the rows in common are found by these.
+        """Train on the rows that both parties have, and on all labelled rows of the source.
 
-        validation: the same parties with rows that both have, labels at the source, for the history.
+        Parameters
+        ----------
+        *parties : Party
+            Two parties with ids: the source with labels, the target without, in any order.
+        on : Runtime, optional
+            Where the parties run: `Simulation(...)`, `Processes(...)`, or a runtime of `colonnade.remote`. None is
+            `Simulation()`: all of them in this process, under a virtual clock.
+        validation : list of Party, optional
+            The same parties with other rows that both have, in one order and with labels at the source; for early
+            stopping and for the history.
+
+        Returns
+        -------
+        TransferClassifier
+            The model itself.
         """
         need_torch()
         check_runtime(on)
@@ -119,7 +168,7 @@ class TransferClassifier(NetworkModel):
         return TransferFamily.name
 
     def _sides(self, parties: tuple[Party, ...]) -> tuple[Party, Party]:
-        """(source, target)."""
+        """Return (source, target); refuse other than two parties, labels at both or none, and parties without ids."""
         if len(parties) != 2:
             raise DataError(f"transfer learning is between two parties, got {len(parties)}; give a source and a target")
         holders = label_holders(parties)
@@ -141,7 +190,7 @@ class TransferClassifier(NetworkModel):
 
     @property
     def target_(self) -> str:
-        """The party whose rows are predicted."""
+        """Return the name of the party whose rows are predicted."""
         return next(name for name in self.parties_ if name not in self.holders_)
 
     def _split(self, name: str) -> tuple[Any, Any]:
@@ -152,7 +201,22 @@ class TransferClassifier(NetworkModel):
         return ((*names[:at], *names[at + 1 :]), (*arrays[:at], *arrays[at + 1 :]), still), arrays[at]
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """phi of the target's rows, at the target. The source takes part with what it has learnt, and no rows."""
+        """Return the scores phi of the target's rows, at the target.
+
+        The source takes part with what it has learnt, and without any row.
+
+        Parameters
+        ----------
+        *parties : Party
+            The rows to score, at the target alone.
+        on : Runtime, optional
+            Where both parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One score per row; the second class is predicted where it is above 0.
+        """
         self._check_fitted()
         check_runtime(on)
         target = self.target_
@@ -173,14 +237,28 @@ class TransferClassifier(NetworkModel):
             forget(network[0])
 
     def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
-        """Probability of each class, one column per class in the order of `classes_`."""
+        """Return the probability of both classes for the target's rows.
+
+        Parameters
+        ----------
+        *parties : Party
+            The rows to predict, at the target alone.
+        on : Runtime, optional
+            Where both parties run, as in `fit`.
+
+        Returns
+        -------
+        numpy array
+            One row per row of the target, one column per class in the order of `classes_`.
+        """
         return self._minimised().probability(self.decision_function(*parties, on=on))
 
 
 def common_rows(source: Party, target: Party) -> tuple[Array, Array]:
-    """Where the rows that both have are, at the one and at the other, in one order.
+    """Return where the rows that both parties have are, at the one and at the other, in one order.
 
-    Here both lie in one process. Between organisations the alignment finds them, and no party learns of other rows.
+    Here both tables lie in one process. Between organisations the alignment finds the common rows, and no party learns
+    of the other ones.
     """
     places = {str(key): row for row, key in enumerate(np.asarray(target.ids).tolist())}
     pairs = [(row, places[str(key)]) for row, key in enumerate(np.asarray(source.ids).tolist()) if str(key) in places]

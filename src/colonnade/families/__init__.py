@@ -1,4 +1,4 @@
-"""Kinds of models: how each is trained, scored, kept and described, and the one door into training.
+"""Families of models: how each is trained, scored, kept and described, and the one door into training.
 
 A new family is one class in a file of its own, named once in `_HOME`. Families are imported when they are asked for, so
 that a linear model needs nothing of torch.
@@ -29,7 +29,7 @@ _made: dict[str, Family] = {}
 
 
 def family(name: str) -> Family:
-    """The family of that name."""
+    """Return the family of that name."""
     if name not in _made:
         one_of("the family of a model", name, NAMES)
         module, kind = _HOME[name].split(":")
@@ -38,14 +38,14 @@ def family(name: str) -> Family:
 
 
 def families() -> tuple[Family, ...]:
-    """All of them."""
+    """Return all families, in the order of `NAMES`."""
     return tuple(family(name) for name in NAMES)
 
 
 def family_of_kind(kind: str) -> Family:
-    """The family that a job's model is of, by its `kind`."""
+    """Return the family of a job's model, by the `kind` that the job gives it."""
     found = next((one for one in families() if kind in one.kinds), None)
     if found is None:
         one_of("kind", kind, tuple(name for one in families() for name in one.kinds))
-        raise TypeError("a kind of no family")  # can't be: the line before has refused it
+        raise TypeError("a kind of no family")  # never reached, as the line before refuses it
     return found

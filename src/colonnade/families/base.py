@@ -26,16 +26,16 @@ Arrays = dict[str, Any]
 
 
 class Description(NamedTuple):
-    """A party's part of a model as a person reads it: a line of text, and a table that may have no rows."""
+    """A party's part of a model for people to read: a line of text, and a table that may have no rows."""
 
     title: str
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
-    numbers: bool = False  # whether columns but the first are of numbers
+    numbers: bool = False  # whether all columns of the table but the first hold numbers
 
 
 class Family(ABC):
-    """One kind of model.
+    """One kind of model, with all that other rooms have to know about it.
 
     Attributes
     ----------
@@ -44,21 +44,21 @@ class Family(ABC):
     called
         What it is called in sentences: "a kernel model".
     kinds
-        The `kind` of `[model]` in a job, and the loss that each stands for; empty where no job trains it.
+        {`kind` of `[model]` in a job: the loss that it stands for}; empty where no job trains such a model.
     keys
         Further keys of `[model]` that have a meaning for it.
     options
-        A frozen dataclass: what the model is, as all parties agree on it.
+        A frozen dataclass that says what the model is, as all parties agree on it.
     algorithms
-        Algorithms that train it; the first is the default.
+        The algorithms that train it; the first is the default.
     encryptable
         Whether its signals may be encrypted, by an algorithm that allows it as well.
     plannable
         Whether `colonnade plan` has algorithms to choose from.
     takes_own
-        Whether every party brings something of its own beside columns: a network.
+        Whether every party brings something of its own beside columns, which is a network.
     minds_scales
-        Whether columns of very different size make its training crawl.
+        Whether columns of very different sizes make its training slow.
     """
 
     name: ClassVar[str]
@@ -75,44 +75,47 @@ class Family(ABC):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def default_algorithm(self, *, encrypted: bool) -> type[Training]:
-        """What `algorithm = "auto"` is in a job, where nobody is told beforehand how many columns another party has."""
+        """Return what "auto" is in a job, where nobody is told beforehand how many columns another party has."""
         return self.algorithms[0]
 
     def trained_by(self, algorithm: Training) -> str:
-        """The name of the family that comes of it: an algorithm may make another model of the same options."""
+        """Return the name of the family that training yields: an algorithm may make another model of these options."""
         return self.name
 
     def read_options(self, model: Settings) -> Any:
-        """The options that stand in `[model]`."""
+        """Return the options that a job has in `[model]`."""
         raise DataError(f"a {self.called} model is not for jobs")
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """Refuse what this family can't train with these label holders; model: what the user calls it."""
+        """Refuse what this family can't train with these label holders; `model` is what the user calls the model."""
         return
 
     def setting(self, options: Any) -> dict[str, Any]:
-        """What of the options decides what is shown to whom: fields of `leaks.Setting`."""
+        """Return those fields of `leaks.Setting` that follow from the options: they decide what is shown to whom."""
         return {"model": self.name}
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
-        """All that training shows to whom."""
+        """Return everything that training shows, and to whom."""
         return algorithm.leaks(setting)
 
     def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
-        """What a user should be told before training starts, because not everybody expects it."""
+        """Return what a user should be told before training starts, because not everybody expects it."""
         leaks = self.leaks(setting, algorithm)
         return (*algorithm.warnings(setting), *dict.fromkeys(leak.warning for leak in leaks if leak.warning))
 
     def leaders_columns(self, options: Any) -> int:
-        """Columns that the first label holder has beside its own: an intercept."""
+        """Return how many columns the first label holder has beside its own, such as an intercept."""
         return 0
 
     def least_numbers(self, algorithm: Training, options: Any, sizes: tuple[int, int, int, int]) -> float:
-        """Numbers about each row that leave a party in the shortest run; sizes: those of `Training.least_numbers`."""
+        """Return how many numbers about each row leave a party in the shortest run.
+
+        `sizes` are what `Training.least_numbers` takes: outputs, parties, holders, batches.
+        """
         return algorithm.least_numbers(*sizes)
 
     def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
-        """What a party brings beside columns, tried out, in a few words."""
+        """Try out what a party brings beside columns, and return a few words about it."""
         raise DataError(f"a {self.called} model takes nothing but columns")
 
     # -- training and use ---------------------------------------------------------------------------------------
@@ -121,54 +124,66 @@ class Family(ABC):
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Train; returns this party's state and nothing else.
+        """Train, and return this party's state and nothing else.
 
-        keeper: where this party keeps its progress, if the run shall be able to go on after a break; then all have one.
-        budget: how many numbers about each row may leave this party, between organisations; then all have one.
+        Parameters
+        ----------
+        net
+            This party's side of the network.
+        job
+            What all parties agree on.
+        part
+            What this party brings.
+        keeper
+            Where this party keeps its progress, so that the run can go on after a break; if one party has a keeper, all
+            have.
+        budget
+            How many numbers about each row may leave this party, in a run between organisations, where all have a
+            budget.
         """
 
     @abstractmethod
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
-        """A party's part of a trained model, as scoring takes it."""
+        """Return a party's part of a trained model in the form that scoring takes."""
 
     async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
-        """Scores of new rows at the first label holder; the others return None."""
+        """Score new rows: the first label holder returns their scores, the other parties return None."""
         secure = await open_sum(job.sum, net, job.topology)
         scorer = self.scorer(net.me, job, part.state, part.own)
         return await score_rows(secure, scorer, columns_from_value(part.X), job.holders[0])
 
     def decode(self, loss: str, totals: Any) -> Any:
-        """Scores, out of what the parties' parts add up to."""
+        """Turn the sums of all parties' parts into scores."""
         return totals
 
     # -- what is kept -------------------------------------------------------------------------------------------
 
     @abstractmethod
     def to_arrays(self, state: Any) -> Arrays:
-        """A party's state as arrays with names, as its file has them."""
+        """Return a party's state as named arrays, as its file has them."""
 
     @abstractmethod
     def from_arrays(self, arrays: Arrays) -> Any:
-        """The state of these arrays: undoes `to_arrays`."""
+        """Return the state that `to_arrays` turned into these arrays."""
 
     def facts(self, job: TrainingJob) -> dict[str, Any]:
-        """What a party's file says beside the model's options, for everybody to know."""
+        """Return what every party's file says about the model beside its options."""
         return {}
 
     def scoring_facts(self, public: Mapping[str, Any]) -> dict[str, Any]:
-        """What scoring needs of all that stands in a party's file."""
+        """Return what scoring has to know, out of what a party's file says."""
         return {}
 
     def estimator(self, loss: str) -> str:
-        """The class of `colonnade` whose model this is."""
+        """Return the name of the class of `colonnade` that models with this loss belong to."""
         raise DataError(f"a {self.called} model is not for jobs")
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
-        """The options of that class which these stand for."""
+        """Return the options of that class which these options stand for."""
         raise DataError(f"a {self.called} model is not for jobs")
 
     def numbers(self, public: Mapping[str, Any], state: Any) -> int:
-        """Numbers about a person that leave a party in a prediction."""
+        """Return how many numbers about a person leave a party in a prediction."""
         raise DataError(f"a {self.called} model is not for jobs")
 
     # -- words --------------------------------------------------------------------------------------------------
@@ -181,5 +196,5 @@ class Family(ABC):
         columns: tuple[str, ...],
         classes: npt.NDArray[Any],
     ) -> Description:
-        """A party's part of a model, for its owner's eyes."""
+        """Return a party's part of a model as its owner may read it."""
         raise DataError(f"a {self.called} model is not for jobs")

@@ -1,4 +1,4 @@
-"""What is asked of parties before any work starts, and what users are told beside errors, whichever door they take."""
+"""What parties are checked for before any work starts, and what users are warned of, whichever door they take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCALE_RATIO = 1000.0
 
 
 def label_holders(parties: tuple[Party, ...]) -> tuple[str, ...]:
-    """The names of the parties with labels; at least one is needed."""
+    """Return the names of the parties with labels; at least one is needed."""
     holders = tuple(party.name for party in parties if party.active)
     if not holders:
         raise LabelError("no party holds labels; give y to at least one Party")
@@ -32,7 +32,7 @@ def label_holders(parties: tuple[Party, ...]) -> tuple[str, ...]:
 
 
 def all_labels(parties: tuple[Party, ...]) -> Array:
-    """Every row's label; refuses holders that disagree, and rows without a label."""
+    """Return every row's label; refuse holders that disagree, and rows without a label."""
     known = [party for party in parties if party.active]
     kinds = {np.asarray(party.y).dtype.kind in "US" for party in known}
     if len(kinds) > 1:
@@ -61,7 +61,7 @@ def all_labels(parties: tuple[Party, ...]) -> Array:
 
 
 def check_encrypted(sum_name: str, algorithm: Training, key_bits: Any) -> None:
-    """What encrypted signals need, where they are asked for."""
+    """Refuse an algorithm or a key length that encrypted signals can't be had with, where the sum asks for them."""
     algorithm.check_sum(sum_name)
     if sum_name == ENCRYPTED:
         from colonnade.crypto.paillier import check_key_bits
@@ -79,7 +79,7 @@ def check_exposure(
 ) -> None:
     """Refuse encrypted signals in batches from which one of these parties could work out the labels.
 
-    shares: how many rows each label holder has; of nobody's labels anything is looked at here.
+    `shares` says how many rows each label holder has; nobody's labels are looked at here.
     """
     holders = tuple(shares)
     sizes = {p.name: _used_columns(p.X) + (intercept and holders[0] == p.name) for p in parties}
@@ -89,13 +89,13 @@ def check_exposure(
 
 
 def owned_rows(parties: Sequence[Party], holders: tuple[str, ...]) -> dict[str, int]:
-    """How many rows each label holder computes the signals of."""
+    """Return how many rows each label holder computes the signals of."""
     held = np.stack([np.asarray(party.labelled) for party in parties if party.name in holders])
     return {name: len(rows) for name, rows in zip(holders, shared_out(held), strict=True)}
 
 
 def _used_columns(X: Any) -> int:
-    """Those with a number in some row: of the others nothing is ever worked out."""
+    """Count the columns with a number in some row: about the others nothing is ever worked out."""
     return len(np.unique(X.indices[X.data != 0])) if hasattr(X, "indptr") else int(X.shape[1])
 
 
@@ -111,7 +111,10 @@ def tell(words: str, category: type[ColonnadeWarning] = ColonnadeWarning) -> Non
 
 
 def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ...], rows: int | None = None) -> None:
-    """All that is said before a run; parties: those in this hand, names: all that take part, rows: of the data."""
+    """Give all warnings that come before a run.
+
+    `parties` are those whose data is at hand, `names` are those of all that take part, `rows` is the number of rows.
+    """
     kind = family(job.family)
     warn_single_features(parties, len(names))
     if kind.minds_scales:
@@ -122,14 +125,14 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
 
 
 def warn_after(history: list[dict[str, Any]], algorithm: Training) -> None:
-    """Say what a run has not learnt: that it diverged, or ended while the objective still fell."""
+    """Warn of a run that diverged, or that ended before it had converged."""
     warn_diverged(history, algorithm.schedule == "adaptive")
     if algorithm.tol is not None:
         warn_unfinished(history, algorithm.epochs, algorithm.worthwhile)
 
 
 def warn_single_features(parties: Sequence[Party], of: int) -> None:
-    """A party with one column is told what that shows, before it sends anything; of: how many take part."""
+    """Warn a party with one column, before it sends anything, of what that shows; `of` parties take part."""
     for party in parties if of > 1 else ():
         if party.features == 1:
             tell(
@@ -140,7 +143,7 @@ def warn_single_features(parties: Sequence[Party], of: int) -> None:
 
 
 def warn_scales(parties: Sequence[Any]) -> None:
-    """Columns of very different size make every first-order method crawl; each party is told about its own."""
+    """Warn each party of columns of its own with very different sizes, as these slow down every first-order method."""
     for party in parties:
         sizes = _column_sizes(party.X)
         known = np.nonzero(sizes)[0]
@@ -155,7 +158,7 @@ def warn_scales(parties: Sequence[Any]) -> None:
 
 
 def _column_sizes(X: Any) -> Array:
-    """Root mean square of each column's non-zeros: a rare category is not a small column."""
+    """Return the root mean square of each column's non-zeros: a rare category is not a small column."""
     if hasattr(X, "indptr"):
         squares = np.bincount(X.indices, np.square(X.data, dtype=np.float64), minlength=X.shape[1])
         counts = np.bincount(X.indices, minlength=X.shape[1])
@@ -170,13 +173,13 @@ def _column_sizes(X: Any) -> Array:
 
 
 def warn_shown(leaks: Iterable[Leak]) -> None:
-    """What an algorithm declares that it shows, and that not everybody expects of it."""
+    """Warn of what these leaks show, where not everybody expects it."""
     for warning in dict.fromkeys(leak.warning for leak in leaks if leak.warning):
         tell(warning)
 
 
 def warn_budget(used: float, most: float) -> None:
-    """A run that ended since a party's policy lets no more numbers out is said, with the remedy."""
+    """Warn of a run that ended because a party's policy lets no more numbers out, and say what would help."""
     tell(
         f"training ended after {used:.3g} of {most:.0f} numbers about each person, since a party's policy lets no more "
         f"out; the model is the best one by then. For a better one raise max_directions in [policy] of the party with "
@@ -185,9 +188,10 @@ def warn_budget(used: float, most: float) -> None:
 
 
 def warn_unfinished(history: list[dict[str, Any]], epochs: int, worthwhile: float | None = None) -> None:
-    """Training that ran out of epochs while the objective still fell is said.
+    """Warn of training that ran out of epochs while the objective was still falling.
 
-    That is, by a per cent of its whole way in five evaluations, or by the part of it that is `worthwhile`.
+    That is the case if it fell in the last five evaluations by a per cent of its whole way, or by that part of its
+    value which is `worthwhile`.
     """
     found = [record["loss"] for record in history]
     if history[-1]["epoch"] < epochs or len(found) < 7:
@@ -201,7 +205,7 @@ def warn_unfinished(history: list[dict[str, Any]], epochs: int, worthwhile: floa
 
 
 def warn_diverged(history: list[dict[str, Any]], best_kept: bool) -> None:
-    """Training that ended above where it began is said, not left to be found in the history."""
+    """Warn of training that ended above where it began, which nobody should have to find in the history."""
     first, *later = (record["loss"] for record in history)
     last = first if not later else min(later) if best_kept else later[-1]
     if not last <= first:

@@ -29,21 +29,21 @@ from colonnade.settings.settings import Key, Settings
 from colonnade.sums import SecureSum, open_sum
 
 _MOMENTS = 1 << 14  # rows whose moments are added up at a time
-_SECRETS = ("secret", "phase_secret")  # of a party's directions and phases, in its file
+_SECRETS = ("secret", "phase_secret")  # what a party's file calls those of its directions and phases
 
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """What a kernel model is.
+    """What a kernel model is, as all parties agree on it.
 
     Attributes
     ----------
     kernel
         "rbf" or "laplace".
     gamma
-        A number, or "scale": 1 / (columns * variance), of all parties together.
+        A number, or "scale", which is 1 / (columns * variance) of all parties together.
     features
-        Random features, shared out among the label holders.
+        How many random features there are, shared out among the label holders.
     alpha
         The weight of |f|^2 / 2 in the objective.
     """
@@ -60,7 +60,11 @@ def _gamma(value: float | str) -> str | None:
 
 
 class KernelFamily(Family):
-    """A state is (coefficients where the party owns features, secrets of its directions and phases, gamma)."""
+    """Models over random features of a kernel.
+
+    A state is (coefficients or None, secret of the directions, secret of the phases, gamma): only a party that owns
+    features has coefficients.
+    """
 
     name: ClassVar[str] = "kernel"
     called: ClassVar[str] = "kernel"
@@ -77,22 +81,22 @@ class KernelFamily(Family):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def read_options(self, model: Settings) -> KernelOptions:
-        """Those of the kernel, and how many features there are."""
+        """Return the kernel, its gamma, how many features there are, and the weight of the penalty."""
         return KernelOptions(model["kernel"], model["gamma"], model["features"], model["alpha"])
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """Every label holder owns at least one feature."""
+        """Refuse fewer features than label holders, each of whom owns at least one."""
         if options.features < len(holders):
             raise OptionError(
                 f"features must be at least one per label holder, got {options.features} for {len(holders)}"
             )
 
     def setting(self, options: Any) -> dict[str, Any]:
-        """How many features there are, and whether gamma comes from everybody's columns."""
+        """Say how many features there are, and whether gamma comes from everybody's columns."""
         return {"model": self.name, "features": options.features, "scaled": options.gamma == "scale"}
 
     def least_numbers(self, algorithm: Training, options: Any, sizes: tuple[int, int, int, int]) -> float:
-        """One for every feature."""
+        """Return the number of features: a party sends one number about each row for every feature."""
         return float(options.features)
 
     # -- training and use ---------------------------------------------------------------------------------------
@@ -100,7 +104,7 @@ class KernelFamily(Family):
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Agree on gamma, then doubly stochastic gradients (FDSKL)."""
+        """Agree on gamma if it is "scale", then train by doubly stochastic gradients (FDSKL)."""
         method, options = cast("FDSKL", job.algorithm), job.options
         columns = columns_from_value(part.X)
         parts = [columns] if part.validation is None else [columns, columns_from_value(part.validation[0])]
@@ -124,11 +128,11 @@ class KernelFamily(Family):
         await session.agree()
         await method.train(session)
         (values,) = session.finish()
-        # The directions' own secrets: a run that goes on from what was kept has other ones than those from above.
+        # The secrets are taken from the directions: a run that was resumed has those that were kept, not those above.
         return (values if block.width else None, directions.secret, directions.phase_secret, width)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> KernelScorer:
-        """Phases to every owner of features, and a part of f where the party is one."""
+        """Return a part that sends phases to every owner of features, and adds its share of f if it is one itself."""
         facts = job.facts
         layout = Layout(job.holders, facts["features"], min(facts["block"], facts["features"]))
         return KernelScorer(me, facts["kernel"], layout, state)
@@ -136,35 +140,35 @@ class KernelFamily(Family):
     # -- what is kept -------------------------------------------------------------------------------------------
 
     def to_arrays(self, state: Any) -> Arrays:
-        """Secrets as bytes, and coefficients where there are any."""
+        """Return gamma, the secrets as bytes, and the coefficients where there are any."""
         values, *secrets, gamma = state
         arrays = {key: np.frombuffer(secret, np.uint8) for key, secret in zip(_SECRETS, secrets, strict=True)}
         return {**arrays, "gamma": np.array(gamma), **({} if values is None else {"coefficients": values})}
 
     def from_arrays(self, arrays: Arrays) -> Any:
-        """The state of these arrays."""
+        """Return the state of these arrays; a party that owns no features has no coefficients."""
         return (arrays.get("coefficients"), *(arrays[key].tobytes() for key in _SECRETS), float(arrays["gamma"]))
 
     def facts(self, job: TrainingJob) -> dict[str, Any]:
-        """How many features a block had: directions are drawn block by block."""
+        """Return how many features a block had, as directions are drawn block by block."""
         return {"block": min(cast("FDSKL", job.algorithm).block, job.options.features)}
 
     def scoring_facts(self, public: Mapping[str, Any]) -> dict[str, Any]:
-        """All that the directions are drawn by."""
+        """Return the kernel, the features and the block, by which the directions are drawn again."""
         options = public["options"]
         return {"kernel": options["kernel"], "features": options["features"], "block": public["block"]}
 
     def estimator(self, loss: str) -> str:
-        """A regressor for real numbers, else a classifier."""
+        """Return the regressor for real numbers, and the classifier for everything else."""
         return "KernelRegressor" if loss == "square" else "KernelClassifier"
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
-        """Those of `KernelModel`."""
+        """Return the options of `KernelModel` that these stand for."""
         kernel = {"kernel": options.kernel, "gamma": options.gamma}
         return {**kernel, "loss": loss, "features": options.features, "alpha": options.alpha}
 
     def numbers(self, public: Mapping[str, Any], state: Any) -> int:
-        """One for each feature."""
+        """Return the number of features: a party sends one number about a person for each."""
         return int(public["options"]["features"])
 
     # -- words --------------------------------------------------------------------------------------------------
@@ -177,7 +181,7 @@ class KernelFamily(Family):
         columns: tuple[str, ...],
         classes: npt.NDArray[Any],
     ) -> Description:
-        """The kernel, and which features the party owns."""
+        """Describe the kernel, and say how many features the party owns."""
         values, *_, gamma = state
         made = public["options"]
         own = f"{len(values):,} of {made['features']:,} features" if values is not None else "no features"
@@ -186,19 +190,19 @@ class KernelFamily(Family):
 
 
 class KernelScorer:
-    """Phases to every owner of features, and a part of f where this party is one."""
+    """A party's side of a prediction: phases to every owner of features, and a share of f where it is one itself."""
 
-    most = 1 << 11  # each of them is as many numbers as there are features
+    most = 1 << 11  # rows at a time, each of which is as many numbers as there are features
     outputs = 1
 
     def __init__(self, me: str, kernel: str, layout: Layout, state: tuple[Any, ...]) -> None:
         self._me, self._layout = me, layout
         self._values, secret, phase_secret, gamma = state
         self._secrets, self._kernel = (secret, phase_secret), Kernel(kernel, gamma)
-        self._directions: Directions | None = None  # when it is known how many columns there are
+        self._directions: Directions | None = None  # made as soon as the number of columns is known
 
     def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> tuple[Any, ...]:
-        """Phases for each owner; a projection that has none is refused."""
+        """Return phases for each owner, with noise for people not known here; refuse projections without a phase."""
         found = []
         for index, owner in enumerate(self._layout.owners):
             mine = np.zeros((len(known), self._layout.of(owner)), dtype=np.uint32)
@@ -214,7 +218,7 @@ class KernelScorer:
         return tuple(found)
 
     async def scores(self, secure: SecureSum, ready: tuple[Any, ...], to: str) -> FloatArray | None:
-        """Algorithms 3 and 2 of FDSKL, and the sum of all owners' parts."""
+        """Run Algorithms 3 and 2 of FDSKL at each owner of features, and sum the owners' shares of f."""
         own = np.zeros(len(ready[0]))
         for owner, mine in zip(self._layout.owners, ready, strict=True):
             total = await secure.total_phases("phases", mine, owner)
@@ -226,7 +230,7 @@ class KernelScorer:
 
 
 async def agree_on_gamma(net: Net, secure: SecureSum, leader: str, columns: Columns) -> float:
-    """gamma="scale": 1 / (columns * variance of all numbers), as scikit-learn has it; only the sums are told."""
+    """Agree on gamma="scale", 1 / (columns * variance of all numbers) as in scikit-learn; only the sums are told."""
     total = await secure.total_wide("kernel scale", moments(columns), leader)
     if total is None:
         told = await net.recv(leader, "gamma")
@@ -243,7 +247,7 @@ async def agree_on_gamma(net: Net, secure: SecureSum, leader: str, columns: Colu
 
 
 def moments(columns: Columns) -> FloatArray:
-    """(columns, sum of a row's numbers, sum of their squares), the latter two as means over the rows."""
+    """Return (columns, sum of a row's numbers, sum of their squares), the latter two as means over the rows."""
     n, d = columns.shape
     ones, sums = np.ones((d, 1)), 0.0
     for at in range(0, n, _MOMENTS):

@@ -27,10 +27,10 @@ from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 
-# Multiplications to make one party's matrices once, at most: about a minute of one core.
+# The most multiplications that one party's matrices may take to make once: about a minute of one core.
 _MOST_WORK = 2e11
-_NAMES = ("theta", "intercept", "share")  # of a state's parts in a party's file
-# Every linear model: its kind in a job, its loss, and its class.
+_NAMES = ("theta", "intercept", "share")  # what a party's file calls the parts of a state
+# The kind in a job, the loss and the class of every linear model.
 _MODELS = (
     ("logistic", "logistic", "LogisticRegression"),
     ("softmax", "softmax", "SoftmaxRegression"),
@@ -50,7 +50,10 @@ class LinearOptions:
 
 
 class LinearFamily(Family):
-    """A state is (coefficients by column and score, intercept where the party owns it)."""
+    """Linear models, whose scores are sums of all parties' contributions.
+
+    A state is (coefficients by column and score, intercept), where the intercept is None at all parties but its owner.
+    """
 
     name: ClassVar[str] = "linear"
     called: ClassVar[str] = "linear"
@@ -69,23 +72,23 @@ class LinearFamily(Family):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def default_algorithm(self, *, encrypted: bool) -> type[Training]:
-        """Block Newton takes any number of columns; FedSGD's signals can be encrypted."""
+        """Return block Newton, which takes any number of columns, or FedSGD, whose signals can be encrypted."""
         return FedSGD if encrypted else BlockNewton
 
     def trained_by(self, algorithm: Training) -> str:
-        """FDML makes a mean of models of these options."""
+        """Return the algorithm's own family: FDML makes a mean of models out of these options."""
         return algorithm.family
 
     def read_options(self, model: Settings) -> LinearOptions:
-        """Penalty, its weight, and the intercept."""
+        """Return the penalty, its weight, and whether there is an intercept."""
         return LinearOptions(model["penalty"], model["l2"], model["intercept"])
 
     def setting(self, options: Any) -> dict[str, Any]:
-        """What contributions show follows from their being linear."""
+        """Say that contributions are linear, from which it follows what they show; that holds for FDML's too."""
         return {"model": LinearFamily.name}
 
     def leaders_columns(self, options: Any) -> int:
-        """The intercept is the first label holder's."""
+        """Return 1 where there is an intercept, which belongs to the first label holder."""
         return int(options.intercept)
 
     # -- training and use ---------------------------------------------------------------------------------------
@@ -93,8 +96,8 @@ class LinearFamily(Family):
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Train on the columns that have a number in some row; the others' coefficients are zero."""
-        job.algorithm.check_sum(job.sum)  # again: here is where a signal would leave in the clear
+        """Train on those columns that have a number in some row; the coefficients of the others are zero."""
+        job.algorithm.check_sum(job.sum)  # checked again where a signal would leave in the clear
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
@@ -118,35 +121,35 @@ class LinearFamily(Family):
         return losses.loss(job.loss)
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
-        """The intercept is the first label holder's."""
+        """Return this party's block; the first label holder's has the intercept."""
         penalty = penalties.penalty(job.options.penalty, job.options.l2)
         return LinearBlock(columns, job.outputs, penalty, job.options.intercept and me == job.holders[0])
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
-        """What a party adds is x theta."""
+        """Return a part that adds x theta to the scores."""
         return LinearScorer(state, LinearBlock)
 
     # -- what is kept -------------------------------------------------------------------------------------------
 
     def to_arrays(self, state: Any) -> Arrays:
-        """Coefficients, and the intercept where this party owns it."""
+        """Return the coefficients, and the intercept where this party owns it."""
         return {key: part for key, part in zip(_NAMES, state, strict=False) if part is not None}
 
     def from_arrays(self, arrays: Arrays) -> Any:
-        """The share is FDML's."""
+        """Return the state of these arrays; only FDML's has a share."""
         share = (float(arrays["share"]),) if "share" in arrays else ()
         return (arrays["theta"], arrays.get("intercept"), *share)
 
     def estimator(self, loss: str) -> str:
-        """One class for each loss."""
+        """Return the class of this loss, as each has a class of its own."""
         return next(name for _, of, name in _MODELS if of == loss)
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
-        """Those of `LinearModel`."""
+        """Return the options of `LinearModel` that these stand for."""
         return {"l2": options.l2, "penalty": options.penalty, "fit_intercept": options.intercept}
 
     def numbers(self, public: Mapping[str, Any], state: Any) -> int:
-        """One for each score."""
+        """Return the number of scores: a party sends one number about a person for each."""
         return int(state[0].shape[1])
 
     # -- words --------------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ class LinearFamily(Family):
         columns: tuple[str, ...],
         classes: npt.NDArray[Any],
     ) -> Description:
-        """Every coefficient by its column's name."""
+        """List every coefficient by the name of its column, and the intercept where the party owns it."""
         theta, intercept = state[:2]
         names = [str(one) for one in classes.tolist()] if theta.shape[1] > 1 else ["coefficient"]
         names = names if len(names) == theta.shape[1] else [str(number) for number in range(theta.shape[1])]
@@ -170,14 +173,14 @@ class LinearFamily(Family):
 
 
 class AveragedFamily(LinearFamily):
-    """FDML: every party has a whole model of its own, and the weighted mean of their predictions is the model's."""
+    """FDML's models: every party has a whole one, and the weighted mean of their predictions is the prediction."""
 
     name: ClassVar[str] = "averaged"
     kinds: ClassVar[Mapping[str, str]] = {}
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDML,)
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """FDML averages the probabilities of classes, at a server that is the one label holder."""
+        """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
@@ -190,45 +193,55 @@ class AveragedFamily(LinearFamily):
             )
 
     def _needed(self, whole: Columns) -> Needed:
-        """All: a party's weight goes by the number of its columns."""
+        """Keep all columns, as a party's weight is its share of them."""
         return Needed(whole, every=True)
 
     def _loss(self, job: TrainingJob) -> losses.Loss:
         return MIXTURES[job.loss]
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
-        """Every party's model is whole: with an intercept of its own, if there is any."""
+        """Return this party's whole model, with an intercept of its own if there is to be one."""
         penalty = penalties.penalty(job.options.penalty, job.options.l2)
         return PredictionBlock(columns, job.outputs, penalty, job.options.intercept)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
-        """What a party adds is its share of the prediction."""
+        """Return a part that adds its weighted prediction to the combined one."""
         return LinearScorer(state, PredictionBlock)
 
     def decode(self, loss: str, totals: Any) -> Any:
-        """The log odds of the combined probability, or for softmax the logarithms of all of them."""
+        """Return the log odds of the combined probability, or for softmax the logarithms of all probabilities."""
         return MIXTURES[loss].log_odds(totals)
 
 
 class LinearScorer(SummedScorer):
-    """x theta, or with a `PredictionBlock` the prediction of the party's own model."""
+    """A party's side of a prediction: x theta, or with a `PredictionBlock` the prediction of its own model."""
 
     def __init__(self, state: tuple[Any, ...], kind: type[LinearBlock] = LinearBlock) -> None:
         self._state, self._kind = state, kind
         self.outputs = int(state[0].shape[1])
 
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
-        """What this party adds, one row per person."""
+        """Return what this party adds to the scores, one row per person."""
         block = self._kind(columns, self.outputs, penalties.L2(0.0), intercept=False)
         block.restore(self._state)
         return block.scores(rows, columns).reshape(-1, self.outputs)
 
 
 def choose(rows: int, columns: Sequence[int], outputs: int, *, encrypted: bool = False) -> tuple[Algorithm, str]:
-    """`algorithm="auto"`: one with its default options that suits the data, and the reason in a few words.
+    """Return the algorithm that algorithm="auto" stands for, with its default options, and the reason in a few words.
 
-    Few rounds where matrices are cheap, cheap rounds where they are not. rows: of the training data. columns: of each
-    party. outputs: scores of a row. encrypted: whether signals are.
+    It takes few rounds where matrices are cheap, and cheap rounds where they are not.
+
+    Parameters
+    ----------
+    rows
+        How many rows the training data has.
+    columns
+        How many columns each party has.
+    outputs
+        How many scores a row has.
+    encrypted
+        Whether signals are to be encrypted.
     """
     if encrypted:
         return FedSGD(), "its signals can be encrypted"

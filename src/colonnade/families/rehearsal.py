@@ -1,4 +1,4 @@
-"""A run in small, with made-up numbers: the same options and types, a few rows, one epoch, and no secret.
+"""A rehearsal of a run: the same options and types with a few made-up rows, one epoch, and no secret.
 
 A runtime that forks the parties' processes plays this beforehand, so that everything that a party will need is loaded
 once and not by each of them: imports, compiled kernels, the interpreter's own caches.
@@ -21,8 +21,8 @@ from colonnade.families import training
 from colonnade.families.training import ScoringJob, TrainingJob
 from colonnade.runtimes.simulation import Simulation
 
-_SIZE = 16  # of every length that is longer; equal lengths stay equal, and that is all that the programs ask
-# What the first argument of each program is.
+_SIZE = 16  # what longer lengths are cut to; equal lengths stay equal, which is all that the programs need
+# The type of each program's first argument.
 _JOBS: dict[Callable[..., Any], type[TrainingJob] | type[ScoringJob]] = {
     training.train: TrainingJob,
     training.score: ScoringJob,
@@ -30,7 +30,7 @@ _JOBS: dict[Callable[..., Any], type[TrainingJob] | type[ScoringJob]] = {
 
 
 def outline(programs: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> Any:
-    """(whether signals are encrypted, the same programs in small); no number of any party's arrays is in them."""
+    """Return (whether signals are encrypted, the programs in small); no number of any party's arrays is in them."""
     encrypted, small = False, []
     for name, (program, args) in programs.items():
         kind = _JOBS.get(program)
@@ -44,13 +44,13 @@ def outline(programs: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> Any:
 
 def rehearse(outlined: Any) -> None:
     """Run the programs of an outline in this process, under a virtual clock, and forget what they learn."""
-    # What masks are made with, with a key that everybody knows: no secret, and no random number, before the fork.
+    # What masks are made with, under a key that everybody knows: before the fork there is no secret or random number.
     known = X25519PrivateKey.from_private_bytes(bytes(range(32)))
     key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=b"").derive(known.exchange(known.public_key()))
     MaskStream(key).mask(0, 0, (1,))
     encrypted, small = outlined
     if encrypted:
-        # Kernels only, and on numbers that everybody knows: a key is for who will use it to make.
+        # Kernels only, on numbers that everybody knows: a key is made by the party that will use it.
         from colonnade.crypto.modular import Modulus
 
         modulus = Modulus(2**127 - 1)
@@ -62,14 +62,14 @@ def rehearse(outlined: Any) -> None:
 
 
 def _small(value: Any) -> Any:
-    """A party's part with its lengths cut, and made-up numbers of the same types."""
+    """Return a party's part with its lengths cut, and made-up numbers of the same types."""
     if isinstance(value, np.ndarray):
         shape = tuple(min(_SIZE, size) for size in value.shape)
         # Zeros and ones: labels of two classes, rows of which each party has the label, columns that vary.
         numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2
         return np.ones(shape, bool) if value.dtype == bool else numbers.astype(value.dtype)
     if isinstance(value, bytes):
-        return bytes(len(value))  # the secret of a party's directions is for the party
+        return bytes(len(value))  # zeros, as the secret of a party's directions belongs to the party alone
     if not isinstance(value, tuple):
         return value
     if _is_csr(value):
@@ -86,6 +86,6 @@ def _small(value: Any) -> Any:
 
 
 def _is_csr(value: tuple[Any, ...]) -> bool:
-    """Whether it is a sparse matrix as `columns_to_value` makes it: data, columns, starts, (rows, columns)."""
+    """Return whether this is a sparse matrix as `columns_to_value` makes it: data, columns, starts, (rows, columns)."""
     kinds = [type(part) for part in value]
     return kinds == [np.ndarray] * 3 + [tuple] and [type(size) for size in value[3]] == [int, int]

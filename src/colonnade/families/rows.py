@@ -13,24 +13,24 @@ from colonnade.families.scoring import Scorer
 
 
 class RowsFamily(Family):
-    """A state is one array of all parameters, the same at every site."""
+    """Models that are whole at every site; a state is a tuple of one array, which has all parameters."""
 
     name: ClassVar[str] = "rows"
     called: ClassVar[str] = "horizontal"
     options: ClassVar[type[Any]] = tuple
 
     async def train(self, *_: Any) -> Any:
-        """Refused: a server has to ask."""
+        """Refuse to train between parties, as such a model needs a server that asks."""
         raise OptionError("a horizontal model is trained by a server and sites; use SSCAClassifier")
 
     def scorer(self, *_: Any) -> Scorer:
-        """Refused: nothing has to be summed."""
+        """Refuse to take part in a sum, as a site scores rows by itself."""
         raise OptionError("a horizontal model is whole at every site, and scores rows by itself; use its predict")
 
     def to_arrays(self, state: Any) -> Arrays:
-        """One array."""
+        """Return the one array of all parameters."""
         return {"parameters": state[0]}
 
     def from_arrays(self, arrays: Arrays) -> Any:
-        """The state of it."""
+        """Return the state with this array."""
         return (arrays["parameters"],)

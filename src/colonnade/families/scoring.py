@@ -1,7 +1,8 @@
-"""A party's part of a trained model in use: what it adds to the scores of new rows, and how they come together.
+"""A party's part of a trained model in use: what it adds to the scores of new rows, and how these come together.
 
-First `ready`, which works out what this party will send and refuses what can't be sent; then `scores`, the exchange.
-A party adds noise to the scores of people whom it does not know: their totals show nothing of what others added.
+First comes `ready`, which works out what this party will send and refuses what can't be sent; then `scores`, which is
+the exchange. A party adds noise to the scores of people whom it does not know, so that their totals show nothing of
+what others added.
 """
 
 from __future__ import annotations
@@ -21,32 +22,32 @@ Known = npt.NDArray[np.bool_]
 
 
 class Scorer(Protocol):
-    """One party's side."""
+    """One party's side of a prediction."""
 
     most: int  # rows at a time
     outputs: int  # scores of a row
 
     def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> Any:
-        """What this party adds for some people; rows: where those that it knows are among its columns."""
+        """Return what this party adds for some people; `rows` are the places, in its columns, of those it knows."""
         ...
 
     async def scores(self, secure: SecureSum, ready: Any, to: str) -> FloatArray | None:
-        """The scores at one label holder, None elsewhere."""
+        """Return the scores at one label holder, and None elsewhere."""
         ...
 
 
 class SummedScorer(ABC):
-    """Contributions, one row per person and one column per score, that are simply added up."""
+    """A party's side where contributions, one row per person and one column per score, are simply added up."""
 
     most = 1 << 14
     outputs: int
 
     @abstractmethod
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
-        """What this party adds, one row per person."""
+        """Return what this party adds to the scores, one row per person."""
 
     def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> tuple[FloatArray, Known]:
-        """Contributions, and which of them are none; what is beyond the ring, or no number, is refused."""
+        """Return the contributions, and whose are missing; refuse what is beyond the ring, or is not a number."""
         own = np.zeros((len(known), self.outputs))
         try:
             if columns is not None:
@@ -61,13 +62,13 @@ class SummedScorer(ABC):
         return own[:, 0] if self.outputs == 1 else own, ~known
 
     async def scores(self, secure: SecureSum, ready: tuple[FloatArray, Known], to: str) -> FloatArray | None:
-        """Summed as in training."""
+        """Sum the contributions as in training, with noise for people whom this party does not know."""
         own, unknown = ready
         return await secure.total("prediction", own, to, hidden=unknown)
 
 
 async def score_rows(secure: SecureSum, scorer: Scorer, columns: Columns, to: str) -> FloatArray | None:
-    """Scores of all rows, which every party knows, some at a time."""
+    """Return the scores of all rows, where every party knows all of them, computed some at a time."""
     pieces = []
     for at in range(0, columns.shape[0], scorer.most):
         rows = np.arange(at, min(at + scorer.most, columns.shape[0]))

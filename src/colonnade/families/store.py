@@ -1,7 +1,7 @@
 """A model on disk: one file per party, with nothing of another party in it.
 
-A file is a numpy archive without pickle. What all parties know anyway (the model's options and who takes part) stands
-in every file; parameters and column names only in their owner's; classes and the intercept only at label holders.
+A file is a numpy archive without pickle. What all parties know anyway (the model's options and who takes part) is in
+every file; parameters and column names are only in their owner's, and classes and the intercept only at label holders.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from colonnade import private_files
 from colonnade.errors import DataError
 from colonnade.families import NAMES
 
-FORMAT, _READ = 2, (1, 2)  # that is written, and those that are read: 1 names no family
-# What version 0.2 called the families, under another key.
+FORMAT, _READ = 2, (1, 2)  # the format that is written, and those that are read: format 1 names no family
+# The names of the families in files of version 0.2, which had them under the key "combines".
 _COMBINED = {
     "scores": "linear",
     "predictions": "averaged",
@@ -29,7 +29,7 @@ _COMBINED = {
     "rows": "rows",
 }
 SUFFIX = ".colonnade.npz"
-# What numpy raises about a file that is no archive, or is cut short or damaged somewhere.
+# What numpy raises for a file that is no archive, or that is cut short or damaged somewhere.
 DAMAGED = (
     OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, MemoryError, BadZipFile, SyntaxError,
     TokenError, zlib.error,
@@ -37,7 +37,7 @@ DAMAGED = (
 
 
 def as_text(public: dict[str, Any]) -> str:
-    """What all parties know, as it stands in a file; an option may be one of numpy's numbers."""
+    """Return what all parties know as it stands in a file; an option may be one of numpy's numbers."""
     return json.dumps(public, sort_keys=True, default=lambda number: number.item())
 
 
@@ -49,7 +49,7 @@ def write_party(folder: Path, party: str, public: dict[str, Any], arrays: dict[s
 
 
 def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read one party's file."""
+    """Return (what the file says, its arrays) of one party's file; refuse one that is damaged or of another format."""
     try:
         with (
             private_files.reading(path, "the model file", DataError) as file,  # numpy leaves a damaged one open
@@ -74,7 +74,7 @@ def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def party_files(folder: str | Path) -> list[Path]:
-    """The model files of a folder; an error if there is none."""
+    """Return the model files of a folder; it is an error if there are none."""
     found = sorted(Path(folder).glob(f"*{SUFFIX}"))
     if not found:
         raise DataError(f"{str(folder)!r} holds no file that ends in {SUFFIX}; give the folder that `save` wrote")
@@ -82,7 +82,7 @@ def party_files(folder: str | Path) -> list[Path]:
 
 
 def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """(what all parties know, {party: its arrays}) of a whole model."""
+    """Return (what all parties know, {party: its arrays}) of a whole model."""
     files = [read_party(path) for path in party_files(folder)]
     public = files[0][0]
     arrays = {entry["party"]: part for entry, part in files}

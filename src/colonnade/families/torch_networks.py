@@ -1,7 +1,8 @@
 """Networks: a torch module at every party, whose outputs are summed, meet in a top network, or align two parties.
 
-`own` of a `TrainingPart` is how the party's module is made: (how, parameters, shape of a row, optimiser), see
-`blocks.torch_modules`; with a top network and in transfer learning a pair of that and of what comes with it.
+`own` of a `TrainingPart` says how the party's module is made: (how, parameters, shape of a row, optimiser), where
+`blocks.torch_modules` explains the first two. With a top network and in transfer learning it is a pair of that and of
+what comes with it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from colonnade.runtimes.wire import expect_array
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
 
-_PARAMETER = "network/"  # before the names of a module's parameters in a party's file
+_PARAMETER = "network/"  # comes before the names of a module's parameters in a party's file
 _CHUNK = 2048  # rows whose embeddings are collected at a time
 
 
@@ -50,7 +51,10 @@ class TorchOptions:
 
 
 class TorchFamily(Family):
-    """A state is (names of parameters, their values, which of them do not learn)."""
+    """Networks whose outputs add up to the scores.
+
+    A state is (names of parameters, their values, the names of those that do not learn).
+    """
 
     name: ClassVar[str] = "torch"
     called: ClassVar[str] = "network"
@@ -67,15 +71,15 @@ class TorchFamily(Family):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def read_options(self, model: Settings) -> TorchOptions:
-        """Weight decay."""
+        """Return the weight decay, which is all that a job says about networks."""
         return TorchOptions(model["l2"])
 
     def setting(self, options: Any) -> dict[str, Any]:
-        """Nothing follows from contributions that are not linear."""
+        """Say that contributions are not linear, so that nothing follows about what they show."""
         return {"model": self.called}
 
     def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
-        """The party's network, made and tried on two rows of zeros."""
+        """Make the party's network, try it on two rows of zeros, and describe its size and its output."""
         how, state, shape, optimiser = own
         module = module_of(how, state, party, seed)
         block = NetworkBlock(module, np.zeros((2, columns)), party=party, shape=shape)
@@ -87,7 +91,7 @@ class TorchFamily(Family):
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """FedSGD or FedBCD over networks whose outputs add up to the scores."""
+        """Train by FedSGD or FedBCD, over networks whose outputs add up to the scores."""
         block = make_block(net, part.own, part.X, job.options.l2, job.algorithm.seed)
         check_width(net.me, block.outputs, job.outputs, job.loss)
         train, held_out = parts_of(block, part.y, part.labelled, part.validation)
@@ -101,40 +105,40 @@ class TorchFamily(Family):
         return await watch_over(net, session, job.algorithm)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
-        """What a party adds is h(x) of its network."""
+        """Return a part that adds h(x), the output of its network, to the scores."""
         return NetworkScorer(me, own, state, job.facts["outputs"])
 
     # -- what is kept -------------------------------------------------------------------------------------------
 
     def to_arrays(self, state: Any) -> Arrays:
-        """Parameters under their names, the order of these, and which do not learn."""
+        """Return the parameters under their names, the order of these, and which do not learn."""
         names, values, still = state
         arrays = {_PARAMETER + key: part for key, part in zip(names, values, strict=True)}
         return {**arrays, "order": np.array(names), "still": np.array(still, dtype=str)}
 
     def from_arrays(self, arrays: Arrays) -> Any:
-        """The state of these arrays."""
+        """Return the state of these arrays, with the parameters in their order."""
         names = tuple(arrays["order"].tolist())
         return (names, tuple(arrays[_PARAMETER + name] for name in names), tuple(arrays["still"].tolist()))
 
     def facts(self, job: TrainingJob) -> dict[str, Any]:
-        """How many scores a row has: no array says so."""
+        """Return how many scores a row has, which no array says."""
         return {"outputs": job.outputs}
 
     def scoring_facts(self, public: Mapping[str, Any]) -> dict[str, Any]:
-        """How many scores a row has."""
+        """Return how many scores a row has, as the file says."""
         return {"outputs": public["outputs"]}
 
     def estimator(self, loss: str) -> str:
-        """A regressor for real numbers, else a classifier."""
+        """Return the regressor for real numbers, and the classifier for everything else."""
         return "NetworkRegressor" if loss == "square" else "NetworkClassifier"
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
-        """Weight decay; the networks themselves stay with their owners."""
+        """Return the weight decay; the networks themselves stay with their owners."""
         return {"l2": options.l2}
 
     def numbers(self, public: Mapping[str, Any], state: Any) -> int:
-        """One for each score."""
+        """Return the number of scores: a party sends one number about a person for each."""
         return int(public["outputs"])
 
     # -- words --------------------------------------------------------------------------------------------------
@@ -147,7 +151,7 @@ class TorchFamily(Family):
         columns: tuple[str, ...],
         classes: npt.NDArray[Any],
     ) -> Description:
-        """Every parameter with its shape."""
+        """List every parameter of the party's network with its shape."""
         names, arrays, _ = state
         shapes = [" x ".join(map(str, array.shape)) or "1" for array in arrays]
         title = f"{party}'s network, over {len(columns)} columns"
@@ -155,14 +159,14 @@ class TorchFamily(Family):
 
 
 class NetworkScorer(SummedScorer):
-    """h(x) of a party's network."""
+    """A party's side of a prediction: h(x), the output of its network."""
 
     def __init__(self, party: str, own: Any, state: tuple[Any, ...], outputs: int) -> None:
         how, _, self._shape, _ = own
         self._party, self._module, self.outputs = party, module_of(how, state, party, 0), outputs
 
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
-        """What this party adds, one row per person."""
+        """Return what this party adds to the scores, one row per person."""
         block = NetworkBlock(self._module, value_of(columns), party=self._party, shape=self._shape)
         return block.scores(rows).reshape(-1, block.outputs)
 
@@ -172,7 +176,7 @@ class NetworkScorer(SummedScorer):
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """The same, and how many numbers each party's network gives, by its name."""
+    """What `TorchOptions` says, and how many numbers each party's network gives, by the party's name."""
 
     l2: float = 0.0
     evaluate_rows: int | None = None
@@ -180,7 +184,10 @@ class SplitOptions:
 
 
 class SplitFamily(TorchFamily):
-    """Split learning: outputs side by side in a top network at the one label holder; own: (network, top)."""
+    """Split learning: all parties' outputs meet side by side in a top network at the one label holder.
+
+    `own` of a `TrainingPart` is (network, top), where only the label holder has a top network.
+    """
 
     name: ClassVar[str] = "split"
     kinds: ClassVar[Mapping[str, str]] = {}
@@ -188,13 +195,13 @@ class SplitFamily(TorchFamily):
     options: ClassVar[type[Any]] = SplitOptions
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
-        """Embeddings, in the clear."""
+        """Return what split learning shows: embeddings, in the clear."""
         return split_leaks(setting, cast("FedSGD | FedBCD", algorithm))
 
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """FedSGD or FedBCD, with embeddings side by side in place of a sum."""
+        """Train by FedSGD or FedBCD, with embeddings side by side in place of a sum."""
         _check_no_budget(budget, self.called)
         method, options = job.algorithm, job.options
         network, top = part.own
@@ -214,11 +221,11 @@ class SplitFamily(TorchFamily):
         return await watch_over(net, session, method)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
-        """Refused: a party's part is no part of a sum."""
+        """Refuse to take part in a sum, as embeddings do not add up to scores."""
         raise OptionError("a model with a top network has no parts that add up to scores")
 
     async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
-        """The top network's scores of new rows at the label holder; the others return None."""
+        """Score new rows: the label holder returns what the top network makes of them, the others return None."""
         network, top = part.own
         holder, places = job.holders[0], dict(job.facts["widths"])
         block = make_block(net, network, part.X, 0.0, 0)
@@ -251,7 +258,7 @@ def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) ->
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """The same, the weight and kind of the alignment, and how many labelled rows stand behind a step (None: all)."""
+    """What `TorchOptions` says, how representations are aligned, and the labelled rows behind a step (None: all)."""
 
     l2: float = 0.0
     evaluate_rows: int | None = None
@@ -261,7 +268,10 @@ class TransferOptions:
 
 
 class TransferFamily(TorchFamily):
-    """Two parties that share some rows, labels at one; own: (network, at the source all labelled rows)."""
+    """Transfer learning between two parties that share some rows, with labels at one of them.
+
+    `own` of a `TrainingPart` is (network, anchors), where the anchors are all labelled rows of the source.
+    """
 
     name: ClassVar[str] = "transfer"
     called: ClassVar[str] = "transfer"
@@ -270,15 +280,16 @@ class TransferFamily(TorchFamily):
     options: ClassVar[type[Any]] = TransferOptions
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
-        """Representations, in the clear."""
+        """Return what transfer learning shows: representations, in the clear."""
         return transfer_leaks(setting, cast("FedSGD | FedBCD", algorithm))
 
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """FedSGD or FedBCD on the rows in common; the source's state has Phi too.
+        """Train by FedSGD or FedBCD on the rows in common; the source's state has Phi too.
 
-        part: columns of the rows in common, labels there (source), which of them have one, and rows apart.
+        `part` has the columns of the rows in common, at the source their labels and which of them have one, and rows to
+        evaluate on.
         """
         _check_no_budget(budget, self.called)
         method, options, source = job.algorithm, job.options, net.me == job.holders[0]
@@ -300,13 +311,13 @@ class TransferFamily(TorchFamily):
         return await watch_over(net, session, method)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
-        """Refused: a party's part is no part of a sum."""
+        """Refuse to take part in a sum, as representations do not add up to scores."""
         raise OptionError("a transferred model has no parts that add up to scores")
 
     async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
-        """phi of new rows at the target, whose rows they are: it sends representations, the source answers with scores.
+        """Score new rows of the target, which sends representations and gets phi of each row from the source.
 
-        part: at the target its rows and its network; at the source Phi as its state.
+        `part` has the rows and the network at the target, and Phi as the state at the source.
         """
         source, target, width, rows = job.holders[0], *(job.facts[key] for key in ("target", "width", "rows"))
         pieces = []

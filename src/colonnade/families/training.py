@@ -1,7 +1,7 @@
 """The one door into training and the one into scoring: what all parties agree on, and what each of them brings.
 
 An estimator's `fit` and a job's `colonnade run` make the same `TrainingJob` and start the same program `train` at every
-party, whatever the family of the model. Jobs and parts are typed here and plain values on the wire. The module
+party, whatever the family of the model. Jobs and parts are typed here, and plain values on the wire. The module
 `rehearsal` beside this one plays both programs in small before parties are forked.
 """
 
@@ -25,8 +25,8 @@ from colonnade.leaks import Setting
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 
-_FEW = 16  # rows of a rehearsal, at most
-KEY_BITS = 2048  # of a label holder's Paillier key, unless told otherwise
+_FEW = 16  # how many rows a rehearsal has, at most
+KEY_BITS = 2048  # the length of a label holder's Paillier key, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,21 @@ class TrainingJob:
     Attributes
     ----------
     family
-        The name of the model's family, see `families.family`.
+        The name of the model's family, which `families.family` resolves.
     options
         What the model is: an instance of the family's own dataclass.
     loss
         The name of the loss.
     outputs
-        Scores of a row.
+        How many scores a row has.
     holders
-        Parties with labels; the first of them decides when to stop.
+        The parties with labels; the first of them decides when to stop.
     sum, topology
-        How contributions are added up.
+        How contributions are added up, and along which tree.
     algorithm
-        How it is trained.
+        How the model is trained, with its options.
     key_bits
-        Of each label holder's key, where signals are encrypted.
+        The length of each label holder's key, where signals are encrypted.
     """
 
     family: str
@@ -64,32 +64,32 @@ class TrainingJob:
     key_bits: int = KEY_BITS
 
     def as_value(self) -> Any:
-        """A form that the wire can carry; `from_value` is its inverse."""
+        """Return a form that the wire can carry; `from_value` undoes this."""
         how = (self.holders, self.sum, self.topology, self.algorithm.as_value(), self.key_bits)
         return (self.family, astuple(self.options), self.loss, self.outputs, *how)
 
     @classmethod
     def from_value(cls, value: Any) -> TrainingJob:
-        """The job that `as_value` described."""
+        """Return the job that `as_value` described."""
         name, options, loss, outputs, holders, sum_name, topology, (algorithm, given), key_bits = value
         kind = family(name)
         method = next(one for one in kind.algorithms if one.name == algorithm)(**dict(given))
         return cls(name, kind.options(*options), loss, outputs, holders, sum_name, topology, method, key_bits)
 
     def setting(self, parties: tuple[str, ...], rows: int | None = None) -> Setting:
-        """The run as far as it decides what is shown to whom."""
+        """Return those facts about the run that decide what is shown to whom."""
         more = family(self.family).setting(self.options)
         return Setting(
             parties, self.holders, self.loss, self.sum, self.topology, outputs=self.outputs, rows=rows, **more
         )
 
     def check(self, model: str, parties: tuple[str, ...]) -> None:
-        """Refuse what the family or the algorithm can't train; model: what the user calls it."""
+        """Refuse what the family or the algorithm can't train; `model` is what the user calls the model."""
         family(self.family).check_holders(model, self.loss, self.holders, self.options)
         self.algorithm.check(self.setting(parties))
 
     def rehearsed(self) -> TrainingJob:
-        """The same in small: one epoch, and no secret."""
+        """Return the same job in small: one epoch, and no secret."""
         return replace(self, sum="plain", algorithm=replace(self.algorithm, epochs=1, batch=None))
 
 
@@ -102,9 +102,9 @@ class TrainingPart:
     X
         Its columns, as a wire value.
     y, labelled
-        Its labels as numbers, and which rows have one; None where it has none.
+        Its labels as numbers, and which rows have one; both are None where it has no labels.
     validation
-        The same three of other rows, or None.
+        The same three for other rows, or None.
     own
         What its family takes beside columns, as a wire value: its network.
     """
@@ -124,17 +124,17 @@ class TrainingPart:
         validation: Party | None = None,
         own: Any = None,
     ) -> TrainingPart:
-        """A party's rows, with labels as the loss takes them; validation: the same party's other rows."""
+        """Return a party's rows with labels as the loss takes them; `validation` is the same party with other rows."""
         apart = None if validation is None else rows_of(validation, classes, loss)
         return cls(*rows_of(party, classes, loss), apart, own)
 
     def as_value(self) -> Any:
-        """A form that the wire can carry; `TrainingPart(*value)` is its inverse."""
+        """Return a form that the wire can carry; `TrainingPart(*value)` undoes this."""
         return (self.X, self.y, self.labelled, self.validation, self.own)
 
 
 def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, Any, Any]:
-    """(a party's columns, its labels as the loss takes them, which rows have one)."""
+    """Return (a party's columns, its labels as the loss takes them, which rows have one)."""
     y = None
     if party.y is not None:
         y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
@@ -144,7 +144,7 @@ def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, A
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """A prediction, as all parties know it; facts: what the family has to know of the model (`scoring_facts`)."""
+    """A prediction, as all parties know it; `facts` are what the family has to know of the model (`scoring_facts`)."""
 
     family: str
     holders: tuple[str, ...]  # scores are summed at the first of them
@@ -153,17 +153,17 @@ class ScoringJob:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_value(self) -> Any:
-        """A form that the wire can carry; `from_value` is its inverse."""
+        """Return a form that the wire can carry; `from_value` undoes this."""
         return (self.family, self.holders, self.sum, self.topology, tuple(self.facts.items()))
 
     @classmethod
     def from_value(cls, value: Any) -> ScoringJob:
-        """The job that `as_value` described."""
+        """Return the job that `as_value` described."""
         name, holders, sum_name, topology, facts = value
         return cls(name, holders, sum_name, topology, dict(facts))
 
     def rehearsed(self) -> ScoringJob:
-        """The same without a secret, and about few rows."""
+        """Return the same job without a secret, and about few rows."""
         facts = {key: min(value, _FEW) if key == "rows" else value for key, value in self.facts.items()}
         return replace(self, sum="plain", facts=facts)
 
@@ -177,7 +177,7 @@ class ScoringPart:
     own: Any = None
 
     def as_value(self) -> Any:
-        """A form that the wire can carry; `ScoringPart(*value)` is its inverse."""
+        """Return a form that the wire can carry; `ScoringPart(*value)` undoes this."""
         return (self.X, self.state, self.own)
 
 
@@ -185,18 +185,19 @@ class ScoringPart:
 
 
 async def train(net: Net, job: Any, part: Any, keeper: Keeper | None = None, budget: Limit | None = None) -> Any:
-    """Take part in training; returns this party's state and nothing else.
+    """Take part in training, and return this party's state and nothing else.
 
-    job, part: a `TrainingJob` and a `TrainingPart` as wire values. keeper, budget: see `Family.train`.
+    `job` and `part` are a `TrainingJob` and a `TrainingPart` as wire values; `Family.train` says what a keeper and a
+    budget are for.
     """
     agreed, mine = TrainingJob.from_value(job), TrainingPart(*part)
     return await family(agreed.family).train(net, agreed, mine, keeper, budget)
 
 
 async def score(net: Net, job: Any, part: Any) -> Any:
-    """Take part in a prediction; returns the scores where they are summed, and None elsewhere.
+    """Take part in a prediction, and return the scores where they are summed, or None elsewhere.
 
-    job, part: a `ScoringJob` and a `ScoringPart` as wire values.
+    `job` and `part` are a `ScoringJob` and a `ScoringPart` as wire values.
     """
     agreed, mine = ScoringJob.from_value(job), ScoringPart(*part)
     return await family(agreed.family).score(net, agreed, mine)

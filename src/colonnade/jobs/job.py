@@ -14,58 +14,96 @@ from colonnade.leaks import Setting, listed
 
 @dataclass(frozen=True)
 class Job:
-    """A job, checked as far as it can be by itself."""
+    """A job that `job_file` has read and checked.
+
+    Attributes
+    ----------
+    name
+        The name of the job.
+    addresses
+        {party: its host and port, or None where it only dials out}, in the order of the names.
+    holders
+        The parties with labels.
+    family, model
+        The name of the model's family, and the family's options, which say what the model is.
+    loss
+        The name of the loss.
+    algorithm
+        How the model is trained, with its options.
+    sum, topology
+        How contributions are added up, and along which tree.
+    aligned
+        Whether the parties' rows are about the same people already, in the same order.
+    minimum
+        How many people must be common to all parties, at least.
+    validation
+        The part of the common rows that is held out.
+    deadline
+        Seconds of silence after which a party is given up.
+    grace
+        Seconds that a line may be down.
+    patience
+        Seconds to wait for the others at the start.
+    checkpoint_every
+        How many epochs lie between two checkpoints.
+    agreed
+        The content of the file, which the handshake compares.
+    key_bits
+        The length of the label holders' Paillier keys.
+    statistics
+        Whether statistics of the coefficients follow after training.
+    """
 
     name: str
     addresses: Mapping[str, str | None]
     holders: tuple[str, ...]
-    family: str  # of the model, see `families`
-    model: Any  # what the model is: the family's options
+    family: str
+    model: Any
     loss: str
     algorithm: Training
     sum: str
     topology: str
-    aligned: bool  # rows are those of the same people already
+    aligned: bool
     minimum: int
     validation: float
     deadline: float
     grace: float
     patience: float
     checkpoint_every: int
-    agreed: Mapping[str, Any]  # the file's content, which the handshake compares
-    key_bits: int = KEY_BITS  # of the label holders' Paillier keys
-    statistics: bool = False  # after training, of the coefficients
+    agreed: Mapping[str, Any]
+    key_bits: int = KEY_BITS
+    statistics: bool = False
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """All of them, in the order of their names: the file's tables have none."""
+        """Return the names of all parties in alphabetical order, as the tables of a TOML file have none."""
         return tuple(self.addresses)
 
     def setting(self, rows: int | None = None) -> Setting:
-        """The run as far as it decides what is shown to whom; rows: how many there are at most, where that is known."""
+        """Return those facts about the run that decide what is shown to whom; `rows` is the most there can be."""
         return Setting(
             self.parties,
             self.holders,
             self.loss,
             self.sum,
             self.topology,
-            outputs=None if self.loss == "softmax" else 1,  # classes are counted when the run has begun
+            outputs=None if self.loss == "softmax" else 1,  # classes are counted once the run has begun
             rows=rows,
             aligned=self.aligned,
             **family(self.family).setting(self.model),
         )
 
     def width(self, party: str, columns: int) -> int:
-        """The coefficients of a score that a party with so many columns has."""
+        """Return how many coefficients of a score a party with so many columns has."""
         return columns + (family(self.family).leaders_columns(self.model) if party == self.holders[0] else 0)
 
     def training(self, outputs: int) -> TrainingJob:
-        """What is trained once the classes are counted; outputs: scores of a row."""
+        """Return what is trained once the classes are counted; `outputs` is how many scores a row has."""
         how = (self.holders, self.sum, self.topology, self.algorithm, self.key_bits)
         return TrainingJob(self.family, self.model, self.loss, outputs, *how)
 
     def disclosed(self) -> tuple[str, ...]:
-        """What this job discloses, as its list has to name it."""
+        """Return what this job discloses, in the words that its list has to have."""
         from colonnade.jobs.words import leaks_of
 
         return listed(leaks_of(self))

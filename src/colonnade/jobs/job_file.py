@@ -33,16 +33,16 @@ from colonnade.sums import SUMS
 from colonnade.sums.trees import TOPOLOGIES
 
 VERSION = 1
-_LARGEST = 1 << 63  # as TOML has it; larger ones can't be compared with a float everywhere
+_LARGEST = 1 << 63  # TOML's whole numbers end below this; larger ones can't be compared with a float everywhere
 
 
 def party_name(name: str) -> str | None:
-    """What is wrong with the name of a party or a job, if anything is."""
+    """Return what is wrong with the name of a party or a job, or None."""
     return None if NAME.fullmatch(name) else "must be lower-case letters, digits and inner hyphens, at most 40"
 
 
 def address(text: str) -> str | None:
-    """What is wrong with an address, if anything is."""
+    """Return what is wrong with an address, or None."""
     try:
         host_and_port("it", text)
     except OptionError:
@@ -52,7 +52,7 @@ def address(text: str) -> str | None:
 
 _FAMILIES = families()
 _KINDS: dict[str, type[Training]] = {kind.name: kind for one in _FAMILIES for kind in one.algorithms}
-_MODEL_KEYS = {key.name: key for one in _FAMILIES for key in one.keys}  # one key may be of several families
+_MODEL_KEYS = {key.name: key for one in _FAMILIES for key in one.keys}  # several families may have the same key
 _PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
@@ -105,19 +105,19 @@ JOB = Section(
 
 
 def read_job(path: Path) -> Job:
-    """Read and check a job file; everything wrong is one sentence with file, line and key."""
+    """Read and check a job file; whatever is wrong is said in one sentence with file, line and key."""
     return job_of(toml.read(path, JOB))
 
 
 def job_of(settings: Settings) -> Job:
-    """A job from checked settings; its list of what is disclosed has to be complete."""
+    """Return the job of checked settings, whose list of what is disclosed has to be complete."""
     job = described(settings)
     _check_disclosed(settings, job)
     return job
 
 
 def described(settings: Settings) -> Job:
-    """The job that these settings describe, whatever they list as disclosed."""
+    """Return the job that these settings describe, whatever they list as disclosed."""
     parties = settings["parties"]
     names = sorted(parties)
     for name in names:
@@ -146,7 +146,7 @@ def described(settings: Settings) -> Job:
     made = family(kind.trained_by(algorithm))
     if run["statistics"]:
         _check_statistics(settings, loss, made, algorithm)
-    # Also between two parties, where masks hide nothing from the other one: no sum of organisations is a plain one.
+    # Masks also between two parties, from whom they hide nothing: no sum between organisations is a plain one.
     sum_name = "pairwise" if added["kind"] == "auto" else added["kind"]
     job = Job(
         settings["name"],
@@ -174,7 +174,7 @@ def described(settings: Settings) -> Job:
 
 
 def _check_keys(model: Settings, kind: Family) -> None:
-    """Refuse keys of other families."""
+    """Refuse keys that have a meaning only for other families."""
     known = {key.name for key in kind.keys}
     for key in _MODEL_KEYS:
         if key in model.given and key not in known:
@@ -196,7 +196,7 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
 
 
 def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: Family) -> None:
-    """What encrypted signals need."""
+    """Refuse encrypted signals of models, algorithms or key lengths that do not go with them."""
     if added["kind"] != ENCRYPTED:
         if "key_bits" in added.given and not settings["run"]["statistics"]:
             raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
@@ -212,7 +212,7 @@ def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: F
 
 
 def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Training) -> None:
-    """What statistics need: a likelihood, one linear score, and a convex penalty."""
+    """Refuse statistics of models without a likelihood, one linear score, and a convex penalty."""
     from colonnade.crypto.paillier import check_key_bits
 
     model, run, added = settings["model"], settings["run"], settings["sum"]
@@ -254,7 +254,7 @@ def _algorithm(settings: Settings, of: Family) -> Training:
 
 
 def _check_disclosed(settings: Settings, job: Job) -> None:
-    """What is disclosed stands in the file that all agree on: nobody shall have to read the papers for it."""
+    """Refuse a list of what is disclosed that lacks something or has too much: nobody should need the papers."""
     told, real = settings["disclosed"], job.disclosed()
     if lacking := [what for what in real if what not in told]:
         since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"

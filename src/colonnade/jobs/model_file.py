@@ -1,4 +1,4 @@
-"""One party's part of a model on disk: what `LinearModel.save` writes for it, and what its preparation learned."""
+"""One party's part of a model on disk: what an estimator's `save` writes for it, and what its preparation learned."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Rows = npt.NDArray[np.int64]
 
 
 class Prepared(Protocol):
-    """What a party's preparation learned."""
+    """What a party's preparation learned, and the rows that it prepares."""
 
     columns: tuple[str, ...]
-    sources: int  # columns that they were made of, before categories became several
+    sources: int  # how many columns they were made of, before categories became several
 
     def matrix(self, rows: Rows) -> Any:
-        """These rows, prepared: an array or a CSR matrix."""
+        """Return these rows, prepared, as an array or a CSR matrix."""
         ...
 
 
@@ -36,14 +36,14 @@ class Prepared(Protocol):
 class Trained:
     """A party's part of the model, as training leaves it."""
 
-    state: Any  # parameters, see `LinearModel`
+    state: Any  # its parameters, in the form that the model's family gives them
     classes: npt.NDArray[Any]  # empty at parties without labels
     prepared: Prepared
     rows: int
     held_out: int
-    best: bool  # of all epochs, rather than the last one
-    outputs: int = 1  # scores of a row
-    statistics: Any = None  # see `inference.program.infer_linear`
+    best: bool  # whether the state is that of the best evaluation, rather than of the last one
+    outputs: int = 1  # how many scores a row has
+    statistics: Any = None  # what `inference.program.infer_linear` returned
     people: Rows | None = None  # the common rows, held-out ones too
 
 
@@ -60,13 +60,16 @@ class ModelPart:
 
 
 def digest(made: str, state: Any) -> str:
-    """What tells one party's part of a model from another; made: the name of its family."""
+    """Return what tells one party's part of a model from another; `made` is the name of the model's family."""
     arrays = family(made).to_arrays(state)
     return digest_of(tuple((key, np.asarray(arrays[key])) for key in sorted(arrays))).hex()
 
 
 def digest_of(value: Any) -> bytes:
-    """Of a wire value: a state that was kept belongs to the same columns, prepared alike, and the same labels."""
+    """Return a digest of a wire value.
+
+    A state that was kept belongs to the same columns, prepared alike, and the same labels; their digest tells.
+    """
     found = hashlib.sha256(type(value).__name__.encode())
     if isinstance(value, tuple):
         for part in value:
@@ -80,7 +83,7 @@ def digest_of(value: Any) -> bytes:
 
 
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedPreparation) -> Path:
-    """Write a party's part, whole or not at all."""
+    """Write a party's part, whole or not at all, and return its path."""
     kind = family(job.family)
     options = kind.estimator_options(job.model, job.loss)
     public = {
@@ -97,7 +100,7 @@ def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedP
 
 
 def save_history(folder: Path, records: list[dict[str, Any]]) -> Path:
-    """How training went, as far as this party knows: the losses and metrics at the first label holder."""
+    """Write how training went, as far as this party knows; only the first label holder hears losses and metrics."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -110,7 +113,7 @@ def save_history(folder: Path, records: list[dict[str, Any]]) -> Path:
 
 
 def load(folder: Path, party: str) -> ModelPart:
-    """Read a party's part."""
+    """Read a party's part of a model."""
     path = folder / f"{party}{store.SUFFIX}"
     if not path.exists():
         raise DataError(f"{party!r} has no part of a model in {folder.name!r} yet; train one with `colonnade run`")

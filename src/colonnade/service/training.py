@@ -3,8 +3,8 @@
 1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
 2. preparation   of its columns, learned on its training rows
 3. classes       the label holders agree on them; the others hear how many scores a row has
-4. training      through the one door, see `families.training`
-5. statistics    of the coefficients, where the job asks for them: see `inference.program`
+4. training      through the door of `families.training`, whatever the family of the model
+5. statistics    of the coefficients, by `inference.program`, where the job asks for them
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 
 Rows = npt.NDArray[np.int64]
-Align = Callable[..., Awaitable[Rows]]  # (net, ids, minimum=): see `alignment.protocol.align`
+Align = Callable[..., Awaitable[Rows]]  # called as (net, ids, minimum=), like `alignment.protocol.align`
 _MOST_CLASSES = 10_000
 
 
 class Source(Protocol):
-    """A party's table."""
+    """A party's table, as a job needs it."""
 
     rows: int
     ids: Any  # None where rows need no alignment
     labels: Any  # one per row, None where there is none; None at a party without labels
 
     def prepare(self, rows: Rows) -> Prepared:
-        """Learn the preparation on these rows."""
+        """Learn the preparation of the columns on these rows."""
         ...
 
 
@@ -57,19 +57,19 @@ class Keepers:
 
 @dataclass(frozen=True)
 class Ready:
-    """A party before training: its rows, its columns and what the label holders agreed on."""
+    """A party before training: its rows, its columns, and what the label holders agreed on."""
 
     prepared: Prepared
     classes: npt.NDArray[Any]
     outputs: int
-    train: int  # rows
-    held_out: int
+    train: int  # how many rows are trained on
+    held_out: int  # how many are not, and judge the model
     mine: TrainingPart
-    people: Rows  # all of them
+    people: Rows  # all common rows, held-out ones too
 
 
 def start_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """What is shown before training: by the alignment, and where label holders agree on classes."""
+    """Return what is shown before training: by the alignment, and where label holders agree on classes."""
     everybody, holders = setting.parties, setting.holders
     step, many = ("rows" if setting.aligned else "alignment"), "{who} will learn how many people you have"
     found = [
@@ -84,7 +84,7 @@ def start_leaks(setting: Setting) -> tuple[Leak, ...]:
         found.append(Leak(COMMON, OF_PEOPLE, everybody, everybody, (step,), words))
     several = len(holders) > 1
     if not several and setting.loss != "softmax":
-        return (*found, nothing(setting, "classes"))  # that a row has one score is known from the job
+        return (*found, nothing(setting, "classes"))  # everybody knows from the job that a row has one score
     if several:
         found.append(
             Leak(CLASSES, OF_LABELS, holders, holders, ("classes",), "{who} will learn which classes you have")
@@ -105,9 +105,24 @@ async def get_ready(
     keepers: Keepers | None = None,
     budget: Budget | None = None,
 ) -> Ready:
-    """All that comes before training. `check` gets the number of prepared columns and of rows in a batch.
+    """Do all that comes before training: alignment, preparation, and the agreement on classes.
 
-    budget: of numbers about people that may leave this party from here on.
+    Parameters
+    ----------
+    net
+        This party's side of the network.
+    job
+        What all parties agree on.
+    source
+        This party's table.
+    align
+        The protocol that finds the common rows.
+    check
+        Gets the number of prepared columns and of rows in the smallest batch, and may refuse them.
+    keepers
+        Where this party keeps its rows, for a job that can be resumed.
+    budget
+        How many numbers about people may leave this party from here on.
     """
     loss = losses.loss(job.loss)
     rows = await _common_rows(net, job, source, align, keepers)
@@ -138,13 +153,17 @@ async def take_part(
     own: Any = None,
     budget: Budget | None = None,
 ) -> Trained:
-    """Take part in a job. `check` gets the number of prepared columns and of rows in a batch, and may refuse them.
+    """Take part in a job from the table to this party's part of the model.
 
-    own: how this party's network is made, in a job of networks; nobody else is told. budget: of numbers about people
-    that may leave this party.
+    The parameters are those of `get_ready`, and one more.
+
+    Parameters
+    ----------
+    own
+        How this party's network is made, in a job of networks; nobody else is told.
     """
     ready = await get_ready(net, job, source, align, check, keepers, budget)
-    # Statistics need one number about each person, after training.
+    # One number about each person is put aside for the statistics, which come after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
     mine, outputs = replace(ready.mine, own=own), ready.outputs
     known = (mine.X, mine.y, mine.labelled, mine.validation)
@@ -157,7 +176,7 @@ async def take_part(
 
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:
-    """Of the training rows; None, and a warning at every party, where they have too many columns for it."""
+    """Return statistics of the training rows; with too many columns for them, warn at every party and return None."""
     from colonnade.inference.program import MOST_ROWS, SEALED, infer_linear
 
     penalty = (job.model.penalty, job.model.l2)
@@ -200,14 +219,14 @@ async def _same_number_of_rows(net: Net, rows: int) -> None:
 
 
 def share_out(rows: Rows, part: float, seed: int) -> tuple[Rows, Rows]:
-    """(training rows, held-out rows): the same people at every party, as the order of `rows` is common to all."""
+    """Return (training rows, held-out rows): the same people at every party, as `rows` has one order at all of them."""
     count = round(part * len(rows))
     order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
     return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
 
 
 async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tuple[npt.NDArray[Any], int]:
-    """(the classes, which only label holders learn; the scores of a row)."""
+    """Return (the classes, which only label holders learn; how many scores a row has)."""
     loss, leader = losses.loss(job.loss), job.holders[0]
     mine = _own_labels(net.me, job, source, rows)
     if net.me != leader:
@@ -217,7 +236,7 @@ async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tu
             )
         known, outputs = _told(await net.recv(leader, "classes"), leader)
         return np.array(known), outputs
-    if mine is None:  # can't be: `_own_labels` has seen to it
+    if mine is None:  # this can't be, as `_own_labels` refuses a holder without labels
         raise LabelError(f"party {net.me!r} brings no labels")
     found = [mine]
     for name in job.holders[1:]:
