@@ -247,7 +247,7 @@ def test_scoring_needs_labels(models):
 # -- what is documented ----------------------------------------------------------------------------------------------
 
 PUBLIC = [kind for kind in (getattr(cn, name) for name in cn.__all__) if isinstance(kind, type)]
-CLASSES = [kind for kind in PUBLIC if kind.__module__.split(".")[1] in ("estimators", "algorithms", "data")]
+CLASSES = [kind for kind in PUBLIC if kind.__module__.split(".")[1] in ("estimators", "algorithms", "data", "runtimes")]
 FACES = [kind for kind in CLASSES if issubclass(kind, Estimator)]
 METHODS = ("fit", "decision_function", "predict", "predict_proba", "score", "statistics", "save", "load")
 

@@ -46,11 +46,16 @@ _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data set
 class Processes:
     """Run every party in a process of its own on this machine.
 
-    deadline: seconds after which a silent party ends the run at all others.
-    slowed: stragglers, for experiments: {party: seconds per non-zero} that it sleeps besides its real work, or
-    {party: {"forward": 0.0, "backward": 1e-6}} to slow only its updates, while it answers as fast as ever.
-    secret: None, so that every party's own random choices come from the operating system; or a text that they are drawn
-    from instead, for tests and comparisons: runs with the same one give the same bits, on `Simulation` too.
+    Parameters
+    ----------
+    deadline : float
+        Seconds after which a silent party ends the run at all others.
+    slowed : mapping, optional
+        Stragglers, for experiments: {party: seconds per non-zero} that it sleeps besides its real work, or {party:
+        {"forward": 0.0, "backward": 1e-6}} to slow only its updates, while it answers as fast as ever.
+    secret : str, optional
+        None lets every party's own random choices come from the operating system. A text makes them repeatable, for
+        tests and comparisons: runs with the same one give the same bits, on `Simulation` too.
     """
 
     deadline: float = 30.0
