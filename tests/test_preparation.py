@@ -442,7 +442,7 @@ def test_a_saved_preparation_does_exactly_the_same(numbers, words, hot):
 def test_it_is_stored_with_the_party_s_part_of_the_model(tmp_path):
     made = Table("a.svm", MATRIX)
     prepared = fit(made, prepare("[prepare]\ndefault = ['scale']"))
-    store.write_party(tmp_path, "bank", {}, {"theta": np.zeros(3), **prepared.to_arrays()})
+    store.write_party(tmp_path, "bank", {"family": "linear"}, {"theta": np.zeros(3), **prepared.to_arrays()})
     _, arrays = store.read_party(tmp_path / "bank.colonnade.npz")
     np.testing.assert_array_equal(
         LearnedPreparation.from_arrays(arrays).apply(made).toarray(), prepared.apply(made).toarray()

@@ -41,7 +41,7 @@ def _careless():
 def everything(folder):
     """All that a party's own program writes, but for the ledger: see test_ledger.py."""
     model_file.save_history(folder, [{"epoch": 1, "loss": 0.5}])
-    store.write_party(folder, "bank", {"parties": ["bank"]}, {"theta": np.zeros(2)})
+    store.write_party(folder, "bank", {"parties": ["bank"], "family": "linear"}, {"theta": np.zeros(2)})
     http.token_in(folder / "http.token")
     Checkpoints(folder / "checkpoints" / "state", b"job").save(1, (1.0,))
 
