@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -17,7 +18,7 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels, warn_after
+from colonnade.families.checks import all_labels, warn_after, warn_before
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
@@ -118,17 +119,29 @@ class Estimator:
 
     # -- training -----------------------------------------------------------------------------------------------
 
+    def _check(self, job: TrainingJob, parties: tuple[Party, ...]) -> None:
+        """Refuse a job that can't be trained, and warn of what its run would show."""
+        names = tuple(party.name for party in parties)
+        job.check(type(self).__name__, names)
+        warn_before(job, parties, names)
+
     def _train(
         self,
         job: TrainingJob,
         parties: tuple[Party, ...],
         classes: Array,
-        parts: Mapping[str, TrainingPart],
+        held_out: list[Party] | None,
         on: Runtime | None,
+        own: Mapping[str, Any] | None = None,
     ) -> None:
-        """Train through the one door into training, and keep what was learnt and the record of the run."""
-        told = job.as_value()
-        programs = {name: (train, (told, part.as_value())) for name, part in parts.items()}
+        """Train through the one door into training, and keep what was learnt and the record of the run.
+
+        own: what each party brings beside its columns, where the family takes anything.
+        """
+        told, loss, programs = job.as_value(), self._minimised(), {}
+        for party, other in zip(parties, held_out or repeat(None), strict=False):
+            part = TrainingPart.of(party, classes, loss, other, (own or {}).get(party.name))
+            programs[party.name] = (train, (told, part.as_value()))
         outcomes = self._run(programs, on, job.algorithm.epochs)
         self._describe(job, parties, classes)
         self._states = {name: outcomes[name].value for name in programs}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import repeat
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -18,9 +17,9 @@ from colonnade.data.party import Party, check_together
 from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.families import family
-from colonnade.families.checks import all_labels, label_holders, warn_before
+from colonnade.families.checks import all_labels, label_holders
 from colonnade.families.kernel import KernelFamily, KernelOptions
-from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.sums import choose_sum
@@ -124,14 +123,8 @@ class KernelModel(Estimator):
         held_out = self._check_validation(parties, validation)
         sum_name = choose_sum(self.sum, len(parties))
         job = TrainingJob(kind.name, options, loss.name, 1, holders, sum_name, self.topology, algorithm)
-        names = tuple(party.name for party in parties)
-        job.check(type(self).__name__, names)
-        warn_before(job, parties, names)
-        parts = {
-            party.name: TrainingPart.of(party, classes, loss, other)
-            for party, other in zip(parties, held_out or repeat(None), strict=False)
-        }
-        self._train(job, parties, classes, parts, on)
+        self._check(job, parties)
+        self._train(job, parties, classes, held_out, on)
         return self
 
     def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -24,10 +23,9 @@ from colonnade.families.checks import (
     check_exposure,
     label_holders,
     owned_rows,
-    warn_before,
 )
 from colonnade.families.linear import AveragedFamily, LinearOptions, choose
-from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
 from colonnade.sums import choose_sum
@@ -155,16 +153,10 @@ class LinearModel(Estimator):
         job = TrainingJob(
             kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm, self.key_bits
         )
-        names = tuple(party.name for party in parties)
-        job.check(type(self).__name__, names)
-        warn_before(job, parties, names)
+        self._check(job, parties)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
-        parts = {
-            party.name: TrainingPart.of(party, classes, loss, other)
-            for party, other in zip(parties, held_out or repeat(None), strict=False)
-        }
-        self._train(job, parties, classes, parts, on)
+        self._train(job, parties, classes, held_out, on)
         return self
 
     def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -32,9 +31,9 @@ from colonnade.errors import (
 from colonnade.estimators.base import Estimator, Programs
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
-from colonnade.families.checks import all_labels, label_holders, warn_before
+from colonnade.families.checks import all_labels, label_holders
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
-from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses, metrics
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime
@@ -162,16 +161,12 @@ class NetworkModel(Estimator):
             held_out = self._check_validation(parties, validation)
             sum_name = choose_sum(self.sum, len(parties))
             job = self._job(loss, classes, widths, holders, sum_name, algorithm)
-            job.check(type(self).__name__, names)
-            warn_before(job, parties, names)
-            parts = {}
-            for party, other in zip(parties, held_out or repeat(None), strict=False):
-                own: Any = networks[party.name]
-                if top is not None:
-                    own = (own, top if party.name == holders[0] else None)
-                parts[party.name] = TrainingPart.of(party, classes, loss, other, own)
+            self._check(job, parties)
+            own: dict[str, Any] = networks
+            if top is not None:
+                own = {name: (made, top if name == holders[0] else None) for name, made in networks.items()}
             self._begin(job, parties, classes, widths, networks, top)
-            self._train(job, parties, classes, parts, on)
+            self._train(job, parties, classes, held_out, on, own)
         return self
 
     def _job(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.families.checks import label_holders
 from colonnade.families.torch_networks import TransferFamily, TransferOptions
-from colonnade.families.training import ScoringPart, TrainingJob, TrainingPart, rows_of
+from colonnade.families.training import ScoringPart, TrainingJob, rows_of
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 
@@ -155,13 +154,9 @@ class TransferClassifier(NetworkModel):
             job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, "plain", "tree", algorithm)
             job.check(type(self).__name__, tuple(common))
             all_rows = rows_of(source.take(labelled), classes, loss)
-            parts = {}
-            for party, other in zip(ordered, held_out or repeat(None), strict=False):
-                anchors = all_rows[:2] if party.name == source.name else None
-                own = (networks[party.name], anchors)
-                parts[party.name] = TrainingPart.of(party, classes, loss, other, own)
+            own = {name: (made, all_rows[:2] if name == source.name else None) for name, made in networks.items()}
             self._begin(job, parties, classes, widths, networks, None)
-            self._train(job, parties, classes, parts, on)
+            self._train(job, ordered, classes, held_out, on, own)
         return self
 
     def _family_of(self, *, with_top: bool) -> str:
