@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import math
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
+from ipaddress import IPv6Address, ip_address
 from typing import cast
 
 from colonnade.errors import OptionError
-from colonnade.remote import tls
+from colonnade.remote import streams, tls
 from colonnade.remote.certificates import Credentials
 from colonnade.remote.streams import LINGER, QUIET, Stream, keep_alive, split, times
 
 MOST_UNKNOWN = 64  # callers that have not said who they are, beside as many as there are parties
-_PAUSE = 1.0  # seconds until the next attempt to take a caller, if the system could not
+# So many TLS handshakes are begun in so many seconds, 200 in one, whoever calls: they take their time from the run.
+_AT_ONCE, _TURN = 4, 0.02
+_PAUSE = 1.0  # seconds until the next attempt to take a caller, if the system is out of files or memory
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 LOG = logging.getLogger("colonnade.network")
 LOG.addHandler(logging.NullHandler())  # whoever runs a party decides where its log goes
 
 _QUIET_FOR = 10.0  # seconds in which the same refusal is not written down again
 _REMEMBERED = 100  # refusals
+_MOST_LINES = 20  # in as many seconds, whatever they say: their words may be a caller's own
 
 Carry = Callable[[Stream], Awaitable[None]]
+
+
+@dataclass
+class _Stranger:
+    """A caller that has not said who it is, or that was refused and hears why."""
+
+    source: str  # the host or network that it comes from
+    stream: Stream
+    refused: bool = False
 
 
 class Listener:
@@ -35,7 +51,8 @@ class Listener:
     take: hears out everybody who came through TLS, and returns what goes on with those who have said who they are.
     refused: hears of the others, (address, reason). shared: whether somebody else may have bound the port, to reserve
     it; a port that two servers share is a lottery for those who dial. silence: as in `dial`. most: callers that may be
-    under way at once before they have said who they are; one more ends the oldest of them.
+    under way at once before they have said who they are; one more ends the oldest of those whose host has most places,
+    so that a host that takes all of them pushes out nobody but itself.
     """
 
     def __init__(
@@ -54,7 +71,8 @@ class Listener:
         self._sockets = _bound(address, shared)
         self._accepting: list[asyncio.Task[None]] = []
         self._callers: set[asyncio.Task[None]] = set()
-        self._unknown: dict[asyncio.Task[None], None] = {}  # in the order in which they came
+        self._unknown: dict[asyncio.Task[None], _Stranger] = {}  # in the order in which they came
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._stopping = False
 
     async def start(self) -> None:
@@ -68,50 +86,83 @@ class Listener:
         while True:
             try:
                 line, where = await loop.sock_accept(listener)
-            except OSError as error:  # too many open files, most likely
+            except ConnectionAbortedError:
+                pass  # it has hung up already
+            except OSError as error:
                 self._refused("a caller", f"this machine can't take it ({error.strerror})")
-                await asyncio.sleep(_PAUSE)
-                continue
-            if len(self._unknown) >= self._most:
-                next(iter(self._unknown)).cancel()
-            host, port = where[:2]
-            caller = loop.create_task(self._greet(line, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"))
-            self._callers.add(caller)
-            self._unknown[caller] = None
-            caller.add_done_callback(self._gone)
+                if error.errno in _EXHAUSTED:
+                    await asyncio.sleep(_PAUSE)
+            else:
+                self._let_in(line, *where[:2])
+            await asyncio.sleep(0)  # where others wait to be taken, `sock_accept` gives nobody else a turn
 
-    def _gone(self, caller: asyncio.Task[None]) -> None:
-        self._callers.discard(caller)
-        self._unknown.pop(caller, None)
+    def _let_in(self, line: socket.socket, host: str, port: int) -> None:
+        while len(self._unknown) >= self._most:
+            self._make_room()
+        stream = Stream(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        stranger = _Stranger(_source(host), stream)
+        caller = asyncio.get_running_loop().create_task(self._greet(line, stranger))
+        self._callers.add(caller)
+        self._unknown[caller] = stranger
 
-    async def _greet(self, line: socket.socket, address: str) -> None:
-        loop, task = asyncio.get_running_loop(), cast("asyncio.Task[None]", asyncio.current_task())
-        stream = None
+        def gone(_: asyncio.Task[None]) -> None:
+            self._callers.discard(caller)
+            self._unknown.pop(caller, None)
+            # Not in the task, which never begins if it is cancelled at once.
+            if stream.made:
+                stream.transport.abort()
+            else:
+                line.close()
+
+        caller.add_done_callback(gone)
+
+    def _make_room(self) -> None:
+        """End a stranger, and give its place away at once: the task itself takes a moment to end."""
+        [(crowd, _)] = Counter(each.source for each in self._unknown.values()).most_common(1)
+        task = next(task for task, each in self._unknown.items() if each.source == crowd)
+        stranger = self._unknown.pop(task)
+        if not stranger.refused:
+            self._refused(stranger.stream.address, "it did not say who it is, and too many others wait")
+        task.cancel()
+
+    async def _greet(self, line: socket.socket, stranger: _Stranger) -> None:
+        stream, task = stranger.stream, cast("asyncio.Task[None]", asyncio.current_task())
         try:
             keep_alive(line, self._silence)
-            _, stream = await loop.connect_accepted_socket(
-                partial(Stream, address), line, ssl=self._tls, **times(self._tls)
-            )
-            carry = await self._take(stream)
-            self._unknown.pop(task, None)
-            if carry is not None:
+            await self._secure(line, stream)
+            if (carry := await self._take(stream)) is None:
+                stranger.refused = True
+            else:
+                self._unknown.pop(task, None)
                 await carry(stream)
         except asyncio.CancelledError:
-            if task in self._unknown and not self._stopping:  # it has to make room
-                self._refused(address, "it did not say who it is, and too many others wait")
-            raise
+            if not self._stopping:  # it has to make room
+                raise
         except OSError as error:
-            self._refused(address, f"it did not get through TLS: {tls.not_through(error)}")
-        finally:
-            if stream is None:
-                line.close()
-            else:
-                await stream.end()
+            self._refused(stream.address, f"it did not get through TLS: {tls.not_through(error)}")
+        if stream.made:
+            await stream.end()
+
+    async def _secure(self, line: socket.socket, stream: Stream) -> None:
+        """Bring a caller through TLS; one that says nothing, or has to wait for its turn, costs no more than a socket.
+
+        A turn ends by the clock, not with the handshake, so that callers who begin one and leave it there are in
+        nobody's way.
+        """
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            await loop.connect_accepted_socket(lambda: stream, line)
+            return
+        async with asyncio.timeout(streams.FIRST_WORD_WITHIN):
+            await _readable(line)
+            await self._turns.acquire()
+            loop.call_later(_TURN, self._turns.release)
+            await loop.connect_accepted_socket(lambda: stream, line, ssl=self._tls, **times(self._tls))
 
     async def stop(self) -> None:
         """Let nobody in any more, and hang up on whoever does not end by itself in a moment."""
         self._stopping = True
-        for task in (*self._accepting, *self._unknown):
+        for task in (*self._accepting, *(task for task, each in self._unknown.items() if not each.refused)):
             task.cancel()
         if waiting := {*self._accepting, *self._callers}:
             _, late = await asyncio.wait(waiting, timeout=LINGER)
@@ -121,6 +172,28 @@ class Listener:
                 await asyncio.wait(late)
         for each in self._sockets:
             each.close()
+
+
+async def _readable(line: socket.socket) -> None:
+    """Wait until something has come, or nothing more will; where asyncio can't (Windows), don't."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(line, ready.set)
+    except NotImplementedError:
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(line)
+
+
+def _source(host: str) -> str:
+    """What is counted as one host: an IPv4 address, or an IPv6 network of 64 bits, which one host may have all of."""
+    at = ip_address(host.partition("%")[0])
+    if isinstance(at, IPv6Address):
+        return str(at.ipv4_mapped or IPv6Address(int(at) >> 64 << 64))
+    return str(at)
 
 
 def _bound(address: str, shared: bool) -> list[socket.socket]:
@@ -153,15 +226,38 @@ class Refusals:
 
     any: bool = False  # whether anybody was
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _since: float = -math.inf  # when the lines that are counted began
+    _written: int = 0
+    _unwritten: int = 0
 
     def __call__(self, who: str, reason: str) -> None:
         """Write it down, unless the same was written down a moment ago."""
         now, self.any = time.monotonic(), True
-        last, count = self._seen.get(reason, (-_QUIET_FOR, 0))
+        last, count = self._seen.get(reason, (-math.inf, 0))
         if now - last < _QUIET_FOR:
             self._seen[reason] = (last, count + 1)
             return
         if len(self._seen) >= _REMEMBERED:
             self._seen.clear()
         self._seen[reason] = (now, 0)
-        LOG.warning("refused %s: %s%s", who, reason, f" ({count} more like it)" if count else "")
+        self.write(f"refused {who}: {reason}{f' ({count} more like it)' if count else ''}")
+
+    def write(self, line: str, level: int = logging.WARNING) -> None:
+        """Write down what a caller has brought about, unless there was too much of that a moment ago."""
+        if not LOG.isEnabledFor(level):
+            return
+        now = time.monotonic()
+        if now - self._since >= _QUIET_FOR:
+            self.sum_up()
+            self._since, self._written = now, 0
+        if self._written < _MOST_LINES:
+            self._written += 1
+            LOG.log(level, "%s", line)
+        else:
+            self._unwritten += 1
+
+    def sum_up(self) -> None:
+        """Say how many lines were not written, if any."""
+        if self._unwritten:
+            LOG.warning("and %d more lines about callers, within %g s", self._unwritten, _QUIET_FOR)
+            self._unwritten = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -20,7 +21,7 @@ from colonnade.errors import (
 from colonnade.remote import streams
 from colonnade.remote.certificates import Credentials
 from colonnade.remote.handshake import Hello, Looked, NotNow, printable, refusal
-from colonnade.remote.listener import LOG, MOST_UNKNOWN, Carry, Listener, Refusals
+from colonnade.remote.listener import MOST_UNKNOWN, Carry, Listener, Refusals
 from colonnade.remote.peer_line import PeerLine
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import OwnIdentity
@@ -119,7 +120,7 @@ class NetworkNet(StagedNet):
             if not self.started:
                 self.unfit(error)
         except Looked as error:
-            LOG.info("%s", error)
+            self.refuse.write(str(error), logging.INFO)
         except (HandshakeFailed, NotNow) as error:
             self.refuse(stream.address, str(error))
             last_word = refusal(str(error), for_good=isinstance(error, HandshakeFailed))
@@ -258,3 +259,4 @@ class NetworkNet(StagedNet):
             await self._listener.stop()
         if ending:
             await asyncio.wait(ending, timeout=self.deadline)
+        self.refuse.sum_up()

@@ -8,11 +8,12 @@ programs notice nothing. A line that stays down for longer than the grace is los
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from typing import TYPE_CHECKING
 
 from colonnade.errors import HandshakeFailed, JobMismatch, ProtocolError
-from colonnade.remote.handshake import ACCEPTED, BEHIND, NONCE, RESTARTED, Handshake, NotNow, Standing
+from colonnade.remote.handshake import ACCEPTED, BEHIND, NONCE, RESTARTED, Handshake, NotNow, Standing, printable
 from colonnade.remote.listener import LOG
 from colonnade.remote.reliable import Reliable
 from colonnade.remote.streams import FIRST_WORD_WITHIN, Stream, Unreached, dial
@@ -206,7 +207,9 @@ class PeerLine:
         if not self.flow.fits(received):
             raise HandshakeFailed(f"its hello does not fit: it has received {hello.received} bytes")
         if hello.package != handshake.own.package:
-            LOG.info("party %r runs colonnade %s, this one %s", self.peer, hello.package, handshake.own.package)
+            there = printable(hello.package, 20)
+            line = f"party {self.peer!r} runs colonnade {there}, this one {handshake.own.package}"
+            self._net.refuse.write(line, logging.INFO)
         self._known, self._received_there = hello.session, received
 
     def _attach(self, stream: Stream) -> None:
@@ -218,7 +221,9 @@ class PeerLine:
             self._giving_up.cancel()
         if self._down_since is not None:
             down, self._down_since = self._loop.time() - self._down_since, None
-            LOG.warning("the line to %r was down for %.1f s (%s) and is up again", self.peer, down, self.trouble)
+            self._net.refuse.write(
+                f"the line to {self.peer!r} was down for {down:.1f} s ({self.trouble}) and is up again"
+            )
         stream.carry(self._take, self._send, lambda: self._down(stream))
         self.speak()
         self._net.stirred()

@@ -41,6 +41,7 @@ class Stream(FramedConnection):
     def __init__(self, address: str) -> None:
         super().__init__(MAX_LINE_MESSAGE)
         self.address = address
+        self.made = False  # whether it has got as far as to be one
         self.shown: bytes | None = None  # the other side's certificate, in DER
         self.paused = False  # so much waits to be sent that no more should be added
         self.error: Exception | None = None  # why it has ended, if it did not end in order
@@ -58,6 +59,7 @@ class Stream(FramedConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note which certificate the other side has shown."""
         super().connection_made(transport)
+        self.made = True
         if (secured := transport.get_extra_info("ssl_object")) is not None:
             self.shown = secured.getpeercert(binary_form=True)
 
@@ -145,7 +147,7 @@ class Stream(FramedConnection):
         unread, self._unread = self._unread, deque()
         try:
             for message in unread:
-                take(message)
+                self.take(message)
         except ProtocolError as error:
             self.give_up(error)
             return

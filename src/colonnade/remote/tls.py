@@ -11,12 +11,13 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from colonnade.errors import CertificateError, OptionError
 from colonnade.remote.certificates import Credentials
 
 INSECURE = "COLONNADE_INSECURE_FOR_TESTS"
+_OPEN_FILES = "/proc/self/fd"
 
 
 def check_security(credentials: Credentials | None) -> None:
@@ -49,16 +50,30 @@ def context(credentials: Credentials, *, listening: bool) -> ssl.SSLContext:
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
     """A path to read this from, which is all that the library takes; no disk sees it where the system allows that."""
-    if hasattr(os, "memfd_create"):
-        with open(os.memfd_create("pem"), "wb", buffering=0) as file:
-            file.write(data)
-            yield f"/proc/self/fd/{file.fileno()}"
-    else:
-        with tempfile.TemporaryDirectory(prefix="colonnade-") as folder:  # which nobody else may look into
+    with ExitStack() as kept:
+        path = _without_disk(data, kept)
+        if path is None:
+            # Nobody else may look into this folder, and it goes as soon as the library has read the file.
+            folder = kept.enter_context(tempfile.TemporaryDirectory(prefix="colonnade-"))
             path = os.path.join(folder, "pem")
             with open(path, "wb") as file:
                 file.write(data)
-            yield path
+        yield path
+
+
+def _without_disk(data: bytes, kept: ExitStack) -> str | None:
+    """A path to a file in memory; None if the system has no such files (macOS), or no path to them (without /proc)."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    try:
+        number = os.memfd_create("pem")
+        kept.callback(os.close, number)
+        os.write(number, data)
+        path = f"{_OPEN_FILES}/{number}"
+        with open(path, "rb"):
+            return path
+    except OSError:
+        return None
 
 
 def why(error: BaseException | None) -> str:
@@ -85,7 +100,7 @@ def not_through(error: OSError) -> str:
     """Why a caller did not get through TLS, in a few words about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted ({error.verify_message})"
-    if isinstance(error, ConnectionAbortedError):
+    if isinstance(error, (ConnectionAbortedError, TimeoutError)):
         return "it took too long"
     if not isinstance(error, ssl.SSLError):
         return "it hung up early"
