@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import resource
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -294,6 +296,19 @@ def test_a_library_that_draws_while_it_is_imported_is_not_learned(libraries):
         importlib.import_module(name)
     learned = [name for name in learnable.learnable(known) if name in libraries]
     assert sorted(learned) == ["harmless_late", "harmless_shared", "harmless_system", "secret_way"]
+
+
+def test_streams_that_every_process_seeds_anew_are_no_hindrance(monkeypatch):
+    """That of sympy is one of them, as torch imports it, whose own import takes longer than most runs."""
+    with_a_stream = ModuleType("sympy.core.random")
+    with_a_stream.rng = random.Random(3)
+    assert learnable.holds_a_stream(with_a_stream)
+    monkeypatch.setitem(sys.modules, "sympy.core.random", with_a_stream)
+    assert not learnable.holds_a_stream(with_a_stream)
+    before = [with_a_stream.rng.getstate(), random.getstate(), np.random.get_state()[1].tolist()]
+    learnable.seed_anew()
+    after = [with_a_stream.rng.getstate(), random.getstate(), np.random.get_state()[1].tolist()]
+    assert all(one != other for one, other in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize(("name", "drawn"), [("secret_way", True), ("harmless_late", False)])

@@ -1,8 +1,8 @@
 """Which modules a nursery may learn from a run: installed ones that are the same whenever they are imported.
 
 A library that makes a random stream while it is imported (`RNG = np.random.default_rng()`) is not: imported once for
-all runs, it would give all of them the same numbers. So neither it is learned, nor a library that uses it. The two
-streams that every process seeds anew, `random`'s and `numpy.random`'s own, do no harm.
+all runs, it would give all of them the same numbers. So neither it is learned, nor a library that uses it. The streams
+that every party's process seeds anew, of `random`, `numpy.random` and sympy (which torch imports), do no harm.
 
 Only values of modules are looked at. A stream inside another object, or a number that was drawn on import and kept,
 is not seen.
@@ -15,12 +15,17 @@ import random
 import sys
 import sysconfig
 from collections.abc import Collection, Mapping
-from contextlib import suppress
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 _INSTALLED = tuple(
     {os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_SEEDED_ANEW = (
+    ("random", "_inst"),
+    ("numpy.random.mtrand", "_rand"),
+    ("sympy.core.random", "rng"),
+    ("sympy.core.random", "_assumptions_rng"),
 )
 
 
@@ -40,15 +45,25 @@ def learnable(known: Collection[str]) -> list[str]:
     return [name for name in new if _package(name) not in drawing]
 
 
+def seed_anew() -> None:
+    """Else all processes that were forked from this one would draw the same from these streams."""
+    for stream in _seeded_anew():
+        stream.seed()
+
+
+def _seeded_anew() -> list[Any]:
+    found = (getattr(sys.modules.get(module), name, None) for module, name in _SEEDED_ANEW)
+    return [stream for stream in found if stream is not None]
+
+
 def holds_a_stream(module: Any) -> bool:
-    """Whether a random stream is among a module's values that a process does not seed by itself."""
+    """Whether a random stream is among a module's values that processes do not seed anew."""
     kinds: tuple[type, ...] = (random.Random,)
-    seeded: list[Any] = [random._inst]
-    if numpys := sys.modules.get("numpy.random"):  # else nobody has made one
+    if numpys := sys.modules.get("numpy.random"):  # else nobody has made one of its own
         kinds += (numpys.Generator, numpys.RandomState, numpys.BitGenerator)
-        seeded.append(numpys.mtrand._rand)
     streams = [value for value in _values(module) if issubclass(type(value), kinds)]
-    return not all(isinstance(one, random.SystemRandom) or any(one is other for other in seeded) for one in streams)
+    harmless = _seeded_anew() if streams else []
+    return not all(isinstance(one, random.SystemRandom) or any(one is other for other in harmless) for one in streams)
 
 
 def _drawing(modules: Mapping[str, Any]) -> set[str]:
@@ -65,13 +80,14 @@ def _drawing(modules: Mapping[str, Any]) -> set[str]:
 
 def _packages_used(module: Any) -> set[str]:
     """Those of modules that it has imported, and of functions, classes and objects out of them."""
-    names = (value.__name__ if type(value) is ModuleType else _origin(value) for value in _values(module))
-    return {_package(name) for name in names if isinstance(name, str)}
+    return {_package(name) for name in map(_origin, _values(module)) if isinstance(name, str)}
 
 
 def _origin(value: Any) -> Any:
-    with suppress(Exception):  # an object may do anything when it is asked
-        return value.__module__
+    """The module that it is, or is from; other objects may do anything when they are asked, so their types are."""
+    if type(value) is ModuleType:
+        return value.__name__
+    return (value if issubclass(type(value), FunctionType | type) else type(value)).__module__
 
 
 def _values(module: Any) -> list[Any]:

@@ -8,8 +8,8 @@ in a process that it forks for each. That one imports the program's own modules 
 moment, plays the rehearsal, forks a process for every party, and remains their parent. A job travels over the party's
 own line, after the fork. Both have one thread, so that forking is safe.
 
-What the parties of one run share is what its process had imported before it forked them: the streams of `random` and
-`numpy.random` are seeded anew in each, but one that a library or the program's module keeps by itself
+What the parties of one run share is what its process had imported before it forked them: the global streams of
+`random` and `numpy.random` are seeded anew in each, but one that a library or the program's module keeps by itself
 (`RNG = default_rng()`) goes on from the same state in all of them, and so does anything else that was drawn on import.
 What is to be a party's own is drawn in its program.
 
@@ -35,11 +35,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-import numpy as np
-
 from colonnade.runtimes import bulk
 from colonnade.runtimes.child import leave, reader, serve
-from colonnade.runtimes.learnable import holds_a_stream, learnable
+from colonnade.runtimes.learnable import holds_a_stream, learnable, seed_anew
 
 # What is asked: a verb and a number, of a process or of milliseconds. What is told: numbers.
 REQUEST, ANSWER = struct.Struct("<BI"), struct.Struct("<i")
@@ -204,8 +202,7 @@ def _party(berth: Sequence[int], everybodys: Collection[int]) -> None:
     for fd in {*everybodys} - {*berth}:
         os.close(fd)
     gc.enable()
-    if "numpy.random" in sys.modules:
-        np.random.seed()  # else all children would draw the same from numpy's global stream
+    seed_anew()
     serve(*berth)
 
 
