@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
+from numba.core.caching import CacheImpl
 
 from colonnade.kernels import compiled, compiler
 from colonnade.kernels.compiled import Compiled
@@ -38,6 +42,16 @@ def scaled(x, factor, out):
 
 def quotient(a, b):
     return a / b
+
+
+def tripled(x):
+    return x * 3
+
+
+def guarded(x):
+    if x < 0:
+        raise ValueError("negative")
+    return x // 2
 
 
 def allocating(count):
@@ -98,9 +112,92 @@ def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, s
     compiled._folder_of.cache_clear()
     compiling, again = [], Compiled(quotient)
     monkeypatch.setattr(compiler, "object_code", lambda *_: compiling.append("anew"))
-    monkeypatch.setattr(compiler, "dispatcher", lambda kernel: compiling.append("by numba") or kernel.function)
+    monkeypatch.setattr(compiler, "dispatcher", lambda kernel, **_: compiling.append("by numba") or kernel.function)
     assert again(1.0, 4.0) == 0.25
     assert compiling == {"nothing": [], "the folder's mode": ["by numba"]}.get(spoil, ["anew", "by numba"])
+
+
+def spoiled(home, how):
+    """What others could have done to the folder, or to one above it."""
+    leaf = next(home.iterdir())
+    if how == "a link":
+        leaf.rename(home.parent / "elsewhere")
+        leaf.symlink_to(home.parent / "elsewhere")
+    elif how == "somebody else's above":
+        os.chown(home, 1234, 1234)
+    else:
+        home.chmod(
+            {"all may write above": 0o777, "a group may write above": 0o770, "all may, but not rename": 0o1777}[how]
+        )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a link",
+        "all may write above",
+        "a group may write above",
+        "all may, but not rename",
+        pytest.param("somebody else's above", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can")),
+    ],
+)
+def test_a_folder_that_others_could_exchange_is_not_used_and_numba_keeps_nothing_either(home, monkeypatch, how):
+    monkeypatch.setattr(os, "getegid", lambda: -1)  # a user whose group is not the user alone
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
+    spoiled(home, how)
+    compiled._folder_of.cache_clear()
+    asked = []
+    monkeypatch.setattr(compiler, "dispatcher", lambda kernel, *, kept: asked.append(kept) or kernel.function)
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
+    assert asked == ([] if how == "all may, but not rename" else [False])
+
+
+def test_a_group_that_is_the_user_alone_may_write_above(home, monkeypatch):
+    home.mkdir(parents=True)
+    home.chmod(0o770)
+    status = os.stat(home)
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    monkeypatch.setattr(os, "getegid", lambda: 1234)
+    for group, is_open in ((1234, False), (1235, True)):
+        assert compiled._is_open_to_others(os.stat_result((*status[:4], 1234, group, *status[6:]))) is is_open
+
+
+def test_a_cache_at_a_relative_place_is_ignored(home, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir(mode=0o700)
+    monkeypatch.chdir(tmp_path)
+    folder, numba_may = compiled._folder_of(__file__)
+    assert folder.is_relative_to(tmp_path / "home" / ".cache")
+    assert not numba_may  # it would look there
+    compiled._folder_of.cache_clear()
+    monkeypatch.setenv("HOME", "there")
+    assert compiled._folder_of(__file__) == (None, False)
+    assert not (tmp_path / "here").exists()
+    assert not (tmp_path / "there").exists()
+
+
+def test_where_numba_can_write_nowhere_it_keeps_nothing(home, monkeypatch):
+    home.parent.write_text("this is no folder")
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])  # as if all of them were read-only
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
+
+
+def test_a_file_under_another_name_is_passed_over(home):
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
+    (kept,) = files(home)
+    kept.rename(kept.with_name("quotient-0123456789abcdef.o"))
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
+    assert kept in files(home)
+
+
+def test_a_file_that_can_not_be_finished_leaves_nothing(home, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert Compiled(quotient)(1.0, 4.0) == 0.25
+    assert list(home.glob("*/*")) == []
 
 
 @pytest.mark.parametrize("variable", ["COLONNADE_KERNELS", "NUMBA_OPT"])
@@ -143,6 +240,55 @@ def test_numbers_of_another_precision_are_not_taken_for_floats(home):
         np.testing.assert_array_equal(out, expected)
     kernel(x, np.float64(0.1), out)
     np.testing.assert_array_equal(out, 0.1 * x.astype(float))
+
+
+@pytest.mark.parametrize(
+    "first", [True, 5, 5.0, np.True_, np.int64(5), np.float64(5)], ids=lambda one: type(one).__name__ + str(one)
+)
+def test_a_number_is_of_the_type_that_numba_says(home, first):
+    """Whatever was compiled first, and in a process that loads it; no bool is an integer, and the other way round."""
+    numbers = [True, False, 5, 0, -1, 2**62, 2.5, np.True_, np.False_, np.int64(7), np.float64(0.5), np.float32(0.1)]
+    numbers += [np.uint64(7), np.int32(7), np.uint8(200), np.array(2)]
+    expected = [(type(one), one) for one in map(numba.njit(tripled), numbers)]
+    kernel = Compiled(tripled)
+    assert kernel(first) == 3 * first
+    for again in (kernel, Compiled(tripled)):
+        assert [(type(one), one) for one in map(again, numbers)] == expected
+
+
+def test_an_object_that_can_be_turned_into_a_number_is_not_asked_to(home):
+    class Number:
+        def __index__(self):
+            return 1
+
+        def __float__(self):
+            return 1.0
+
+    for first in (1, 2.5, True):
+        kernel = Compiled(tripled)
+        kernel(first)
+        with pytest.raises(ValueError, match="Cannot determine Numba type"):
+            kernel(Number())
+
+
+def test_an_error_that_is_not_about_types_is_not_lost(home, monkeypatch):
+    """Here, that of memory with gaps counts as such."""
+    monkeypatch.setattr(compiler, "_PASSED_OVER", ("TypeError", "BufferError"))
+    kernel, wide, out = Compiled(scaled), np.arange(12.0)[::2], np.zeros(6)
+    for _ in range(2):
+        assert kernel(np.arange(6.0), 2.0, out) == 15.0
+        with pytest.raises(ValueError, match="not C-contiguous"):
+            kernel(wide, 2.0, out)
+    assert kernel(np.arange(6), 2.0, out) == 15.0
+
+
+def test_a_kernel_that_raises_an_error_of_its_own_stays_with_numba(home):
+    kernel = Compiled(guarded)
+    for _ in range(2):
+        assert kernel(8) == 4
+        with pytest.raises(ValueError, match=r"^negative$"):
+            kernel(-1)
+    assert files(home) == []
 
 
 def test_what_only_numba_takes_for_the_same_type_goes_to_numba(home):

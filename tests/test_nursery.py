@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import resource
 import signal
 import socket
@@ -12,12 +13,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from colonnade.errors import OptionError, PartyFailed, PartySilent
-from colonnade.runtimes import launch, nursery, warm
+from colonnade.runtimes import launch, learnable, nursery, warm
 from colonnade.runtimes.processes import Processes
 from contracts import fork_programs, programs
 from test_processes import PATIENCE, all_gone, lives, watched_failure
@@ -63,6 +65,31 @@ def test_a_party_holds_its_own_lines_and_no_others(count):
     """One to the starter, one to each other party, and the two ends with which its event loop wakes itself."""
     outcomes = Processes().run(dict.fromkeys("abcde"[:count], (fork_programs.open_sockets, ())))
     assert [outcome.value for outcome in outcomes.values()] == [1 + (count - 1) + 2] * count
+
+
+@proc
+def test_a_party_holds_no_pipe_of_the_nursery(tmp_path, monkeypatch):
+    """Nor does the process of its run, once that has told what it had to load."""
+    (tmp_path / "pipes.py").write_text(
+        "import os, stat, time\n"
+        "def pipes(pid):\n"
+        "    found = []\n"
+        "    for fd in map(int, os.listdir(f'/proc/{pid}/fd')):\n"
+        "        try:\n"
+        "            found += [fd] * (fd > 2 and stat.S_ISFIFO(os.stat(f'/proc/{pid}/fd/{fd}').st_mode))\n"
+        "        except OSError:\n"
+        "            continue\n"
+        "    return tuple(found)\n"
+        "async def program(net):\n"
+        "    until = time.monotonic() + 10.0\n"
+        "    while pipes(os.getppid()) and time.monotonic() < until:\n"
+        "        time.sleep(0.01)\n"
+        "    return (pipes(os.getpid()), pipes(os.getppid()))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    program = importlib.import_module("pipes").program
+    for _ in range(2):
+        assert Processes().run({"a": (program, ())})["a"].value == ((), ())
 
 
 def test_no_two_parties_draw_the_same():
@@ -226,6 +253,114 @@ def test_what_runs_had_to_load_is_there_for_the_next(tmp_path, monkeypatch):
     assert Processes().run({"a": (look, ())})["a"].value == (False, True, False)
     Processes().run({"a": (own, ())})
     assert Processes().run({"a": (look, ())})["a"].value == (False, True, True)
+
+
+LIBRARIES = {
+    "stream_numpy": "import numpy.random\nRNG = numpy.random.default_rng()",
+    "stream_old": "import numpy.random\nRNG = numpy.random.RandomState()",
+    "stream_bits": "import numpy.random\nBITS = numpy.random.PCG64()",
+    "stream_python": "import random\nRNG = random.Random()",
+    "stream_package/__init__": "",
+    "stream_package/part": "import random\n_hidden = random.Random()",
+    "stream_package/other": "",
+    "stream_user": "import stream_package.part",
+    "stream_function": "from stream_caller import call",
+    "stream_caller": "from stream_numpy import RNG as _rng\ndef call():\n    return _rng.random()",
+    "harmless_system": "import random\nRNG = random.SystemRandom()",
+    "harmless_shared": "import random, numpy.random\nP, N = random._inst, numpy.random.mtrand._rand",
+    "harmless_late": "import numpy.random\ndef draw():\n    return numpy.random.default_rng().random()",
+    "secret_way": "import stream_numpy\ndel stream_numpy",
+}
+
+
+@pytest.fixture
+def libraries(tmp_path, monkeypatch):
+    """Modules that count as installed, and are in no process yet."""
+    for name, source in LIBRARIES.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(learnable, "_INSTALLED", (str(tmp_path),))
+    known = set(sys.modules)
+    yield [name.replace("/__init__", "").replace("/", ".") for name in LIBRARIES]
+    for name in {*sys.modules} - known:
+        if name.startswith(("stream", "harmless", "secret")):
+            del sys.modules[name]
+
+
+def test_a_library_that_draws_while_it_is_imported_is_not_learned(libraries):
+    """Nor one that uses it: all runs would draw the same from a stream that was seeded before they began."""
+    known = set(sys.modules)
+    for name in libraries:
+        importlib.import_module(name)
+    learned = [name for name in learnable.learnable(known) if name in libraries]
+    assert sorted(learned) == ["harmless_late", "harmless_shared", "harmless_system", "secret_way"]
+
+
+def test_streams_that_every_process_seeds_anew_are_no_hindrance(monkeypatch):
+    """That of sympy is one of them, as torch imports it, whose own import takes longer than most runs."""
+    with_a_stream = ModuleType("sympy.core.random")
+    with_a_stream.rng = random.Random(3)
+    assert learnable.holds_a_stream(with_a_stream)
+    monkeypatch.setitem(sys.modules, "sympy.core.random", with_a_stream)
+    assert not learnable.holds_a_stream(with_a_stream)
+    before = [with_a_stream.rng.getstate(), random.getstate(), np.random.get_state()[1].tolist()]
+    learnable.seed_anew()
+    after = [with_a_stream.rng.getstate(), random.getstate(), np.random.get_state()[1].tolist()]
+    assert all(one != other for one, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(("name", "drawn"), [("secret_way", True), ("harmless_late", False)])
+def test_a_nursery_that_has_learned_a_stream_after_all_makes_room(libraries, name, drawn):
+    here, there = socket.socketpair()
+    with here, there:
+        process = nursery._NurseryProcess(there)
+        listen, learned = os.pipe()
+        os.write(learned, f"{name}\n".encode())
+        os.close(learned)
+        process._learned.add(listen)
+        process._learn()
+        assert name in sys.modules
+        assert process._drawn is drawn
+
+
+@forks
+def test_what_was_learned_does_not_hide_a_module_that_comes_first_now(tmp_path, monkeypatch):
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "colours.py").write_text(
+        "import colorsys\nasync def program(net):\n    return colorsys.__file__\n"
+    )
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "colorsys.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path / "programs")
+    program = importlib.import_module("colours").program
+    installed = [Processes().run({"a": (program, ())})["a"].value for _ in range(2)]
+    assert installed == [importlib.import_module("colorsys").__file__] * 2
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    assert Processes().run({"a": (program, ())})["a"].value == str(tmp_path / "first" / "colorsys.py")
+
+
+FEWER_RIGHTS = """
+import ctypes
+from colonnade.runtimes.warm import _circumstances
+before = _circumstances()
+assert before == _circumstances()
+assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+assert before != _circumstances()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's own way to give up rights")
+def test_a_process_with_fewer_rights_needs_another_nursery():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    subprocess.run([sys.executable, "-c", FEWER_RIGHTS], env=environment, check=True)
+
+
+def test_a_process_with_another_root_needs_another_nursery(monkeypatch, tmp_path):
+    before, real = warm._circumstances(), os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **rest: real(tmp_path if path == "/" else path, **rest))
+    assert warm._circumstances() != before
 
 
 @proc

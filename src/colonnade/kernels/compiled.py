@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 import threading
@@ -25,11 +26,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from colonnade.private_files import make_folder, trouble
 
 _LOCK = threading.RLock()
 _HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}  # variables for numba that change no code
 _FASTCALL = 0x80  # CPython's METH_FASTCALL
+# Objects that compiled code compares with. The names are our own, as numba gives some of CPython's another meaning.
+KNOWN_AS = "colonnade_known_"
+KNOWN = {
+    **{one.__name__: one for one in (int, float, TypeError, ValueError, OverflowError, BufferError)},
+    **{"True": True, "False": False, "numpy_True": np.True_, "numpy_False": np.False_},
+    **{"numpy_int64": np.int64, "numpy_float64": np.float64},
+}
 _kept: list[Any] = []  # what compiled code needs as long as the process runs
 
 
@@ -76,10 +86,10 @@ class Compiled:
     def _dispatcher(self) -> Callable[..., Any]:
         from colonnade.kernels.compiler import dispatcher
 
-        return dispatcher(self)
+        return dispatcher(self, kept=_folder_of(self.function.__code__.co_filename)[1])
 
     def _home(self) -> Path | None:
-        return _folder_of(self.function.__code__.co_filename)
+        return _folder_of(self.function.__code__.co_filename)[0]
 
 
 class Inside:
@@ -96,28 +106,52 @@ class Inside:
 
 
 @cache
-def _folder_of(source: str) -> Path | None:
-    """Where the code of this file's kernels is kept; None where it can't be."""
+def _folder_of(source: str) -> tuple[Path | None, bool]:
+    """Where the code of this file's kernels is kept, None where it can't be; and whether numba may keep its own.
+
+    It may not where others could put something: numba looks in the same cache, and loads whatever it finds there.
+    """
     wishes = [name for name in os.environ if name.startswith("NUMBA_") and name not in _HARMLESS]
     if os.environ.get("COLONNADE_KERNELS") == "numba" or wishes or sys.platform != "linux":
-        return None
+        return None, True
     if sys.implementation.name != "cpython" or (found := find_spec("numba")) is None or found.origin is None:
-        return None
+        return None, True
+    wish = os.environ.get("XDG_CACHE_HOME", "")
+    numbas = not wish or Path(wish).is_absolute()  # a relative one is to be ignored, and numba would not
     try:
         import llvmlite
         from llvmlite import binding
 
-        above = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        above = Path(wish) if wish and numbas else Path.home() / ".cache"
         made_by = [Path(source), *(Path(__file__).with_name(name) for name in ("compiled.py", "compiler.py"))]
         parts = [sys.version, llvmlite.__version__, binding.get_host_cpu_name()]
         parts.append(binding.get_host_cpu_features().flatten())
         texts = [path.read_bytes() for path in (*made_by, Path(found.origin).with_name("_version.py"))]
         key = _digest("\n".join(parts).encode(), *texts)[:16]
-        folder = Path(above) / "colonnade" / "kernels" / f"{Path(source).stem}-{key}"
+        folder = above / "colonnade" / "kernels" / f"{Path(source).stem}-{key}"
+        if not folder.is_absolute():
+            return None, False
         make_folder(folder)
-        return None if trouble(folder, "the folder") or folder.stat().st_uid != os.geteuid() else folder
+        if folder.is_symlink() or not _is_ours_alone(folder):
+            return None, False
+        return folder.resolve(), numbas
     except (OSError, RuntimeError):  # no home, no room, no sources: numba does without them
-        return None
+        return None, numbas
+
+
+def _is_ours_alone(folder: Path) -> bool:
+    """Whether nobody else could put something into a folder, or another folder in its place."""
+    if trouble(folder, "the folder") or folder.stat().st_uid != os.geteuid():
+        return False
+    return not any(_is_open_to_others(above.stat()) for above in {*folder.parents, *folder.resolve().parents})
+
+
+def _is_open_to_others(folder: os.stat_result) -> bool:
+    """Whether others than root can rename what is in a folder; a group of the user's own number is the user alone."""
+    private = folder.st_gid == os.getegid() == os.geteuid() != 0
+    others = stat.S_IWOTH if private else stat.S_IWOTH | stat.S_IWGRP
+    loose = bool(folder.st_mode & others) and not folder.st_mode & stat.S_ISVTX
+    return loose or folder.st_uid not in (0, os.geteuid())
 
 
 def _read(path: Path) -> bytes | None:
@@ -133,9 +167,12 @@ def _write(path: Path, code: bytes) -> None:
     """Whole or not at all, whoever else may be writing the same; a disk that is full is no reason to stop."""
     with suppress(OSError):
         handle, partial = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(_digest(code).encode() + code)
-        Path(partial).replace(path)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_digest(code).encode() + code)
+            Path(partial).replace(path)
+        except OSError:
+            Path(partial).unlink()
 
 
 def _symbol(path: Path) -> str:
@@ -166,9 +203,11 @@ class _Method(ctypes.Structure):
 
 @cache
 def _engine() -> Any:
-    """LLVM's loader."""
+    """LLVM's loader, which finds CPython's functions by itself, and is told where the objects are."""
     from llvmlite import binding
 
+    for name, known in KNOWN.items():
+        binding.add_symbol(f"{KNOWN_AS}{name}", id(known))
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
@@ -176,11 +215,16 @@ def _engine() -> Any:
 
 
 def _callable(code: bytes, symbol: str, following: Callable[..., Any]) -> Callable[..., Any]:
-    """A built-in function out of object code. following: is called with arguments that are not of its types."""
+    """A built-in function out of object code. following: is called with arguments that are not of its types.
+
+    Code in which there is no function of this name (a file that was renamed) is passed over.
+    """
     from llvmlite.binding import ObjectFileRef
 
     _engine().add_object_file(ObjectFileRef.from_data(code))
-    method = _Method(symbol.encode(), _engine().get_function_address(symbol), _FASTCALL, None)
+    if not (address := _engine().get_function_address(symbol)):
+        return following
+    method = _Method(symbol.encode(), address, _FASTCALL, None)
     _kept.append(method)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_Method), ctypes.py_object, ctypes.py_object)

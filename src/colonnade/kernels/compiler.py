@@ -2,11 +2,13 @@
 
 Only imported where a kernel has to be compiled. The object code knows nothing of numba: it takes memory by Python's own
 buffer protocol, holds no GIL while it works, and calls nothing but CPython and C's mathematical functions. So a kernel
-must not allocate; one that does stays numba's.
+must not allocate, nor raise anything but the ZeroDivisionError of a division; one that does stays numba's.
 """
 
 from __future__ import annotations
 
+import pickle
+import re
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
@@ -18,20 +20,21 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype
 
-from colonnade.kernels.compiled import Compiled, Inside
+from colonnade.kernels.compiled import KNOWN, KNOWN_AS, Compiled, Inside
 
 _OUTSIDE = {"expm1", "sqrt", "memset", "memcpy", "memmove"}  # functions of C that code may call
 _STRIDES, _CONTIGUOUS, _FORMAT, _WRITABLE = 0x18, 0x38, 0x04, 0x01  # CPython's PyBUF_...
+_TYPE_AT = object.__basicsize__ - 8  # where an object says of what type it is: the last field of all objects' head
+_PASSED_OVER = ("TypeError", "ValueError", "OverflowError", "BufferError")  # by which an object says that it is another
 _HEAD = """
-@PyFloat_Type = external global i8
 %view = type { ptr, ptr, i64, i64, i32, i32, ptr, ptr, ptr, ptr, ptr }
 declare i32 @PyObject_GetBuffer(ptr, ptr, i32)
 declare i32 @PyBuffer_IsContiguous(ptr, i8)
 declare void @PyBuffer_Release(ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsLongLong(ptr)
-declare i32 @PyObject_IsInstance(ptr, ptr)
 declare ptr @PyErr_Occurred()
+declare i32 @PyErr_ExceptionMatches(ptr)
 declare void @PyErr_Clear()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -42,9 +45,13 @@ declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 """
 
 
-def dispatcher(kernel: Compiled) -> Callable[..., Any]:
-    """The kernel as numba has it, with numba's own memory of what it compiled."""
-    made: Callable[..., Any] = _jitted(kernel, cache=True)
+def dispatcher(kernel: Compiled, *, kept: bool = True) -> Callable[..., Any]:
+    """The kernel as numba has it, with numba's own memory of what it compiled, where it may and can have one."""
+    made: Callable[..., Any]
+    try:
+        made = _jitted(kernel, cache=kept)
+    except RuntimeError:  # there is no folder that it could write to
+        made = _jitted(kernel, cache=False)
     return made
 
 
@@ -67,6 +74,8 @@ def object_code(kernel: Compiled, arguments: tuple[Any, ...], symbol: str) -> by
     text = _Wrapper(symbol, native, given, found.signature.return_type).text()
     if text is None or any(one.is_declaration and not _known(one.name) for one in module.functions):
         return None
+    if not _raised(module) <= {ZeroDivisionError}:  # the one error that the code around it can raise
+        return None
     for one in (*module.functions, *module.global_variables):
         if not one.is_declaration:
             one.linkage = "internal"
@@ -84,6 +93,17 @@ def _type(value: Any) -> Any:
 
 def _known(name: str) -> bool:
     return name.startswith("llvm.") or name in _OUTSIDE
+
+
+def _raised(module: Any) -> set[Any]:
+    """All kinds of errors that numba's code can raise; it names them by constants, each a pickled (kind, ...)."""
+    found = set()
+    for one in module.global_variables:
+        if one.name.startswith(".const.pickledata.") and ".sha1" not in one.name:
+            letters = str(one).partition(' c"')[2].rpartition('"')[0].encode()
+            data = re.sub(rb"\\([0-9A-F]{2})", lambda pair: bytes.fromhex(pair[1].decode()), letters)
+            found.add(pickle.loads(data)[0])
+    return found
 
 
 @cache
@@ -105,7 +125,8 @@ class _Wrapper:
 
     A native function takes a place for its result and one for what it raises, then each argument: an array as the
     pointers of its owner (none here), how many numbers of how many bytes, where they are, its shape and its strides.
-    Arguments of other types than expected are handed on to `self`.
+    Arguments of other types than expected are handed on to `self`. A number is of a type if numba would say so: no bool
+    is an integer, no integer a bool, and what only can be converted to one (another precision, an array) is neither.
     """
 
     def __init__(self, symbol: str, native: Any, arguments: tuple[Any, ...], result: Any) -> None:
@@ -134,6 +155,7 @@ class _Wrapper:
         native = f"@{self._native.name}(ptr, ptr, {', '.join(one.split()[0] for one in self._passed)})"
         value = "" if self._result is types.none else f", {kind} %value"
         return f"""{_HEAD}
+{chr(10).join(f"@{KNOWN_AS}{name} = external global i8" for name in KNOWN)}
 @result = private constant [{len(letter) + 1} x i8] c"{letter}\\00"
 declare i32 {native}
 
@@ -160,7 +182,18 @@ raise:
   %none = call ptr @PyNumber_TrueDivide(ptr %zero, ptr %zero)
   ret ptr %none
 others:
+  %error = call ptr @PyErr_Occurred()
+  %silent = icmp eq ptr %error, null
+  br i1 %silent, label %next, label %judge
+judge:
+{_judge()}
+clear:
   call void @PyErr_Clear()
+  br label %next
+fail:
+{release}
+  ret ptr null
+next:
 {release}
   %theirs = call ptr @PyObject_Vectorcall(ptr %self, ptr %arguments, i64 %count, ptr null)
   ret ptr %theirs
@@ -210,18 +243,48 @@ others:
                 self._passed.append(f"i64 {table}.{axis}")
 
     def _number(self, at: int, kind: Any) -> None:
-        name, llvm = ("PyFloat_AsDouble", "double") if kind is types.float64 else ("PyLong_AsLongLong", "i64")
-        if kind is types.float64:  # and no number of another precision, which would be taken for one
-            self._line(f"%kind{at} = call i32 @PyObject_IsInstance(ptr %object{at}, ptr @PyFloat_Type)")
-            self._line(f"%float{at} = icmp eq i32 %kind{at}, 1")
-            self._go_on_if(f"%float{at}")
-        self._line(f"%number{at} = call {llvm} @{name}(ptr %object{at})")
-        self._line(f"%error{at} = call ptr @PyErr_Occurred()")
-        self._line(f"%is{at} = icmp eq ptr %error{at}, null")
-        self._go_on_if(f"%is{at}")
         if kind is types.boolean:
-            self._line(f"%true{at} = icmp ne i64 %number{at}, 0")
-            self._line(f"%truth{at} = zext i1 %true{at} to i8")
-            self._passed.append(f"i8 %truth{at}")
-        else:
-            self._passed.append(f"{llvm} %number{at}")
+            self._passed.append(f"i8 {self._truth(at)}")
+            return
+        names, llvm, convert = _NUMBERS[kind]
+        self._line(f"%type{at}.at = getelementptr i8, ptr %object{at}, i64 {_TYPE_AT}")
+        self._line(f"%type{at} = load ptr, ptr %type{at}.at")
+        self._go_on_if(self._either(f"%is{at}", f"%type{at}", *names))
+        self._line(f"%number{at} = call {llvm} @{convert}(ptr %object{at})")
+        if kind is types.int64:  # one of Python's may be too large
+            self._line(f"%error{at} = call ptr @PyErr_Occurred()")
+            self._line(f"%small{at} = icmp eq ptr %error{at}, null")
+            self._go_on_if(f"%small{at}")
+        self._passed.append(f"{llvm} %number{at}")
+
+    def _truth(self, at: int) -> str:
+        """Of Python's two bools and numpy's, each of which there is once."""
+        true = self._either(f"%true{at}", f"%object{at}", "True", "numpy_True")
+        false = self._either(f"%false{at}", f"%object{at}", "False", "numpy_False")
+        self._line(f"%bool{at} = or i1 {true}, {false}")
+        self._go_on_if(f"%bool{at}")
+        self._line(f"%truth{at} = zext i1 {true} to i8")
+        return f"%truth{at}"
+
+    def _either(self, name: str, pointer: str, one: str, other: str) -> str:
+        self._line(f"{name}.one = icmp eq ptr {pointer}, @{KNOWN_AS}{one}")
+        self._line(f"{name}.other = icmp eq ptr {pointer}, @{KNOWN_AS}{other}")
+        self._line(f"{name} = or i1 {name}.one, {name}.other")
+        return name
+
+
+_NUMBERS = {
+    types.int64: (("int", "numpy_int64"), "i64", "PyLong_AsLongLong"),
+    types.float64: (("float", "numpy_float64"), "double", "PyFloat_AsDouble"),
+}
+
+
+def _judge() -> str:
+    """Whether what was raised only says that an object is of another type; Ctrl-C, say, is not to be lost."""
+    lines, before = [], "false"
+    for name in _PASSED_OVER:
+        lines.append(f"  %{name}.match = call i32 @PyErr_ExceptionMatches(ptr @{KNOWN_AS}{name})")
+        lines.append(f"  %{name}.is = icmp ne i32 %{name}.match, 0")
+        lines.append(f"  %{name}.any = or i1 {before}, %{name}.is")
+        before = f"%{name}.any"
+    return "\n".join([*lines, f"  br i1 {before}, label %clear, label %fail"])

@@ -2,10 +2,16 @@
 
 It stays for as long as its owner, the Python process that it was started by, or until nobody has needed it for a while.
 All that it ever does itself is import modules that are installed, so there is nothing in it that a run could find of
-an earlier one: no data, no key, no name of a party, no state of a random stream. What differs from run to run happens
+an earlier one: no data, no key, no name of a party. Nor does it import a library that makes a random stream of its own
+while it is imported, as all runs would then draw the same from it. What differs from run to run happens
 in a process that it forks for each. That one imports the program's own modules as they are on disk at that
 moment, plays the rehearsal, forks a process for every party, and remains their parent. A job travels over the party's
 own line, after the fork. Both have one thread, so that forking is safe.
+
+What the parties of one run share is what its process had imported before it forked them: the global streams of
+`random` and `numpy.random` are seeded anew in each, but one that a library or the program's module keeps by itself
+(`RNG = default_rng()`) goes on from the same state in all of them, and so does anything else that was drawn on import.
+What is to be a party's own is drawn in its program.
 
 Started by `warm.Nursery` as `python -c "from colonnade.runtimes.nursery import main; main()" <line to the owner>`.
 """
@@ -20,7 +26,6 @@ import signal
 import socket
 import struct
 import sys
-import sysconfig
 import threading
 import time
 import traceback
@@ -30,10 +35,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-import numpy as np
-
 from colonnade.runtimes import bulk
 from colonnade.runtimes.child import leave, reader, serve
+from colonnade.runtimes.learnable import holds_a_stream, learnable, seed_anew
 
 # What is asked: a verb and a number, of a process or of milliseconds. What is told: numbers.
 REQUEST, ANSWER = struct.Struct("<BI"), struct.Struct("<i")
@@ -45,14 +49,6 @@ FDS = 4  # that come with FORK: the line of the run, its standard output and err
 CHUNK = 64  # file descriptors in one message, of which the system allows 253
 _IDLE = 600.0  # seconds without a run after which a nursery is no longer worth its memory
 _LINGER = 2.0  # seconds from the end of a party's line to the end of its process, at most
-_INSTALLED = tuple(
-    {os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-
-
-def ours(module: str) -> bool:
-    """Whether a module is of this package, whose code does not change between two runs of one owner."""
-    return module.partition(".")[0] == "colonnade"
 
 
 def _threads() -> int:
@@ -206,23 +202,15 @@ def _party(berth: Sequence[int], everybodys: Collection[int]) -> None:
     for fd in {*everybodys} - {*berth}:
         os.close(fd)
     gc.enable()
-    if "numpy.random" in sys.modules:
-        np.random.seed()  # else all children would draw the same from numpy's global stream
+    seed_anew()
     serve(*berth)
 
 
 def _teach(learned: int, known: Collection[str]) -> None:
     """Name the installed modules that this run had to load itself."""
-    new = [
-        name for name, module in [*sys.modules.items()] if name not in known and (ours(name) or _is_installed(module))
-    ]
     with suppress(OSError):  # the nursery is gone
-        os.write(learned, "".join(f"{name}\n" for name in new).encode())
+        os.write(learned, "".join(f"{name}\n" for name in learnable(known)).encode())
     os.close(learned)
-
-
-def _is_installed(module: Any) -> bool:
-    return str(getattr(module, "__file__", None)).startswith(_INSTALLED)
 
 
 # -- one after another -------------------------------------------------------------------------------------------------
@@ -233,6 +221,7 @@ class _NurseryProcess(_Parent):
         super().__init__()
         self._line = line
         self._learned: set[int] = set()  # pipes on which the processes of runs tell what they had to load
+        self._drawn = False  # whether it holds a random stream after all
 
     def serve(self) -> None:
         """Do what the owner asks, until it is gone or has not asked for long."""
@@ -251,13 +240,13 @@ class _NurseryProcess(_Parent):
         _tell(self._line, TAKEN)
         self._learn()
         _import(modules, lambda number: _tell(self._line, number))
-        if _threads() > 1:  # it can't fork any more, and makes room for one that can
+        if _threads() > 1 or self._drawn:  # what it forks would not be as new, and it makes room for one that can
             _tell(self._line, THREADED)
             leave(0)
         _settled()
         listen, learned = os.pipe()
         os.set_blocking(learned, False)  # what does not fit is not learned, and nobody waits
-        pid = _fork(partial(self._run, fds, learned, environment, path))
+        pid = _fork(partial(self._run, fds, (listen, learned), environment, path))
         self.pids.append(pid)
         self._learned.add(listen)
         for fd in (*fds, learned):
@@ -267,17 +256,25 @@ class _NurseryProcess(_Parent):
     def _learn(self) -> None:
         """Import what earlier runs had to, but not before there is a next one, which would have to otherwise."""
         for pipe in select.select(self._learned, [], [], 0)[0] if self._learned else ():
+            known = set(sys.modules)
             with open(pipe, encoding="utf-8") as names:
                 _import(names.read().split())
             self._learned.remove(pipe)
+            # By a way that `learnable` could not see: a module that keeps nothing of what it imports.
+            self._drawn |= any(holds_a_stream(module) for name, module in [*sys.modules.items()] if name not in known)
 
     def _run(
-        self, fds: Sequence[int], learned: int, environment: Sequence[tuple[bytes, bytes]], path: Sequence[bytes]
+        self,
+        fds: Sequence[int],
+        pipe: tuple[int, int],
+        environment: Sequence[tuple[bytes, bytes]],
+        path: Sequence[bytes],
     ) -> None:
         """Take over what the owner has at this moment, in place of what it had when the nursery was started."""
+        listen, learned = pipe
         self._line.close()
-        for pipe in self._learned:
-            os.close(pipe)
+        for fd in (listen, *self._learned):
+            os.close(fd)
         line, out, err, folder = fds
         os.dup2(out, 1)
         os.dup2(err, 2)

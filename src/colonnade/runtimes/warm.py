@@ -1,8 +1,9 @@
 """The starter's side of the nursery: one for all runs of this process, and the processes of each run.
 
 A nursery is started by the first run that needs one, and ends with this process. Where something has changed that a
-process takes over from its starter once and for all (the environment, limits, the interpreter), the next run gets a
-new one; what can be taken over later (folder, standard output, where modules are looked for) comes with each run.
+process takes over from its starter once and for all (the environment, limits, rights, the interpreter), the next run
+gets a new one. So it does when modules are looked for elsewhere: of a name that was learned there may be another module
+now. What can be taken over later (folder, standard output) comes with each run.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from typing import Any
 from colonnade.errors import PartyFailed, PartySilent, RunFailed
 from colonnade.runtimes import bulk, launch, nursery
 from colonnade.runtimes.launch import LINGER, Berth, Programs
+from colonnade.runtimes.learnable import ours
 from colonnade.runtimes.nursery import ANSWER, END, FORK, FORKED, KILL, REQUEST, TAKEN, THREADED, WAIT
 from colonnade.runtimes.wire import Value
 
+# What a process is allowed to do, as the system tells it.
+_RIGHTS = ("Umask", "Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp")
 _CHANGES = "PYTEST_CURRENT_TEST"  # with every test; nothing looks at it while it is imported
 
 
@@ -56,11 +60,13 @@ def _circumstances() -> Any:
     environment = {name: value for name, value in os.environ.items() if name != _CHANGES}
     limits = [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    mask = None
+    rights = None
     with suppress(OSError):
-        mask = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask")]
+        rights = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(_RIGHTS)]
     who = (os.geteuid(), os.getegid(), os.getpriority(os.PRIO_PROCESS, 0))
-    return sys.executable, environment, limits, cores, mask, who
+    root = os.stat("/")
+    path = [os.path.abspath(path) for path in sys.path if path]
+    return sys.executable, environment, limits, cores, rights, who, (root.st_dev, root.st_ino), path
 
 
 class Nursery:
@@ -165,7 +171,7 @@ class Brood:
     def _fork(self, modules: Sequence[str], until: float, at: list[str]) -> bool:
         """A process for this run, out of the nursery, which has imported before what is this package's own."""
         global _warm  # noqa: PLW0603
-        stable = tuple(filter(nursery.ours, modules))
+        stable = tuple(filter(ours, modules))
         with self._theirs, _turn:
             try:
                 if _warm is None or _warm.circumstances != _circumstances() or not self._taken(_warm, stable, until):
