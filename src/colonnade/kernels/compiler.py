@@ -7,8 +7,7 @@ must not allocate, nor raise anything but the ZeroDivisionError of a division; o
 
 from __future__ import annotations
 
-import pickle
-import re
+import dis
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
@@ -62,6 +61,8 @@ def types_of(arguments: tuple[Any, ...]) -> str:
 
 def object_code(kernel: Compiled, arguments: tuple[Any, ...], symbol: str) -> bytes | None:
     """Machine code of a built-in function by this name, for the types of these arguments; None where it can't be."""
+    if _raises(kernel.function):  # a division by zero is the one error that the code around it can raise
+        return None
     given = tuple(_type(one) for one in arguments)
     jitted = _jitted(kernel, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
     try:
@@ -73,8 +74,6 @@ def object_code(kernel: Compiled, arguments: tuple[Any, ...], symbol: str) -> by
     native = module.get_function(found.fndesc.llvm_func_name)
     text = _Wrapper(symbol, native, given, found.signature.return_type).text()
     if text is None or any(one.is_declaration and not _known(one.name) for one in module.functions):
-        return None
-    if not _raised(module) <= {ZeroDivisionError}:  # the one error that the code around it can raise
         return None
     for one in (*module.functions, *module.global_variables):
         if not one.is_declaration:
@@ -95,15 +94,12 @@ def _known(name: str) -> bool:
     return name.startswith("llvm.") or name in _OUTSIDE
 
 
-def _raised(module: Any) -> set[Any]:
-    """All kinds of errors that numba's code can raise; it names them by constants, each a pickled (kind, ...)."""
-    found = set()
-    for one in module.global_variables:
-        if one.name.startswith(".const.pickledata.") and ".sha1" not in one.name:
-            letters = str(one).partition(' c"')[2].rpartition('"')[0].encode()
-            data = re.sub(rb"\\([0-9A-F]{2})", lambda pair: bytes.fromhex(pair[1].decode()), letters)
-            found.add(pickle.loads(data)[0])
-    return found
+def _raises(function: Any) -> bool:
+    """Whether a kernel, or one that it calls, raises an error by itself; what arithmetic raises does not count."""
+    if any(one.opname == "RAISE_VARARGS" for one in dis.get_instructions(function)):
+        return True
+    called = (function.__globals__.get(name) for name in function.__code__.co_names)
+    return any(_raises(one.function) for one in called if isinstance(one, Compiled) and one.function is not function)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Which modules a nursery may learn from a run: installed ones that are the same whenever they are imported.
 
-A library that makes a random stream while it is imported (`RNG = np.random.default_rng()`) is not: imported once for
+A library that makes a random stream while it is imported (a generator without a seed) is not: imported once for
 all runs, it would give all of them the same numbers. So neither it is learned, nor a library that uses it. The streams
 that every party's process seeds anew, of `random`, `numpy.random` and sympy (which torch imports), do no harm.
 

@@ -10,7 +10,7 @@ own line, after the fork. Both have one thread, so that forking is safe.
 
 What the parties of one run share is what its process had imported before it forked them: the global streams of
 `random` and `numpy.random` are seeded anew in each, but one that a library or the program's module keeps by itself
-(`RNG = default_rng()`) goes on from the same state in all of them, and so does anything else that was drawn on import.
+goes on from the same state in all of them, and so does anything else that was drawn on import.
 What is to be a party's own is drawn in its program.
 
 Started by `warm.Nursery` as `python -c "from colonnade.runtimes.nursery import main; main()" <line to the owner>`.
