@@ -16,7 +16,6 @@ import colonnade as cn
 from colonnade import private_files
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError
 from colonnade.estimators.base import Estimator
-from colonnade.estimators.linear import MODELS
 
 RNG = np.random.default_rng(0)
 N, D, L2 = 400, 8, 0.02
@@ -30,6 +29,9 @@ LABELS = {
     "PoissonRegression": RNG.poisson(np.exp(0.5 * SCORE)),
 }
 ALGORITHM = cn.FedSGD(batch=16, epochs=80)
+
+LINEAR = (cn.LogisticRegression, cn.SoftmaxRegression, cn.LinearSVC, cn.RidgeRegression, cn.PoissonRegression)
+MODELS = {kind.__name__: kind for kind in LINEAR}
 
 
 def fitted(name, **options):

@@ -154,8 +154,12 @@ class Estimator:
             outcomes = (on or Simulation()).run(programs, history.observe)
         finally:
             history.close()
+        return self._keep_record(history, outcomes)
+
+    def _keep_record(self, history: History, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
+        """Keep the history and the traffic of a run that has ended, and return how it ended at every party."""
         self.history_ = history.records
-        self.traffic_ = {name: outcomes[name].traffic for name in programs}
+        self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         return dict(outcomes)
 

@@ -324,12 +324,6 @@ class PoissonRegression(LinearModel):
     loss = "poisson"
 
 
-MODELS: dict[str, type[LinearModel]] = {
-    kind.__name__: kind
-    for kind in (LogisticRegression, SoftmaxRegression, LinearSVC, RidgeRegression, PoissonRegression)
-}
-
-
 def load(folder: str | Path) -> Estimator:
     """Return whatever model the files in a folder hold.
 

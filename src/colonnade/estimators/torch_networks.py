@@ -227,10 +227,7 @@ class NetworkModel(Estimator):
             raise
         finally:
             history.close()
-        self.history_ = history.records
-        self.traffic_ = {name: outcomes[name].traffic for name in programs}
-        self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
-        return outcomes
+        return self._keep_record(history, outcomes)
 
     @contextmanager
     def _references(
