@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _HOME = {
     "linear": "linear:LinearFamily",
     "averaged": "linear:AveragedFamily",
+    "sealed": "sealed:SealedFamily",
     "kernel": "kernel:KernelFamily",
     "torch": "torch_networks:TorchFamily",
     "split": "torch_networks:SplitFamily",
