@@ -167,6 +167,16 @@ class Ciphertexts:
             lattice.uniform(stream, found.c1[i])
         return found
 
+    @classmethod
+    def silent(cls, lattice: Lattice, seed: bytes, count: int) -> Ciphertexts:
+        """Make random ciphertexts out of a seed: `SecretKey.silent` says what they are good for."""
+        shape = (count, lattice.parameters.primes, lattice.degree)
+        found, stream = cls(lattice, np.empty(shape), np.empty(shape)), Keystream(seed)
+        for c0, c1 in zip(found.c0, found.c1, strict=True):
+            lattice.uniform(stream, c0)
+            lattice.uniform(stream, c1)
+        return found
+
 
 def check_length(what: str, raw: object, size: int) -> None:
     """Refuse anything but bytes of this length."""

@@ -112,6 +112,30 @@ class SecretKey:
             scale.round(c0, parameters.word_bits, result[i])
         return words_of(result)
 
+    def silent(self, seed: bytes, count: int) -> Words:
+        """Return what random ciphertexts hold, (count, N) words: random numbers that cost 32 bytes to encrypt.
+
+        The owner of the key needs a random vector r of which the partner has an encryption, and which one does not
+        matter. So both make (c0, c1) uniform out of a seed, and r is c0 + c1 s rounded to words. To the partner r looks
+        random: with errors e, c0 + c1 s + e is a sample of ring-LWE, and rounding away all but the upper word_bits
+        gives the same r, but with probability N |e| t / q for each ciphertext (Banerjee, Peikert and Rosen, EUROCRYPT
+        2012); that is below 2^-50.
+
+        What the rounding cuts off, up to half a word's unit, stays in the ciphertexts. A sum of products with
+        plaintexts x is therefore off by about |x| / sqrt(12), and its mask needs the bits below a unit too.
+        """
+        lattice = self.lattice
+        n, k, bits = lattice.degree, len(lattice.primes), lattice.parameters.word_bits
+        drawn, sums = Keystream(seed), np.empty((1, k, n))
+        uniform, result = np.empty((k, n)), np.empty((count, n, lattice.parameters.word_limbs), np.uint32)
+        for one in result:
+            lattice.uniform(drawn, sums[0])
+            lattice.uniform(drawn, uniform)
+            lattice.multiply(uniform, self._key[0], sums[0])
+            lattice.backward(sums)
+            scale_of(lattice, bits, k).round(sums[0], bits, one)
+        return words_of(result)
+
 
 class LatticePublicKey:
     """The public key: an encryption of zero, (b, a) with b = -a s + e, out of which fresh ones are made."""

@@ -1,0 +1,229 @@
+"""Who takes part in sealed training, with which keys, and the messages of each product in shares.
+
+Two of the parties hold the shares: `first`, the one with the labels, and `second`. All others lend their columns only.
+Nothing is learned as long as these two do not put their shares together. Between two parties both hold shares, so
+neither learns anything, whatever it does with what it sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto.keystream import SEED_BYTES, Keystream
+from colonnade.crypto.lattice import Lattice
+from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
+from colonnade.crypto.lattice_parameters import NARROW, WIDE
+from colonnade.errors import ProtocolError
+from colonnade.runtimes.net import Net
+from colonnade.sealed import wide
+from colonnade.sealed.products import Matrix, Packed, Rowwise, Silent, Spread
+from colonnade.sealed.wide import WideArray, WordArray
+
+Floats = npt.NDArray[np.float64]
+
+
+class Channel:
+    """One party's end of all exchanges, with its keys and everybody else's."""
+
+    def __init__(self, net: Net, first: str, second: str) -> None:
+        self.net, self.me, self.first, self.second = net, net.me, first, second
+        self.others = tuple(name for name in net.names if name != net.me)
+        self.stream = Keystream(net.secret("sealed"))
+        self.narrow = SecretKey(Lattice.of(NARROW), self.stream)
+        self.wide = SecretKey(Lattice.of(WIDE), self.stream) if self.holds else None
+        self._narrow: dict[str, LatticePublicKey] = {}
+        self._wide: dict[str, LatticePublicKey] = {}
+
+    @property
+    def holds(self) -> bool:
+        """Whether this party holds shares."""
+        return self.me in (self.first, self.second)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this party holds the first shares, and the labels."""
+        return self.me == self.first
+
+    @property
+    def holders(self) -> tuple[str, str]:
+        """The two parties that hold shares."""
+        return self.first, self.second
+
+    @property
+    def partner(self) -> str:
+        """The other party that holds shares."""
+        return self.second if self.is_first else self.first
+
+    # -- bytes that arrive ---------------------------------------------------------------------------------------------
+
+    async def send(self, to: str, step: str, value: Any) -> None:
+        """Send a message; `sealed` stands before the name of every step."""
+        await self.net.send(to, f"sealed {step}", value)
+
+    async def receive(self, frm: str, step: str, size: int | None = None) -> bytes:
+        """Wait for bytes, of this size if it is known."""
+        value = await self.net.recv(frm, f"sealed {step}")
+        where = f"party {frm!r} at step 'sealed {step}'"
+        if not isinstance(value, bytes):
+            raise ProtocolError(f"{where} must send bytes, got {type(value).__name__}")
+        if size is not None and len(value) != size:
+            raise ProtocolError(f"{where} must send {size} bytes, got {len(value)}")
+        return value
+
+    async def receive_words(self, frm: str, step: str, *shape: int) -> WordArray:
+        """Wait for words of 64 bits; any bytes of the right length are some."""
+        raw = await self.receive(frm, step, 8 * int(np.prod(shape)))
+        return np.frombuffer(raw, "<u8").astype(np.uint64).reshape(shape)
+
+    async def receive_wide(self, frm: str, step: str, *shape: int) -> WideArray:
+        """Wait for words of 96 bits."""
+        raw = await self.receive(frm, step, 12 * int(np.prod(shape)))
+        return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(*shape, wide.LIMBS)
+
+    def random(self, *shape: int) -> WideArray:
+        """Draw uniform words of 96 bits."""
+        count = int(np.prod(shape)) * wide.LIMBS
+        return self.stream.words((count + 1) // 2).view(np.uint32)[:count].reshape(*shape, wide.LIMBS).copy()
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    async def exchange_keys(self) -> None:
+        """Tell everybody this party's public keys, and read theirs."""
+        own = self.narrow.public + (b"" if self.wide is None else self.wide.public)
+        for name in self.others:
+            await self.send(name, "key", own)
+        length = len(self.narrow.public)
+        for name in self.others:
+            raw = await self.receive(name, "key")
+            self._narrow[name] = LatticePublicKey.from_bytes(Lattice.of(NARROW), raw[:length])
+            if name in self.holders:
+                self._wide[name] = LatticePublicKey.from_bytes(Lattice.of(WIDE), raw[length:])
+
+    def key_of(self, name: str) -> LatticePublicKey:
+        """Return another party's public key."""
+        return self._narrow[name]
+
+    # -- products of words ---------------------------------------------------------------------------------------------
+    #
+    # To ask is to send and to go on; what `ask_...` returns is awaited when the answer is needed. So parties ask one
+    # another at the same time, then answer, then read.
+
+    async def ask_silent(
+        self, step: str, vectors: int, length: int, columns: dict[str, int]
+    ) -> tuple[WordArray, dict[str, Awaitable[WordArray]]]:
+        """Return random vectors (T, n), and this party's share (d, T) of each named party's columns times them."""
+        form, seed = Silent(vectors, length), self.stream.bytes(SEED_BYTES)
+        for name in columns:
+            await self.send(name, step, seed)
+        drawn = await self.net.in_thread(form.ask, self.narrow, seed)
+
+        async def read(name: str, width: int) -> WordArray:
+            answer = await self.receive(name, f"{step} answer", NARROW.answer_bytes(width, vectors))
+            return await self.net.in_thread(form.read, self.narrow, answer, width)
+
+        return drawn, {name: read(name, width) for name, width in columns.items()}
+
+    async def answer_silent(
+        self, step: str, asker: str, vectors: int, length: int, X: Floats, bound: float
+    ) -> WordArray:
+        """Return this party's share (d, T) of its columns times the asker's random vectors."""
+        form, seed = Silent(vectors, length), await self.receive(asker, step, SEED_BYTES)
+        answer, share = await self.net.in_thread(form.answer, self._narrow[asker], seed, X, bound, self.stream)
+        await self.send(asker, f"{step} answer", answer)
+        return share
+
+    async def ask_spread(self, step: str, answerer: str, b: WordArray, rows: int) -> Awaitable[WordArray]:
+        """Return this party's share (T, rows) of sums over the other's columns, times b (d, T)."""
+        form = Spread(*b.shape, rows)
+        await self.send(answerer, step, await self.net.in_thread(form.ask, self.narrow, b))
+
+        async def read() -> WordArray:
+            answer = await self.receive(answerer, f"{step} answer", NARROW.answer_bytes(form.answers))
+            return await self.net.in_thread(form.read, self.narrow, answer)
+
+        return read()
+
+    async def answer_spread(self, step: str, asker: str, vectors: int, X: Floats, bound: float) -> WordArray:
+        """Return this party's share (T, rows) of sums over its columns X (d, rows)."""
+        form = Spread(len(X), vectors, X.shape[1])
+        raw = await self.receive(asker, step, NARROW.ciphertext_bytes(form.columns))
+        answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, X, bound, self.stream)
+        await self.send(asker, f"{step} answer", answer)
+        return share
+
+    async def ask_packed(self, step: str, answerer: str, v: WordArray, columns: int) -> Awaitable[WordArray]:
+        """Return this party's share (d,) of the other's very many columns times v."""
+        form = Packed(columns, len(v))
+        await self.send(answerer, step, await self.net.in_thread(form.ask, self.narrow, v))
+
+        async def read() -> WordArray:
+            size = NARROW.answer_bytes(form.answers, form.together)
+            return form.read(self.narrow, await self.receive(answerer, f"{step} answer", size))
+
+        return read()
+
+    async def answer_packed(self, step: str, asker: str, X: Floats, bound: float) -> WordArray:
+        """Return this party's share (d,) of its very many columns times the asker's vector."""
+        form = Packed(*X.shape)
+        raw = await self.receive(asker, step, NARROW.ciphertext_bytes(form.ciphertexts))
+        most = bound * np.sqrt(form.together)
+        answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, X, most, self.stream)
+        await self.send(asker, f"{step} answer", answer)
+        return share
+
+    async def ask_rowwise(self, step: str, answerer: str, polynomials: WordArray, columns: int) -> Awaitable[WordArray]:
+        """Return this party's share (d, blocks, N / 2) of the other's columns times numbers of rows, row by row."""
+        form = Rowwise(columns, len(polynomials))
+        await self.send(answerer, step, await self.net.in_thread(form.ask, self.narrow, polynomials))
+
+        async def read() -> WordArray:
+            size = NARROW.answer_bytes(form.columns * form.blocks, len(form.at))
+            answer = await self.receive(answerer, f"{step} answer", size)
+            return await self.net.in_thread(form.read, self.narrow, answer)
+
+        return read()
+
+    async def answer_rowwise(self, step: str, asker: str, factors: Floats, bound: float) -> WordArray:
+        """Return this party's share (d, blocks, N / 2) of its columns times the asker's numbers."""
+        form = Rowwise(*factors.shape[:2])
+        raw = await self.receive(asker, step, NARROW.ciphertext_bytes(form.blocks))
+        answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, factors, bound, self.stream)
+        await self.send(asker, f"{step} answer", answer)
+        return share
+
+    # -- products of matrices ------------------------------------------------------------------------------------------
+
+    async def ask_matrix(self, step: str, answerer: str, rows: int, Q: WideArray) -> Awaitable[WideArray]:
+        """Return this party's share of P Q, where the other's P is its own and has no more than 48 bits."""
+        assert self.wide is not None
+        key, form = self.wide, Matrix(rows, *Q.shape[:2])
+        await self.send(answerer, step, form.ask(key, Q, digits=1))
+
+        async def read() -> WideArray:
+            return form.read(key, await self.receive(answerer, f"{step} answer"))
+
+        return read()
+
+    async def answer_matrix(self, step: str, asker: str, P: Floats, columns: int) -> WideArray:
+        """Return this party's share of P Q, where Q (b, c) is the asker's share of something."""
+        form = Matrix(*P.shape, columns)
+        answer, share = form.answer(self._wide[asker], await self.receive(asker, step), P, self.stream)
+        await self.send(asker, f"{step} answer", answer)
+        return share
+
+    async def multiply(self, step: str, X: WideArray, Y: WideArray, shift: int) -> WideArray:
+        """Return this holder's share of X Y / 2^shift, of both of which it has shares."""
+        assert self.wide is not None
+        form = Matrix(X.shape[0], X.shape[1], Y.shape[1])
+        await self.send(self.partner, step, form.ask(self.wide, Y))
+        raw = await self.receive(self.partner, step)
+        answer, mine = form.answer(self._wide[self.partner], raw, X, self.stream)
+        await self.send(self.partner, f"{step} answer", answer)
+        local = wide.add(wide.product(X, Y), mine)
+        theirs = form.read(self.wide, await self.receive(self.partner, f"{step} answer"))
+        return wide.truncated(wide.add(local, theirs), shift, first=self.is_first)
+
