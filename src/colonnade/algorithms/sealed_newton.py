@@ -42,7 +42,7 @@ from colonnade.sealed.columns import (
     signal_bits,
 )
 from colonnade.sealed.curvature import cut, doubled, own_products
-from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, RESIDUAL_BITS, identity, refined, residual_of
+from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, RESIDUAL_BITS, first_inverse, newton_step
 from colonnade.sealed.schedule import Round, period_for, schedule
 from colonnade.sealed.series import logistic
 from colonnade.sealed.slots import SLOTS, Layout, embedded, folded, words
@@ -51,7 +51,7 @@ from colonnade.sealed.wide import WideArray, WordArray
 Floats = npt.NDArray[np.float64]
 
 STATE_BITS = 36  # of coefficients and gradients behind their points
-_BOUND_DOUBLINGS = 7  # of the bound's inverse
+_BOUND_DOUBLINGS = 5  # of the bound's inverse
 _MOST_COLUMNS = 1 << 20  # that anybody is believed to have
 
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
@@ -235,14 +235,12 @@ class SealedParty:
             whole[self.of[answerer], self.of[asker]] = lifted
             whole[self.of[asker], self.of[answerer]] = lifted.swapaxes(0, 1)
         # The bound has eigenvalues up to the number of parties, so its inverse starts at 2 / parties of the identity.
-        parties = len(names)
-        residual = wide.negative(wide.truncated(wide.times(whole, round(2.0**16 * 2 / parties)), 16, first=first))
-        inner = identity(size, RESIDUAL_BITS, first=first)
-        residual = wide.add(residual, wide.truncated(wide.times(inner, round(2.0**16 * (1 - 2 / parties))), 16, first=True))
-        begin = wide.truncated(
-            wide.times(identity(size, INVERSE_BITS + 4, first=first), round(2.0**16 * 2 / parties)), 20, first=True
-        )
-        self.inverse = await refined(self.channel, residual, begin, _BOUND_DOUBLINGS)
+        scale = 2.0 / len(names)
+        residual = wide.negative(wide.truncated(wide.times(whole, round(2.0**16 * scale)), 16, first=first))
+        if first:
+            rest = round(2.0**RESIDUAL_BITS * (1.0 - scale))
+            residual = wide.add(residual, wide.from_integers(np.eye(size) * rest))
+        self.inverse = await first_inverse(self.channel, residual, scale, _BOUND_DOUBLINGS)
 
     async def _cross(self, asker: str, answerer: str, bits: int) -> WordArray | None:
         """A holder's share of Q_j'Q_i, of the sums over all rows, (answerer's, asker's) columns."""
@@ -313,10 +311,8 @@ class SealedParty:
                 self._random[owner] = channel.random(self.sizes[owner], total)
                 asked = await channel.ask_matrix("penalty", owner, self.sizes[owner], self._random[owner])
                 waiting["penalty", owner, 0] = asked
-                for rows, ts in self.groups.items():
-                    if ts:
-                        some = wide.to_words(self._random[owner][:, ts], self._angle_shift)
-                        waiting["scores", owner, rows] = await channel.ask_spread("scores", owner, some, rows)
+                some = wide.to_words(self._random[owner], self._angle_shift)
+                waiting["scores", owner, 0] = await channel.ask_spread("scores", owner, some, self.rows)
             for rows, ts in self.groups.items():
                 count = len(ts) + channel.is_first  # the label holder's first signals too
                 if count:
@@ -328,12 +324,9 @@ class SealedParty:
             if holder == me:
                 continue
             self._lent["penalty", holder, 0] = await channel.answer_matrix("penalty", holder, self.own.penalty, total)
-            for rows, ts in self.groups.items():
-                if ts:
-                    columns_here, bound = self.own.forward[:, :rows], self.own.forward_bound()
-                    self._lent["scores", holder, rows] = await channel.answer_spread(
-                        "scores", holder, len(ts), np.ascontiguousarray(columns_here), bound
-                    )
+            self._lent["scores", holder, 0] = await channel.answer_spread(
+                "scores", holder, total, self.own.forward, self.own.forward_bound()
+            )
             for rows, ts in self.groups.items():
                 count = len(ts) + (holder == channel.first)
                 if count:
@@ -410,7 +403,7 @@ class SealedParty:
     async def _step(self, gradient: WideArray, stretch: tuple[int, int]) -> None:
         """Move the coefficients by minus the inverse times the gradient."""
         factor, shift = stretch
-        found = await self.channel.multiply("step", self.inverse, gradient[:, None], INVERSE_BITS)
+        (found,) = await self.channel.multiply("step", self.inverse, (gradient[:, None], INVERSE_BITS))
         longer = wide.truncated(wide.times(found[:, 0], factor), shift, first=self.channel.is_first)
         self.state = wide.subtract(self.state, longer)
 
@@ -425,10 +418,13 @@ class SealedParty:
         whole = wide.add(gradient, pulled)
         if step.rows != self.rows:
             whole = wide.add(whole, self._corrections[step.rows])
-        if step.curvature:
-            begin = await residual_of(self.channel, self.inverse, self._curvature)
-            self.inverse = await refined(self.channel, begin, self.inverse, step.doublings)
-        await self._step(whole, step.stretch)
+        first = self.channel.is_first
+        if not step.curvature:
+            await self._step(whole, step.stretch)
+            return
+        begin = wide.truncated(wide.times(self.inverse, 3), 2, first=first)
+        self.inverse, found = await newton_step(self.channel, begin, self._curvature, whole, step.doublings)
+        self.state = wide.subtract(self.state, found)
 
     def _place(self, number: int, rows: int) -> int:
         return self.groups[rows].index(number)
@@ -436,7 +432,6 @@ class SealedParty:
     async def _scores_of(self, number: int, step: Round) -> tuple[WordArray, WideArray]:
         """A holder's share of all scores on the circle, and of the penalty's gradient."""
         channel, own, me, rows = self.channel, self.own, self.net.me, step.rows
-        place = self._place(number, rows)
         if channel.holds:
             for owner in self._strangers(me):
                 share = wide.subtract(self.state[self.of[owner]], self._random[owner][:, number])
@@ -450,13 +445,13 @@ class SealedParty:
         pull = wide.product(wide.from_integers(own.penalty), opened[:, None])[:, 0]
         for holder in channel.holders:
             if holder != me:
-                mine = mine + self._lent["scores", holder, rows][place]
+                mine = mine + self._lent["scores", holder, 0][number, :rows]
                 pull = wide.add(pull, self._lent["penalty", holder, 0][:, number])
         angles, pulled = mine, self._shared(self.width)
         if channel.holds:
             pulled[self.of[me]] = pull
             for owner in self._strangers(me):
-                angles = angles + self._asked["scores", owner, rows][place]
+                angles = angles + self._asked["scores", owner, 0][number, :rows]
                 pulled[self.of[owner]] = self._asked["penalty", owner, 0][:, number]
         else:
             # One half of this party's part to each holder, neither of which says anything.
@@ -501,7 +496,7 @@ class SealedParty:
             own_sum = own_sum - self._lent["signals", channel.second, rows][:, place]
         gradient = await self._gathered(own_sum, shares)
         if step.curvature:
-            await self._curvature_of(step.curvature, weights)
+            await self._curvature_of(step, weights)
         return self._gradient(wide.from_words(gradient, first=channel.is_first), rows)
 
     async def _gathered(self, own: WordArray, shares: dict[str, WordArray]) -> WordArray:
@@ -552,12 +547,12 @@ class SealedParty:
 
     # -- 5b. the curvature ---------------------------------------------------------------------------------------------
 
-    async def _curvature_of(self, rows: int, weights: WordArray) -> None:
+    async def _curvature_of(self, step: Round, weights: WordArray) -> None:
         """Share Q' D Q / n + S of the first rows between the holders."""
         channel, own, me = self.channel, self.own, self.net.me
-        length = Layout(rows).length
-        mine = weights[:length]
-        bits = signal_bits(rows) + backward_bits(rows)
+        rows = step.curvature
+        mine = weights[: Layout(rows).length]
+        bits = signal_bits(step.rows) + backward_bits(rows)
         pairs = {name: size * (size + 1) // 2 for name, size in self.sizes.items()}
         squares = own.squares(rows)
         waiting: dict[str, Any] = {}

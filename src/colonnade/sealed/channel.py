@@ -200,30 +200,36 @@ class Channel:
     async def ask_matrix(self, step: str, answerer: str, rows: int, Q: WideArray) -> Awaitable[WideArray]:
         """Return this party's share of P Q, where the other's P is its own and has no more than 48 bits."""
         assert self.wide is not None
-        key, form = self.wide, Matrix(rows, *Q.shape[:2])
-        await self.send(answerer, step, form.ask(key, Q, digits=1))
+        key, form = self.wide, Matrix(rows, *Q.shape[:2], digits=1)
+        await self.send(answerer, step, form.ask(key, Q))
 
         async def read() -> WideArray:
-            return form.read(key, await self.receive(answerer, f"{step} answer"))
+            return form.read(key, await self.receive(answerer, f"{step} answer", form.bytes[1]))
 
         return read()
 
     async def answer_matrix(self, step: str, asker: str, P: Floats, columns: int) -> WideArray:
         """Return this party's share of P Q, where Q (b, c) is the asker's share of something."""
-        form = Matrix(*P.shape, columns)
-        answer, share = form.answer(self._wide[asker], await self.receive(asker, step), P, self.stream)
+        form = Matrix(*P.shape, columns, digits=1)
+        raw = await self.receive(asker, step, form.bytes[0])
+        answer, share = form.answer(self._wide[asker], raw, P, self.stream)
         await self.send(asker, f"{step} answer", answer)
         return share
 
-    async def multiply(self, step: str, X: WideArray, Y: WideArray, shift: int) -> WideArray:
-        """Return this holder's share of X Y / 2^shift, of both of which it has shares."""
+    async def multiply(self, step: str, X: WideArray, *parts: tuple[WideArray, int]) -> list[WideArray]:
+        """Return this holder's shares of X Y / 2^shift for every (Y, shift), of all of which it has shares."""
         assert self.wide is not None
+        Y = np.concatenate([part for part, _ in parts], axis=1)
         form = Matrix(X.shape[0], X.shape[1], Y.shape[1])
-        await self.send(self.partner, step, form.ask(self.wide, Y))
-        raw = await self.receive(self.partner, step)
-        answer, mine = form.answer(self._wide[self.partner], raw, X, self.stream)
+        await self.send(self.partner, step, await self.net.in_thread(form.ask, self.wide, Y))
+        raw = await self.receive(self.partner, step, form.bytes[0])
+        answer, mine = await self.net.in_thread(form.answer, self._wide[self.partner], raw, X, self.stream)
         await self.send(self.partner, f"{step} answer", answer)
         local = wide.add(wide.product(X, Y), mine)
-        theirs = form.read(self.wide, await self.receive(self.partner, f"{step} answer"))
-        return wide.truncated(wide.add(local, theirs), shift, first=self.is_first)
-
+        theirs = form.read(self.wide, await self.receive(self.partner, f"{step} answer", form.bytes[1]))
+        whole, found, start = wide.add(local, theirs), [], 0
+        for part, shift in parts:
+            end = start + part.shape[1]
+            found.append(wide.truncated(whole[:, start:end], shift, first=self.is_first))
+            start = end
+        return found

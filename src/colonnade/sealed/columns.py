@@ -22,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 SUM_BITS = 34  # that a sum over rows may have, so that lifting it from 64 bits fails once in 2^30
 PENALTY_BITS = 28  # of S behind its point
 FORWARD_BITS = 14  # of Q behind its point, where scores are made
+_LACKING = 0.5  # of what a sample lacks that is added to it
 _CLIP = 16.0  # rows are cut to so many times their usual length where squares of them are summed up
 
 
@@ -83,13 +84,13 @@ class OwnColumns:
     def lacking(self, rows: int) -> Floats:
         """What these rows lack of the bound on the curvature of all rows, where they lack anything.
 
-        Half of it is added to the curvature of a sample: rows that are not in it could matter more than those that
-        are, and a step that is too short does no harm.
+        It is added to the curvature of a sample: rows that are not in it could matter more than those that are, and a
+        step that is too short does no harm.
         """
         some = self.clipped(rows)
         missing = np.eye(self.d) - self.S - some.T @ some * (self.kappa / rows)
         values, vectors = np.linalg.eigh(missing)
-        found: Floats = 0.5 * (vectors * np.maximum(values, 0.0)) @ vectors.T
+        found: Floats = _LACKING * (vectors * np.maximum(values, 0.0)) @ vectors.T
         return found
 
     def squares(self, rows: int) -> Floats:

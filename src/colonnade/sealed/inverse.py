@@ -27,18 +27,36 @@ def identity(size: int, bits: int, *, first: bool) -> WideArray:
     return found
 
 
-async def refined(channel: Channel, residual: WideArray, inverse: WideArray, doublings: int) -> WideArray:
-    """Return a share of (I + E + ... + E^(2^doublings - 1)) M from shares of E and of M."""
-    size = len(inverse)
-    for left in reversed(range(doublings)):
-        right = np.concatenate([inverse, residual], axis=1) if left else inverse
-        found = await channel.multiply("inverse", residual, right, RESIDUAL_BITS)
-        inverse, residual = wide.add(inverse, found[:, :size]), found[:, size:]
+async def first_inverse(channel: Channel, residual: WideArray, scale: float, doublings: int) -> WideArray:
+    """Return a share of scale (I + E + ... ), where the inverse starts as a public multiple of the identity."""
+    size, first = len(residual), channel.is_first
+    whole = wide.add(identity(size, RESIDUAL_BITS, first=first), residual)
+    shift = RESIDUAL_BITS - INVERSE_BITS
+    inverse = wide.truncated(wide.times(whole, round(2.0**16 * scale)), 16 + shift, first=first)
+    (squared,) = await channel.multiply("inverse", residual, (residual, RESIDUAL_BITS))
+    inverse, _ = await refined(channel, squared, inverse, wide.zeros(size, 0), doublings - 1)
     return inverse
 
 
-async def residual_of(channel: Channel, inverse: WideArray, curvature: WideArray) -> WideArray:
-    """Return a share of I - M H."""
+async def refined(
+    channel: Channel, residual: WideArray, inverse: WideArray, vectors: WideArray, doublings: int
+) -> tuple[WideArray, WideArray]:
+    """Return shares of (I + E + ... + E^(2^doublings - 1)) times M, and times vectors beside it."""
+    for left in reversed(range(doublings)):
+        powers = [(residual, RESIDUAL_BITS)] if left else []
+        found = await channel.multiply(
+            "inverse", residual, (inverse, RESIDUAL_BITS), (vectors, RESIDUAL_BITS), *powers
+        )
+        inverse, vectors, residual = wide.add(inverse, found[0]), wide.add(vectors, found[1]), found[-1]
+    return inverse, vectors
+
+
+async def newton_step(
+    channel: Channel, inverse: WideArray, curvature: WideArray, gradient: WideArray, doublings: int
+) -> tuple[WideArray, WideArray]:
+    """Return shares of the inverse of a new curvature, which starts from the last one, and of it times the gradient."""
     shift = INVERSE_BITS + CURVATURE_BITS - RESIDUAL_BITS
-    product = await channel.multiply("residual", inverse, curvature, shift)
-    return wide.subtract(identity(len(inverse), RESIDUAL_BITS, first=channel.is_first), product)
+    product, step = await channel.multiply("newton", inverse, (curvature, shift), (gradient[:, None], INVERSE_BITS))
+    residual = wide.subtract(identity(len(inverse), RESIDUAL_BITS, first=channel.is_first), product)
+    inverse, step = await refined(channel, residual, inverse, step, doublings)
+    return inverse, step[:, 0]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -293,72 +294,80 @@ class Rowwise:
 
 # -- small matrices ----------------------------------------------------------------------------------------------------
 
-_DIGIT_BITS = 48  # of a share that is multiplied: it has two digits, so that noise stays small
+_DIGIT_BITS = 48  # of each of the two digits of a share that is multiplied
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Q (b, c) at the asker, P (a, b) at the other side, shares or not, modulo 2^96: P Q in shares.
+    """Q (b, c) at the asker, P (a, b) at the other side, modulo 2^96: P Q in shares.
 
-    The inner dimension is cut into pieces of `inner`, the columns of Q into groups of `columns`, and `rows` rows of P
-    share an answer, so that inner * columns * rows <= N. The three are chosen for the fewest bytes.
+    Where P is a share it has two digits, and [P_low P_high] is multiplied with [Q; 2^48 Q], so that noise stays small;
+    `digits` is then 2, otherwise 1. The inner dimension is cut into pieces of `inner`, the columns of Q into groups of
+    `columns`, and `rows` rows of P share an answer, so that inner * columns * rows <= N. The three are chosen for the
+    fewest bytes.
     """
 
     a: int
     b: int
     c: int
+    digits: int = 2
 
+    @cached_property
     def _shape(self) -> tuple[int, int, int]:
-        degree, best = Lattice.of(WIDE).degree, (math.inf, 1, 1, 1)
-        ciphertext, answer = WIDE.ciphertext_bytes(1) * 2, WIDE.answer_bytes(1, 64)
+        degree, best, whole = Lattice.of(WIDE).degree, (math.inf, 1, 1, 1), self.b * self.digits
         for rows in range(1, self.a + 1):
-            for pieces in range(1, self.b + 1):
-                inner = -(-self.b // pieces)
-                columns = min(self.c, degree // (rows * inner))
-                if columns:
-                    groups = -(-self.c // columns)
-                    size = groups * pieces * ciphertext + groups * -(-self.a // rows) * answer
-                    best = min(best, (size, rows, inner, columns))
+            for pieces in range(1, whole + 1):
+                inner = -(-whole // pieces)
+                if columns := min(self.c, degree // (rows * inner)):
+                    size = self._sizes(rows, inner, columns)
+                    best = min(best, (sum(size), rows, inner, columns))
         return best[1:]
 
-    def _layout(self) -> tuple[int, int, int, int, int, int]:
-        rows, inner, columns = self._shape()
-        return rows, inner, columns, -(-self.a // rows), -(-self.b // inner), -(-self.c // columns)
+    def _sizes(self, rows: int, inner: int, columns: int) -> tuple[int, int]:
+        """Bytes of the question and of the answer."""
+        groups, pieces, answers = -(-self.c // columns), -(-self.b * self.digits // inner), -(-self.a // rows)
+        return WIDE.ciphertext_bytes(groups * pieces), WIDE.answer_bytes(groups * answers, rows * columns)
 
-    def ask(self, key: SecretKey, Q: WideArray, digits: int = 2) -> bytes:
-        """Encrypt Q, and with two digits 2^48 Q as well."""
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Bytes of the question and of the answer."""
+        return self._sizes(*self._shape)
+
+    def _layout(self) -> tuple[int, int, int, int, int, int]:
+        rows, inner, columns = self._shape
+        return rows, inner, columns, -(-self.a // rows), -(-self.b * self.digits // inner), -(-self.c // columns)
+
+    def ask(self, key: SecretKey, Q: WideArray) -> bytes:
+        """Encrypt Q, and where the other side has a share, 2^48 Q as well."""
         rows, inner, columns, _, pieces, groups = self._layout()
-        room = np.zeros((digits, groups, pieces, key.lattice.degree, wide.LIMBS), np.uint32)
-        at = np.arange(columns)[:, None] * rows * inner + np.arange(inner)[None, :]
         padded = wide.zeros(pieces * inner, groups * columns)
         padded[: self.b, : self.c] = Q
-        for digit in range(digits):
-            blocks = padded.reshape(pieces, inner, groups, columns, wide.LIMBS).transpose(2, 0, 3, 1, 4)
-            room[digit][:, :, at] = blocks
-            padded = wide.times(wide.times(padded, 1 << (_DIGIT_BITS // 2)), 1 << (_DIGIT_BITS // 2))
+        if self.digits == 2:
+            higher = wide.times(wide.times(Q, 1 << (_DIGIT_BITS // 2)), 1 << (_DIGIT_BITS // 2))
+            padded[self.b : 2 * self.b, : self.c] = higher
+        room = np.zeros((groups, pieces, key.lattice.degree, wide.LIMBS), np.uint32)
+        at = np.arange(columns)[:, None] * rows * inner + np.arange(inner)[None, :]
+        room[:, :, at] = padded.reshape(pieces, inner, groups, columns, wide.LIMBS).transpose(2, 0, 3, 1, 4)
         return key.encrypt(room.reshape(-1, key.lattice.degree, wide.LIMBS))
 
     def answer(
         self, public: LatticePublicKey, raw: bytes, P: WideArray | Floats, stream: Keystream
     ) -> tuple[bytes, WideArray]:
-        """Return the answer, and this side's share (a, c). P: shares of two digits, or whole numbers below 2^48."""
+        """Return the answer, and this side's share (a, c). P: shares, or whole numbers below 2^47 of one digit."""
         rows, inner, columns, answers, pieces, groups = self._layout()
-        digits = _digits(P) if P.dtype == np.uint32 else [np.asarray(P, np.float64)]
-        check_hidden(WIDE, 2.0**_DIGIT_BITS * math.sqrt(len(digits) * self.b * rows), len(digits) * pieces)
-        lattice, degree = public.lattice, public.lattice.degree
-        given = Ciphertexts.from_bytes(lattice, raw, len(digits) * groups * pieces)
-        totals = lattice.zeros(groups * answers)
-        room = np.zeros((pieces, degree))
-        for d, digit in enumerate(digits):
-            padded = np.zeros((answers * rows, pieces * inner))
-            padded[: self.a, : self.b] = digit
-            turned = padded.reshape(answers, rows, pieces, inner)[..., ::-1].transpose(0, 2, 1, 3)
-            for i in range(answers):
-                room[:, : rows * inner] = turned[i].reshape(pieces, -1)
-                plains = lattice.plain(room)
-                for g in range(groups):
-                    start = (d * groups + g) * pieces
-                    lattice.multiply_add(totals[g * answers + i], given[start : start + pieces], plains[None])
+        digits = np.concatenate(_digits(P), axis=1) if P.dtype == np.uint32 else np.asarray(P, np.float64)
+        check_hidden(WIDE, 2.0**_DIGIT_BITS * math.sqrt(self.digits * self.b * rows), pieces)
+        lattice = public.lattice
+        given, totals = Ciphertexts.from_bytes(lattice, raw, groups * pieces), lattice.zeros(groups * answers)
+        padded = np.zeros((answers * rows, pieces * inner))
+        padded[: self.a, : self.digits * self.b] = digits
+        turned = padded.reshape(answers, rows, pieces, inner)[..., ::-1].transpose(0, 2, 1, 3)
+        room = np.zeros((pieces, lattice.degree))
+        for i in range(answers):
+            room[:, : rows * inner] = turned[i].reshape(pieces, -1)
+            plains = lattice.plain(room)[None]
+            for g in range(groups):
+                lattice.multiply_add(totals[g * answers + i], given[g * pieces : (g + 1) * pieces], plains)
         masks = _masks(stream, (groups * answers, rows * columns), wide.LIMBS)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[WIDE], self._at())
         return answer, wide.negative(self._assembled(masks))
@@ -369,7 +378,7 @@ class Matrix:
         return self._assembled(key.open(answer, groups * answers, self._at()))
 
     def _at(self) -> npt.NDArray[np.int64]:
-        rows, inner, columns = self._shape()
+        rows, inner, columns = self._shape
         found = np.arange(columns)[None, :] * rows * inner + np.arange(rows)[:, None] * inner + inner - 1
         return found.reshape(-1).astype(np.int64)
 

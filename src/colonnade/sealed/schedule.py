@@ -40,10 +40,10 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
         first: tuple[Round, ...] = ()
     else:
         fresh = 1 if rounds is None else rounds
-        sample = Round(SAMPLE, SAMPLE, 4, 1e-3)
+        sample = Round(SAMPLE, SAMPLE, 3, 1e-3)
         first = (sample,) * (2 if samples is None else samples)
     most = min(rows, max(SAMPLE, int(_MOST_SQUARES / columns) // SLOTS * SLOTS))
     small = rows <= SLOTS
-    again = Round(rows, rows if small else most, 7 if small else 4, 2e-5 if small else 3e-4)
-    last = Round(rows, 0, 0, again.tolerance, (5, 2))
+    again = Round(rows, rows if small else most, 5 if small else 3, 2e-5 if small else 1e-3)
+    last = Round(rows, 0, 0, 2e-5 if small else 3e-4, (5, 2))
     return (*first, *(again,) * fresh, *(last,) * (1 if polish is None else polish))
