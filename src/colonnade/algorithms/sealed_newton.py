@@ -42,7 +42,7 @@ from colonnade.sealed.columns import (
     signal_bits,
 )
 from colonnade.sealed.curvature import cut, doubled, own_products
-from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, RESIDUAL_BITS, first_inverse, newton_step
+from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, RESIDUAL_BITS, first_inverse, identity, newton_step
 from colonnade.sealed.schedule import Round, period_for, schedule
 from colonnade.sealed.series import logistic
 from colonnade.sealed.slots import SLOTS, Layout, embedded, folded, words
@@ -50,8 +50,12 @@ from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
 
+LOSSES = ("logistic", "square")  # that can be trained so
+QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
 STATE_BITS = 36  # of coefficients and gradients behind their points
-_BOUND_DOUBLINGS = 5  # of the bound's inverse
+_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8  # of the bound's inverse
+_REFINEMENTS = 4  # of the solution, where the loss is quadratic
+_SPREAD_BITS = 30  # of the spread of a target behind its point
 _MOST_COLUMNS = 1 << 20  # that anybody is believed to have
 
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
@@ -138,6 +142,8 @@ class SealedNewton(Training):
         await party.bound()
         await party.correlate()
         await party.start()
+        if party.quadratic:
+            await party.solve()
         for number, step in enumerate(party.rounds):
             await party.round(number, step)
         await party.open()
@@ -178,6 +184,7 @@ class SealedParty:
         self.rows = len(X)
         self.own = OwnColumns(X, penalty, loss.curvature_bound)
         self.period = period_for(self.rows) if options.period is None else options.period
+        self.quadratic = loss.name in QUADRATIC
         self.coefficients: Floats = np.zeros(X.shape[1])
 
     # -- 1. keys and sizes ---------------------------------------------------------------------------------------------
@@ -204,6 +211,8 @@ class SealedParty:
         self.width = ends[-1]
         given = self.options
         self.rounds = schedule(self.rows, self.width, given.rounds, given.polish, given.samples)
+        if self.quadratic:
+            self.rounds = ()
         # For every number of rows that rounds are about: which rounds those are.
         self.groups = {self.rows: [t for t, one in enumerate(self.rounds) if one.rows == self.rows]}
         for t, one in enumerate(self.rounds):
@@ -217,7 +226,7 @@ class SealedParty:
 
     async def bound(self) -> None:
         """Share kappa Q_i'Q_j / n between all blocks, and find the inverse of the whole."""
-        bits = cross_bits(self.rows)
+        bits = cross_bits(self.rows, exact=self.quadratic)
         found = {}
         names = self.net.names
         for i, one in enumerate(names):
@@ -231,16 +240,21 @@ class SealedParty:
         size, first = self.width, self.channel.is_first
         whole = self._shared(size, size)
         for (answerer, asker), share in found.items():
-            lifted = self._scaled(wide.from_words(share, first=first), self.own.kappa, self.rows, 2 * bits, RESIDUAL_BITS)
+            words_here = wide.from_words(share, first=first)
+            lifted = self._scaled(words_here, self.own.kappa, self.rows, 2 * bits, CURVATURE_BITS)
             whole[self.of[answerer], self.of[asker]] = lifted
             whole[self.of[asker], self.of[answerer]] = lifted.swapaxes(0, 1)
         # The bound has eigenvalues up to the number of parties, so its inverse starts at 2 / parties of the identity.
         scale = 2.0 / len(names)
-        residual = wide.negative(wide.truncated(wide.times(whole, round(2.0**16 * scale)), 16, first=first))
+        self._bound = wide.add(whole, identity(size, CURVATURE_BITS, first=first))
+        cut_off = 16 + CURVATURE_BITS - RESIDUAL_BITS
+        residual = wide.negative(wide.truncated(wide.times(whole, round(2.0**16 * scale)), cut_off, first=first))
         if first:
             rest = round(2.0**RESIDUAL_BITS * (1.0 - scale))
             residual = wide.add(residual, wide.from_integers(np.eye(size) * rest))
-        self.inverse = await first_inverse(self.channel, residual, scale, _BOUND_DOUBLINGS)
+        self.inverse = await first_inverse(
+            self.channel, residual, scale, _EXACT_DOUBLINGS if self.quadratic else _BOUND_DOUBLINGS
+        )
 
     async def _cross(self, asker: str, answerer: str, bits: int) -> WordArray | None:
         """A holder's share of Q_j'Q_i, of the sums over all rows, (answerer's, asker's) columns."""
@@ -308,6 +322,8 @@ class SealedParty:
         total = len(self.rounds)
         if channel.holds:
             for owner in self._strangers(me):
+                if not total:
+                    continue
                 self._random[owner] = channel.random(self.sizes[owner], total)
                 asked = await channel.ask_matrix("penalty", owner, self.sizes[owner], self._random[owner])
                 waiting["penalty", owner, 0] = asked
@@ -323,10 +339,12 @@ class SealedParty:
         for holder in channel.holders:
             if holder == me:
                 continue
-            self._lent["penalty", holder, 0] = await channel.answer_matrix("penalty", holder, self.own.penalty, total)
-            self._lent["scores", holder, 0] = await channel.answer_spread(
-                "scores", holder, total, self.own.forward, self.own.forward_bound()
-            )
+            if total:
+                penalty = await channel.answer_matrix("penalty", holder, self.own.penalty, total)
+                self._lent["penalty", holder, 0] = penalty
+                self._lent["scores", holder, 0] = await channel.answer_spread(
+                    "scores", holder, total, self.own.forward, self.own.forward_bound()
+                )
             for rows, ts in self.groups.items():
                 count = len(ts) + (holder == channel.first)
                 if count:
@@ -355,6 +373,11 @@ class SealedParty:
             if self._begin is not None:
                 begin = np.linalg.solve(own.back, np.eye(own.d)[-1] * self._begin)
             signals = self.loss.signal(own.Q @ begin, self.y)
+            if self.quadratic:
+                # A target of any size: the model is made for one of spread 1, and stretched in the end.
+                self._spread = max(float(np.sqrt(np.mean(signals**2))), 2.0**-20)
+                signals = signals / self._spread
+                begin[:] = 0.0
         gradients = {rows: await self._first_gradient(rows, signals[:rows]) for rows in self.groups}
         if not channel.holds:
             return
@@ -367,7 +390,25 @@ class SealedParty:
             self.state[here] = wide.from_integers(np.rint(begin * 2.0**STATE_BITS))
             pulled = wide.from_integers(np.rint(own.S @ begin * 2.0**STATE_BITS))
             whole[here] = wide.add(whole[here], pulled)
+        self._first = whole
         await self._step(whole, (1, 0))
+
+    async def solve(self) -> None:
+        """For a quadratic loss: refine the solution of B u = -g, and undo what the label holder did to its target."""
+        channel = self.channel
+        if not channel.holds:
+            return
+        for _ in range(_REFINEMENTS):
+            (pulled,) = await channel.multiply("solve", self._bound, (self.state[:, None], CURVATURE_BITS))
+            await self._step(wide.add(self._first, pulled[:, 0]), (1, 0))
+        # The spread of the target is the label holder's own, so that the product with the other's share is shared too.
+        if channel.is_first:
+            factor = np.array([[np.rint(self._spread * 2.0**_SPREAD_BITS)]])
+            mine = wide.product(wide.from_integers(factor), self.state[None])
+            share = wide.add(mine, await channel.answer_matrix("spread", channel.second, factor, self.width))
+        else:
+            share = await (await channel.ask_matrix("spread", channel.first, 1, self.state[None]))
+        self.state = wide.truncated(share[0], _SPREAD_BITS, first=channel.is_first)
 
     async def _first_gradient(self, rows: int, signals: Floats) -> WideArray:
         """A holder's share of Q' s / n, where s is the label holder's alone."""
@@ -681,3 +722,5 @@ class SealedParty:
             if holder != me:
                 found = wide.add(found, await channel.receive_wide(holder, "own coefficients", self.own.d))
         self.coefficients = self.own.back @ wide.to_floats(found, STATE_BITS)
+        if self.quadratic and self._begin is not None:
+            self.coefficients[-1] += self._begin

@@ -138,7 +138,7 @@ class Channel:
 
     async def ask_spread(self, step: str, answerer: str, b: WordArray, rows: int) -> Awaitable[WordArray]:
         """Return this party's share (T, rows) of sums over the other's columns, times b (d, T)."""
-        form = Spread(*b.shape, rows)
+        form = Spread(b.shape[0], b.shape[1], rows)
         await self.send(answerer, step, await self.net.in_thread(form.ask, self.narrow, b))
 
         async def read() -> WordArray:
@@ -200,18 +200,18 @@ class Channel:
     async def ask_matrix(self, step: str, answerer: str, rows: int, Q: WideArray) -> Awaitable[WideArray]:
         """Return this party's share of P Q, where the other's P is its own and has no more than 48 bits."""
         assert self.wide is not None
-        key, form = self.wide, Matrix(rows, *Q.shape[:2], digits=1)
+        key, form = self.wide, Matrix(rows, Q.shape[0], Q.shape[1], digits=1)
         await self.send(answerer, step, form.ask(key, Q))
 
         async def read() -> WideArray:
-            return form.read(key, await self.receive(answerer, f"{step} answer", form.bytes[1]))
+            return form.read(key, await self.receive(answerer, f"{step} answer", form.sizes[1]))
 
         return read()
 
     async def answer_matrix(self, step: str, asker: str, P: Floats, columns: int) -> WideArray:
         """Return this party's share of P Q, where Q (b, c) is the asker's share of something."""
-        form = Matrix(*P.shape, columns, digits=1)
-        raw = await self.receive(asker, step, form.bytes[0])
+        form = Matrix(P.shape[0], P.shape[1], columns, digits=1)
+        raw = await self.receive(asker, step, form.sizes[0])
         answer, share = form.answer(self._wide[asker], raw, P, self.stream)
         await self.send(asker, f"{step} answer", answer)
         return share
@@ -222,11 +222,11 @@ class Channel:
         Y = np.concatenate([part for part, _ in parts], axis=1)
         form = Matrix(X.shape[0], X.shape[1], Y.shape[1])
         await self.send(self.partner, step, await self.net.in_thread(form.ask, self.wide, Y))
-        raw = await self.receive(self.partner, step, form.bytes[0])
+        raw = await self.receive(self.partner, step, form.sizes[0])
         answer, mine = await self.net.in_thread(form.answer, self._wide[self.partner], raw, X, self.stream)
         await self.send(self.partner, f"{step} answer", answer)
         local = wide.add(wide.product(X, Y), mine)
-        theirs = form.read(self.wide, await self.receive(self.partner, f"{step} answer", form.bytes[1]))
+        theirs = form.read(self.wide, await self.receive(self.partner, f"{step} answer", form.sizes[1]))
         whole, found, start = wide.add(local, theirs), [], 0
         for part, shift in parts:
             end = start + part.shape[1]

@@ -117,7 +117,7 @@ class OwnColumns:
 
 
 def signal_bits(rows: int) -> int:
-    """Bits of a signal behind its point, in sums over so many rows; more of them where fewer rows average errors out."""
+    """Bits of a signal behind its point, in sums over so many rows: more where fewer rows average errors out."""
     return min(20, max(16, round(SUM_BITS - 2 - math.log2(rows))))
 
 
@@ -131,9 +131,9 @@ def factor_bits(rows: int) -> int:
     return 14 if rows <= SLOTS else 10
 
 
-def cross_bits(rows: int) -> int:
-    """Bits of a column behind its point in sums over rows of products of two columns."""
-    return max(2, int((SUM_BITS - 2 - math.log2(rows)) / 2))
+def cross_bits(rows: int, *, exact: bool) -> int:
+    """Bits of a column behind its point in sums over rows of products of two columns; more where all hangs on them."""
+    return max(2, int((SUM_BITS - 2 + (6 if exact else 0) - math.log2(rows)) / 2))
 
 
 def embedded_bound(norm: float, rows: int, scale: float) -> float:

@@ -45,7 +45,7 @@ def own_products(polynomials: WordArray, factors: Floats) -> WordArray:
                 lattice.multiply(left, right, total)
         lattice.backward(room.reshape(-1, 1, DEGREE))
         for k, part in enumerate(np.rint(room[:, :, 0, :SLOTS]).astype(np.int64).view(np.uint64)):
-            into += part << np.uint64(_DIGIT_BITS * k)
+            np.add(into, part << np.uint64(_DIGIT_BITS * k), out=into)
     return out
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +69,7 @@ def _as_words(limbs: npt.NDArray[np.uint32]) -> WordArray:
     return np.ascontiguousarray(limbs).view(np.uint64)[..., 0]
 
 
-def _chunks(values: Floats, length: int) -> Floats:
+def _chunks(values: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
     """Cut vectors (..., n) into pieces of this length, the last one filled up with zeros: (..., pieces, length)."""
     pieces = -(-values.shape[-1] // length)
     found = np.zeros((*values.shape[:-1], pieces * length), values.dtype)
@@ -220,7 +221,7 @@ class Packed:
     def ask(self, key: SecretKey, v: WordArray) -> bytes:
         """Encrypt the vector piece by piece."""
         room = np.zeros((self.ciphertexts, key.lattice.degree), np.uint64)
-        room[:, : self.piece] = _chunks(v, self.piece)  # type: ignore[type-var]
+        room[:, : self.piece] = _chunks(v, self.piece)
         return key.encrypt(room)
 
     def answer(
@@ -329,7 +330,7 @@ class Matrix:
         return WIDE.ciphertext_bytes(groups * pieces), WIDE.answer_bytes(groups * answers, rows * columns)
 
     @property
-    def bytes(self) -> tuple[int, int]:
+    def sizes(self) -> tuple[int, int]:
         """Bytes of the question and of the answer."""
         return self._sizes(*self._shape)
 
@@ -355,7 +356,7 @@ class Matrix:
     ) -> tuple[bytes, WideArray]:
         """Return the answer, and this side's share (a, c). P: shares, or whole numbers below 2^47 of one digit."""
         rows, inner, columns, answers, pieces, groups = self._layout()
-        digits = np.concatenate(_digits(P), axis=1) if P.dtype == np.uint32 else np.asarray(P, np.float64)
+        digits = np.concatenate(_digits(cast(WideArray, P)), axis=1) if P.dtype == np.uint32 else np.asarray(P)
         check_hidden(WIDE, 2.0**_DIGIT_BITS * math.sqrt(self.digits * self.b * rows), pieces)
         lattice = public.lattice
         given, totals = Ciphertexts.from_bytes(lattice, raw, groups * pieces), lattice.zeros(groups * answers)

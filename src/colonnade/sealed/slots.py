@@ -57,7 +57,7 @@ def unfolded(halves: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def folded(polynomials: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the first halves of twice the real part of all slots (coefficient 0: once), for floats or for words."""
     found = polynomials[..., :SLOTS].copy()
-    found[..., 1:] -= polynomials[..., : SLOTS : -1]
+    found[..., 1:] -= polynomials[..., :SLOTS:-1]
     return found
 
 

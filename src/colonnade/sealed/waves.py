@@ -109,4 +109,3 @@ def _norm(coefficients: Complexes, layout: Layout) -> float:
     """A bound on the norm of all plaintexts of an answer, which does not depend on any score."""
     rounding = 0.5 * math.sqrt(DEGREE * len(coefficients))
     return 2.0**_SECOND_BITS * math.sqrt(2.0) * float(np.linalg.norm(coefficients)) + rounding
-
