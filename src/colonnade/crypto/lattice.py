@@ -36,14 +36,16 @@ class Lattice:
         self.modulus = math.prod(self.primes)
         self.p = np.array(self.primes, np.float64)
         self.inverses = 1 / self.p
-        shape = (len(self.primes), self.degree)
-        self._roots, self._back = np.empty(shape), np.empty(shape)
-        for row, back, p in zip(self._roots, self._back, self.primes, strict=True):
-            root = _root_of_unity(p, 2 * self.degree)
-            row[:] = _powers(root, self.degree, p)
-            back[:] = _powers(pow(root, -1, p), self.degree, p)
-        self._ratios, self._back_ratios = self._roots / self.p[:, None], self._back / self.p[:, None]
-        self._shares = np.array([_centred(pow(self.degree, -1, p), p) for p in self.primes], np.float64)
+        order = ntt.root_order(self.degree)
+        roots = [_root_of_unity(p, 2 * self.degree) for p in self.primes]
+        pairs = list(zip(roots, self.primes, strict=True))
+        self._roots = np.array([_powers(root, self.degree, p) for root, p in pairs], np.float64).take(order, 1)
+        self._back = np.array([_powers(pow(root, -1, p), self.degree, p) for root, p in pairs], np.float64).take(
+            order, 1
+        )
+        self._ratios, self._back_ratios = self._roots / self.p[:, None, None], self._back / self.p[:, None, None]
+        shares = np.array([_centred(pow(self.degree, -1, p), p) for p in self.primes], np.float64)
+        self._shares = np.stack([shares, shares / self.p], axis=1)
         # A product is at most 9/16 p, and so many of them stay below 2^53 together with what was there.
         self._most = int((2**53 / self.primes[0] - 1) / (9 / 16))
 
@@ -61,20 +63,22 @@ class Lattice:
             raise OptionError(f"plain polynomials have {self.degree} coefficients, got an array of {given.shape}")
         found = np.empty((*given.shape[:-1], len(self.primes), self.degree))
         flat = found.reshape(-1, len(self.primes), self.degree)
-        ntt.residues(given.reshape(-1, self.degree), self.p, self.inverses, flat)
+        if wrong := ntt.residues(given.reshape(-1, self.degree), self.p, self.inverses, flat):
+            raise OptionError(f"plain polynomials have whole numbers below 2^52 in size, got {wrong} others")
         self.forward(flat)
         return found
 
     def forward(self, values: Residues) -> None:
         """Transform coefficients (count, primes, N) of at most p in size, in place; of fewer primes, the first."""
         k = values.shape[1]
-        ntt.forward(values, self._roots[:k], self._ratios[:k], self.p[:k], self.inverses[:k])
+        room = ntt.transform_room(self.degree)
+        ntt.forward(values, self._roots[:k], self._ratios[:k], self.p[:k], self.inverses[:k], room)
 
     def backward(self, values: Residues) -> None:
         """Transform back to coefficients, in place."""
         k = values.shape[1]
-        shares, ratios = self._shares[:k], self._shares[:k] / self.p[:k]
-        ntt.backward(values, self._back[:k], self._back_ratios[:k], self.p[:k], self.inverses[:k], shares, ratios)
+        roots, ratios, room = self._back[:k], self._back_ratios[:k], ntt.transform_room(self.degree)
+        ntt.backward(values, roots, ratios, self.p[:k], self.inverses[:k], self._shares[:k], room)
 
     def multiply(self, x: Residues, y: Residues, total: Residues) -> None:
         """Add the product of two transformed polynomials to a third, (primes, N); of fewer primes, the first."""
@@ -118,11 +122,13 @@ class Lattice:
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
-    def pack(self, x: Residues) -> bytes:
+    def packed(self, count: int) -> npt.NDArray[np.uint64]:
+        """Room for so many polynomials on a line, (count, words)."""
+        return np.empty((count, self.parameters.polynomial_bytes // 8), np.uint64)
+
+    def pack(self, x: Residues, out: npt.NDArray[np.uint64]) -> None:
         """Write one polynomial (primes, N) in as many bits as its primes have."""
-        out = np.empty(self.parameters.polynomial_bytes // 8, np.uint64)
         kernels.pack_residues(x, self.p, self.parameters.prime_bits, out)
-        return out.astype("<u8", copy=False).tobytes()
 
     def unpack(self, raw: bytes | memoryview, out: Residues, what: str) -> None:
         """Read one polynomial. what: it is called so where a residue is not below its prime."""

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from colonnade.kernels.compiled import Compiled, Inside
 
 Array = npt.NDArray[Any]
+_LARGEST = 2.0**52
 _BLOCK = 512  # coefficients whose sums stay in the processor's first cache while all products are added to them
 
 
@@ -95,114 +97,204 @@ def centred() -> Any:
 # -- transforms --------------------------------------------------------------------------------------------------------
 
 
+@Inside
+def _turn_tile() -> Any:
+    """`_turn_tile(source, row, target, column)`: transpose 4 x 4 doubles, by addresses and bytes from row to row."""
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    def make(context: Any, source: Any, row: Any, target: Any, column: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            vector, index = ir.VectorType(ir.DoubleType(), 4), ir.VectorType(ir.IntType(32), 4)
+
+            def place(base: Any, step: Any, i: int) -> Any:
+                offset = builder.mul(step, ir.Constant(ir.IntType(64), i))
+                return builder.inttoptr(builder.add(base, offset), vector.as_pointer())
+
+            def mixed(x: Any, y: Any, *order: int) -> Any:
+                return builder.shuffle_vector(x, y, ir.Constant(index, order))
+
+            source, row, target, column = values
+            rows = [builder.load(place(source, row, i), align=8) for i in range(4)]
+            even01, odd01 = mixed(rows[0], rows[1], 0, 4, 2, 6), mixed(rows[0], rows[1], 1, 5, 3, 7)
+            even23, odd23 = mixed(rows[2], rows[3], 0, 4, 2, 6), mixed(rows[2], rows[3], 1, 5, 3, 7)
+            for i, (x, y) in enumerate(((even01, even23), (odd01, odd23))):
+                builder.store(mixed(x, y, 0, 1, 4, 5), place(target, column, i), align=8)
+                builder.store(mixed(x, y, 2, 3, 6, 7), place(target, column, i + 2), align=8)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 4), codegen
+
+    return intrinsic(make)
+
+
 @Compiled
-def forward(values: Array, roots: Array, ratios: Array, primes: Array, inverses: Array) -> None:
+def forward(values: Array, roots: Array, ratios: Array, primes: Array, inverses: Array, room: Array) -> None:
     """Transform polynomials (count, primes, N) in place: |coefficients| <= p before, centred values after.
 
     Cooley and Tukey's butterflies x, y -> x + w y, x - w y, two layers at a time so that memory is passed over half as
-    often. roots[i, m + j] is the root of group j of the layer with m groups: powers of a 2N-th root of unity in
-    bit-reversed order. Nothing is reduced on the way: by (1) a layer takes a bound b p to b + 1/2 + b / 16, which from
-    1 reaches 12 after the 13 layers of N = 8192 and 14.4 after the 15 of 32768.
+    often. Nothing is reduced on the way: by (1) a layer takes a bound b p to b + 1/2 + b / 16, which from 1 reaches 12
+    after the 13 layers of N = 8192 and 14.4 after the 15 of 32768.
+
+    All layers but four have groups of at least 16 neighbours, and loops along them. For the last four the array is read
+    as N / 16 rows of 16 and turned round, so that loops run along the rows' places; the result stays so, value j of row
+    b at j N / 16 + b. roots (primes, 16, N / 16): see `root_order`. room: (16, N / 16 + 4) doubles; the 4 are there
+    because rows at distances of a power of two would push each other out of the processor's cache.
     """
     for c in range(values.shape[0]):
         for i in range(values.shape[1]):
-            _forward(values[c, i], roots[i], ratios[i], primes[i], inverses[i])
+            a, p, inverse, lanes = values[c, i], primes[i], inverses[i], values.shape[2] // 16
+            _forward_groups(a, roots[i, 0], ratios[i, 0], p)
+            for b in range(0, lanes, 4):
+                for j in range(0, 16, 4):
+                    _turn_tile(
+                        a.ctypes.data + 8 * (16 * b + j), 128, room.ctypes.data + 8 * (room.shape[1] * j + b),
+                        8 * room.shape[1],
+                    )  # fmt: skip
+            for g in range(4):
+                _forward_lanes(room, g, 4, roots[i], ratios[i], 1, p)
+            for g in range(4):
+                _forward_lanes(room, 4 * g, 1, roots[i], ratios[i], 4 + 3 * g, p)
+            for j in range(16):
+                x, y = room[j], a[j * lanes : (j + 1) * lanes]
+                for b in range(lanes):
+                    y[b] = centred(x[b], p, inverse)
 
 
 @Compiled
-def _forward(a: Array, roots: Array, ratios: Array, p: float, inverse: float) -> None:
+def _forward_groups(a: Array, roots: Array, ratios: Array, p: float) -> None:
     n, m = a.shape[0], 1
-    layers = 0
-    while 1 << layers < n:
-        layers += 1
-    if layers % 2 == 1:
-        _halves(a[: n // 2], a[n // 2 :], roots[1], ratios[1], p)
+    if _is_odd(roots.shape[0]):
+        x, y, w, r = a[: n // 2], a[n // 2 :], roots[1], ratios[1]
+        for j in range(n // 2):
+            z = product(y[j], w, r, p)
+            x[j], y[j] = x[j] + z, x[j] - z
         m = 2
-    while 4 * m < n:
-        quarter = n // m // 4
+    while m < roots.shape[0]:
+        size = n // m // 4
         for i in range(m):
             w1, w2, w3 = roots[m + i], roots[2 * (m + i)], roots[2 * (m + i) + 1]
             r1, r2, r3 = ratios[m + i], ratios[2 * (m + i)], ratios[2 * (m + i) + 1]
-            at = 4 * quarter * i
-            x0, x1 = a[at : at + quarter], a[at + quarter : at + 2 * quarter]
-            x2, x3 = a[at + 2 * quarter : at + 3 * quarter], a[at + 3 * quarter : at + 4 * quarter]
-            for j in range(quarter):
+            at = 4 * size * i
+            x0, x1 = a[at : at + size], a[at + size : at + 2 * size]
+            x2, x3 = a[at + 2 * size : at + 3 * size], a[at + 3 * size : at + 4 * size]
+            for j in range(size):
                 y2, y3 = product(x2[j], w1, r1, p), product(x3[j], w1, r1, p)
                 sum02, difference02 = x0[j] + y2, x0[j] - y2
                 y1, y3 = product(x1[j] + y3, w2, r2, p), product(x1[j] - y3, w3, r3, p)
                 x0[j], x1[j], x2[j], x3[j] = sum02 + y1, sum02 - y1, difference02 + y3, difference02 - y3
         m *= 4
-    for i in range(m):  # the last two layers: groups of four neighbours, which are centred at once
-        w1, w2, w3 = roots[m + i], roots[2 * (m + i)], roots[2 * (m + i) + 1]
-        r1, r2, r3 = ratios[m + i], ratios[2 * (m + i)], ratios[2 * (m + i) + 1]
-        y2, y3 = product(a[4 * i + 2], w1, r1, p), product(a[4 * i + 3], w1, r1, p)
-        sum02, difference02 = a[4 * i] + y2, a[4 * i] - y2
-        y1, y3 = product(a[4 * i + 1] + y3, w2, r2, p), product(a[4 * i + 1] - y3, w3, r3, p)
-        a[4 * i], a[4 * i + 1] = centred(sum02 + y1, p, inverse), centred(sum02 - y1, p, inverse)
-        a[4 * i + 2], a[4 * i + 3] = centred(difference02 + y3, p, inverse), centred(difference02 - y3, p, inverse)
 
 
 @Compiled
-def _halves(x: Array, y: Array, root: float, ratio: float, p: float) -> None:
-    """One layer of a single group, where the number of layers is odd."""
-    for j in range(x.shape[0]):
-        z = product(y[j], root, ratio, p)
-        x[j], y[j] = x[j] + z, x[j] - z
+def _forward_lanes(room: Array, first: int, step: int, roots: Array, ratios: Array, row: int, p: float) -> None:
+    """The same two layers for many groups of four at once: rows of room, and rows of roots from `row` on."""
+    x0, x1, x2, x3 = room[first], room[first + step], room[first + 2 * step], room[first + 3 * step]
+    w1, w2, w3 = roots[row], roots[row + 1], roots[row + 2]
+    r1, r2, r3 = ratios[row], ratios[row + 1], ratios[row + 2]
+    for j in range(roots.shape[1]):
+        y2, y3 = product(x2[j], w1[j], r1[j], p), product(x3[j], w1[j], r1[j], p)
+        sum02, difference02 = x0[j] + y2, x0[j] - y2
+        y1, y3 = product(x1[j] + y3, w2[j], r2[j], p), product(x1[j] - y3, w3[j], r3[j], p)
+        x0[j], x1[j], x2[j], x3[j] = sum02 + y1, sum02 - y1, difference02 + y3, difference02 - y3
 
 
 @Compiled
 def backward(
-    values: Array, roots: Array, ratios: Array, primes: Array, inverses: Array, shares: Array, share_ratios: Array
+    values: Array, roots: Array, ratios: Array, primes: Array, inverses: Array, shares: Array, room: Array
 ) -> None:
     """Transform back in place, centred values before and centred coefficients after.
 
-    roots: those of `forward`, inverted; shares: 1 / N modulo each prime. Gentleman and Sande's butterflies x, y ->
-    x + y, (x - y) / w. Of the four results of two layers only the sum of all four inputs is centred: with inputs within
-    b p, the others are at most 1 + b / 4 by (1), so b = 4/3 holds from layer to layer, and the sum before it is centred
-    is at most 16/3.
+    roots: those of `forward`, inverted; shares (primes, 2): 1 / N modulo each prime, and its ratio. Gentleman and
+    Sande's butterflies x, y -> x + y, (x - y) / w. Of the four results of two layers only the sum of all four inputs is
+    centred: with inputs within b p, the others are at most 1 + b / 4 by (1), so b = 4/3 holds from layer to layer, and
+    the sum before it is centred is at most 16/3.
     """
     for c in range(values.shape[0]):
         for i in range(values.shape[1]):
-            _backward(values[c, i], roots[i], ratios[i], primes[i], inverses[i])
-            a, share, ratio, p, inverse = values[c, i], shares[i], share_ratios[i], primes[i], inverses[i]
+            a, p, inverse, lanes = values[c, i], primes[i], inverses[i], values.shape[2] // 16
+            share, ratio = shares[i, 0], shares[i, 1]
+            for j in range(16):
+                x, y = room[j], a[j * lanes : (j + 1) * lanes]
+                for b in range(lanes):
+                    x[b] = y[b]
+            for g in range(4):
+                _backward_lanes(room, 4 * g, 1, roots[i], ratios[i], 4 + 3 * g, p, inverse)
+            for g in range(4):
+                _backward_lanes(room, g, 4, roots[i], ratios[i], 1, p, inverse)
+            for b in range(0, lanes, 4):
+                for j in range(0, 16, 4):
+                    _turn_tile(
+                        room.ctypes.data + 8 * (room.shape[1] * j + b), 8 * room.shape[1],
+                        a.ctypes.data + 8 * (16 * b + j), 128,
+                    )  # fmt: skip
+            _backward_groups(a, roots[i, 0], ratios[i, 0], p, inverse)
             for j in range(a.shape[0]):
                 a[j] = centred(product(a[j], share, ratio, p), p, inverse)
 
 
 @Compiled
-def _backward(a: Array, roots: Array, ratios: Array, p: float, inverse: float) -> None:
-    n, m = a.shape[0], a.shape[0] // 4
-    for i in range(m):
-        w1, w2, w3 = roots[m + i], roots[2 * (m + i)], roots[2 * (m + i) + 1]
-        r1, r2, r3 = ratios[m + i], ratios[2 * (m + i)], ratios[2 * (m + i) + 1]
-        sum01, sum23 = a[4 * i] + a[4 * i + 1], a[4 * i + 2] + a[4 * i + 3]
-        y1 = product(a[4 * i] - a[4 * i + 1], w2, r2, p)
-        y3 = product(a[4 * i + 2] - a[4 * i + 3], w3, r3, p)
-        a[4 * i], a[4 * i + 1] = centred(sum01 + sum23, p, inverse), y1 + y3
-        a[4 * i + 2], a[4 * i + 3] = product(sum01 - sum23, w1, r1, p), product(y1 - y3, w1, r1, p)
-    m //= 4
+def _backward_groups(a: Array, roots: Array, ratios: Array, p: float, inverse: float) -> None:
+    n, m = a.shape[0], roots.shape[0] // 4
     while m >= 1:
-        quarter = n // m // 4
+        size = n // m // 4
         for i in range(m):
             w1, w2, w3 = roots[m + i], roots[2 * (m + i)], roots[2 * (m + i) + 1]
             r1, r2, r3 = ratios[m + i], ratios[2 * (m + i)], ratios[2 * (m + i) + 1]
-            at = 4 * quarter * i
-            x0, x1 = a[at : at + quarter], a[at + quarter : at + 2 * quarter]
-            x2, x3 = a[at + 2 * quarter : at + 3 * quarter], a[at + 3 * quarter : at + 4 * quarter]
-            for j in range(quarter):
+            at = 4 * size * i
+            x0, x1 = a[at : at + size], a[at + size : at + 2 * size]
+            x2, x3 = a[at + 2 * size : at + 3 * size], a[at + 3 * size : at + 4 * size]
+            for j in range(size):
                 sum01, sum23 = x0[j] + x1[j], x2[j] + x3[j]
                 y1, y3 = product(x0[j] - x1[j], w2, r2, p), product(x2[j] - x3[j], w3, r3, p)
                 x0[j], x1[j] = centred(sum01 + sum23, p, inverse), y1 + y3
                 x2[j], x3[j] = product(sum01 - sum23, w1, r1, p), product(y1 - y3, w1, r1, p)
         m //= 4
-    layers = 0
-    while 1 << layers < n:
-        layers += 1
-    if layers % 2 == 1:
-        w, ratio = roots[1], ratios[1]
-        x, y = a[: n // 2], a[n // 2 :]
+    if _is_odd(roots.shape[0]):
+        x, y, w, r = a[: n // 2], a[n // 2 :], roots[1], ratios[1]
         for j in range(n // 2):
-            x[j], y[j] = x[j] + y[j], product(x[j] - y[j], w, ratio, p)
+            x[j], y[j] = x[j] + y[j], product(x[j] - y[j], w, r, p)
+
+
+@Compiled
+def _backward_lanes(
+    room: Array, first: int, step: int, roots: Array, ratios: Array, row: int, p: float, inverse: float
+) -> None:
+    """The same two layers for many groups of four at once: rows of room, and rows of roots from `row` on."""
+    x0, x1, x2, x3 = room[first], room[first + step], room[first + 2 * step], room[first + 3 * step]
+    w1, w2, w3 = roots[row], roots[row + 1], roots[row + 2]
+    r1, r2, r3 = ratios[row], ratios[row + 1], ratios[row + 2]
+    for j in range(roots.shape[1]):
+        sum01, sum23 = x0[j] + x1[j], x2[j] + x3[j]
+        y1, y3 = product(x0[j] - x1[j], w2[j], r2[j], p), product(x2[j] - x3[j], w3[j], r3[j], p)
+        x0[j], x1[j] = centred(sum01 + sum23, p, inverse), y1 + y3
+        x2[j], x3[j] = product(sum01 - sum23, w1[j], r1[j], p), product(y1 - y3, w1[j], r1[j], p)
+
+
+@Compiled
+def _is_odd(power: int) -> bool:
+    """Whether a power of two is an odd one."""
+    return power & 0x5555555555555555 == 0
+
+
+def root_order(n: int) -> Array:
+    """Which root of unity stands where in the tables, (16, n / 16): by its number in bit-reversed order.
+
+    A layer of m groups uses numbers m to 2m - 1. The first row has those of all layers but four. The others stand as
+    `forward` takes them, a row for the same group of each of n / 16 rows of 16 values: first of the layers with n / 16
+    and n / 8 groups, then, for each of four groups, of those with n / 4 and n / 2.
+    """
+    m, b = n // 16, np.arange(n // 16)
+    rows = [b, m + b, 2 * m + 2 * b, 2 * m + 2 * b + 1]
+    for g in range(4):
+        rows += [4 * m + 4 * b + g, 8 * m + 8 * b + 2 * g, 8 * m + 8 * b + 2 * g + 1]
+    return np.array(rows)
+
+
+def transform_room(n: int) -> Array:
+    """What `forward` and `backward` work in."""
+    return np.empty((16, n // 16 + 4))
 
 
 # -- products of transforms --------------------------------------------------------------------------------------------
@@ -268,10 +360,15 @@ def multiply(x: Array, y: Array, primes: Array, inverses: Array, total: Array) -
 
 
 @Compiled
-def residues(values: Array, primes: Array, inverses: Array, out: Array) -> None:
-    """Whole numbers (count, N) of at most 2^53 as centred residues (count, primes, N)."""
+def residues(values: Array, primes: Array, inverses: Array, out: Array) -> int:
+    """Whole numbers (count, N) below 2^52 in size as centred residues (count, primes, N); returns how many are not."""
+    wrong = 0
     for c in range(values.shape[0]):
+        x = values[c]
+        for j in range(x.shape[0]):
+            wrong += 0 if centred(x[j], 1.0, 1.0) == 0.0 and abs(x[j]) < _LARGEST else 1
         for i in range(primes.shape[0]):
-            p, inverse, x, to = primes[i], inverses[i], values[c], out[c, i]
+            p, inverse, to = primes[i], inverses[i], out[c, i]
             for j in range(x.shape[0]):
                 to[j] = centred(x[j], p, inverse)
+    return wrong
