@@ -99,6 +99,22 @@ def scaled_limbs(values: npt.NDArray[np.float64], bits: int, length: int) -> Lim
     return found
 
 
+def rounded_masks(masks: Words, word_limbs: int) -> Words:
+    """Masks of more limbs than a word, (..., limbs), as words: what stands behind the point is rounded to the nearest.
+
+    An opened word less this is the true value, rounded down or up: it was off by at most 1/2 when the answer was
+    opened, and this is off from the mask by at most 1/2.
+    """
+    limbs = masks[..., None].view(np.uint32) if masks.dtype == np.uint64 else masks
+    extra = limbs.shape[-1] - word_limbs
+    found = np.ascontiguousarray(limbs[..., extra:])
+    carry = limbs[..., extra - 1] >> 31 if extra else np.zeros(limbs.shape[:-1], np.uint32)
+    for limb in range(word_limbs):
+        found[..., limb] += carry
+        carry = carry & (found[..., limb] == 0)
+    return words_of(found)
+
+
 def places_of(at: npt.ArrayLike | None, length: int) -> npt.NDArray[np.int64] | None:
     """Check which coefficients are wanted; None for all."""
     if at is None:
