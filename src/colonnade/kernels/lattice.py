@@ -76,11 +76,11 @@ def uniform(raw: Array, bits: int, p: float, out: Array, start: int) -> int:
 @Compiled
 def ternary(raw: Array, out: Array) -> None:
     """Each word's 3 x / 2^64, rounded down, less 1, in all rows: -1, 0 and 1 with probabilities 1/3 up to 2^-64."""
-    for j in range(raw.shape[0]):
-        above = np.uint64(3) * (raw[j] >> _LIMB) + (np.uint64(3) * (raw[j] & _LOW) >> _LIMB)
-        number = np.float64(np.int64(above >> _LIMB) - 1)
-        for i in range(out.shape[0]):
-            out[i, j] = number
+    for i in range(out.shape[0]):
+        row = out[i]
+        for j in range(raw.shape[0]):
+            above = np.uint64(3) * (raw[j] >> _LIMB) + (np.uint64(3) * (raw[j] & _LOW) >> _LIMB)
+            row[j] = np.float64(np.int64(above >> _LIMB) - 1)
 
 
 @Compiled
