@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from colonnade.crypto.lattice import Ciphertexts, Lattice
 from colonnade.crypto.lattice_parameters import NARROW, WIDE, _Insecure
-from colonnade.kernels import ntt
+from colonnade.kernels import ntt, residues
 
 RINGS = [
     _Insecure(degree=64, prime_bits=49, primes=3, word_bits=64, answer_bits=76),
@@ -168,11 +168,11 @@ def test_whole_numbers_become_residues_and_others_are_counted():
     values = np.zeros((1, 64))
     values[0, :6] = [1, -1, 2.0**52 - 1, 1 - 2.0**52, 2.0**51 + 1, -0.0]
     out = np.empty((1, 3, 64))
-    assert ntt.residues(values, lattice.p, lattice.inverses, out) == 0
+    assert residues.residues(values, lattice.p, lattice.inverses, out) == 0
     for i, p in enumerate(lattice.primes):
         assert [int(x) % p for x in out[0, i]] == [int(x) % p for x in values[0]]
     values[0, 10:15] = [0.5, np.nan, np.inf, 2.0**52, -1e300]
-    assert ntt.residues(values, lattice.p, lattice.inverses, out) == 5
+    assert residues.residues(values, lattice.p, lattice.inverses, out) == 5
 
 
 PROGRAM = """

@@ -19,7 +19,7 @@ from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice_parameters import Parameters, primes_of
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.kernels import lattice as kernels
-from colonnade.kernels import ntt
+from colonnade.kernels import ntt, residues
 
 Residues = npt.NDArray[np.float64]
 Words = npt.NDArray[Any]  # uint64, or uint32 with a last axis of limbs, the lowest first
@@ -63,7 +63,7 @@ class Lattice:
             raise OptionError(f"plain polynomials have {self.degree} coefficients, got an array of {given.shape}")
         found = np.empty((*given.shape[:-1], len(self.primes), self.degree))
         flat = found.reshape(-1, len(self.primes), self.degree)
-        if wrong := ntt.residues(given.reshape(-1, self.degree), self.p, self.inverses, flat):
+        if wrong := residues.residues(given.reshape(-1, self.degree), self.p, self.inverses, flat):
             raise OptionError(f"plain polynomials have whole numbers below 2^52 in size, got {wrong} others")
         self.forward(flat)
         return found
@@ -83,7 +83,7 @@ class Lattice:
     def multiply(self, x: Residues, y: Residues, total: Residues) -> None:
         """Add the product of two transformed polynomials to a third, (primes, N); of fewer primes, the first."""
         k = total.shape[0]
-        ntt.multiply(x[:k], y[:k], self.p[:k], self.inverses[:k], total)
+        residues.multiply(x[:k], y[:k], self.p[:k], self.inverses[:k], total)
 
     def uniform(self, stream: Keystream, out: Residues) -> None:
         """Fill rows (primes, N) with uniform residues: each is the stream's next word whose lowest bits are below p."""
@@ -107,7 +107,9 @@ class Lattice:
         pieces = [slice(None)] if plains.flags.c_contiguous else [slice(o, o + 1) for o in range(len(totals))]
         for piece in pieces:  # a part of a larger array is copied row by row, not as a whole
             some, sums = np.ascontiguousarray(plains[piece]), totals[piece]
-            ntt.multiply_add(sums.c0, sums.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses, self._most)
+            residues.multiply_add(
+                sums.c0, sums.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses, self._most
+            )
 
     def multiply_add_each(self, totals: Ciphertexts, ciphertexts: Ciphertexts, plains: Residues) -> None:
         """Add ciphertexts[i] plains[i] to totals[i]; plains are (count, primes, N)."""
@@ -118,7 +120,7 @@ class Lattice:
                 f"got {len(ciphertexts)} and {plains.shape}"
             )
         some = np.ascontiguousarray(plains)
-        ntt.multiply_add_each(totals.c0, totals.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses)
+        residues.multiply_add_each(totals.c0, totals.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses)
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 

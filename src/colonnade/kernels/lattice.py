@@ -1,6 +1,6 @@
 """Kernels around the ring's arithmetic: drawing polynomials, scaling numbers up to q and back, and packing bits.
 
-Residues are doubles, as in `ntt`: (primes, n), centred. Long numbers are rows of limbs of 32 bits, (n, limbs), the
+Residues are doubles, as in `residues`: (primes, n), centred. Long numbers are rows of limbs of 32 bits, (n, limbs), the
 lowest first; a word of 64 bits is such a row already. Inside, each limb has a plane (limbs, n) of its own, so that the
 inner loops run along memory and become vectors. Only `uniform` and `unpack_residues`, whose results are public, decide
 anything by their operands; all others take the same time and touch the same addresses whatever they are given. Each has
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.kernels.compiled import Compiled, Inside
-from colonnade.kernels.ntt import centred, product
+from colonnade.kernels.residues import centred, product
 
 Array = npt.NDArray[Any]
 _ONE, _LOW, _LIMB = np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
