@@ -86,6 +86,7 @@ def phase(secret, ciphertexts):
 @pytest.mark.parametrize("at", [None, [3], [0, 63, 5, 5]], ids=["all", "one", "some"])
 def test_answers_are_exact(parameters, at):
     lattice, secret, public = keys(parameters)
+    assert len(secret.public) == parameters.public_key_bytes
     t, n = 1 << parameters.word_bits, parameters.degree
     words = random_words(parameters, 3, 1)
     words[0, :3] = 0, t - 1 if parameters.word_bits == 64 else 0xFFFFFFFF, 1
@@ -170,6 +171,17 @@ def test_what_is_opened_is_uniform_whatever_was_multiplied():
     np.testing.assert_array_equal(secret.open(answers[1], 1), masks)
     assert secret.encrypt(masks) != secret.encrypt(masks)
     assert len(ciphertexts) == 1
+
+
+def test_nothing_at_all_is_a_message_too():
+    lattice, secret, public = keys(SMALL)
+    assert len(Ciphertexts.from_bytes(lattice, secret.encrypt(random_words(SMALL, 1, 1)[:0]), 0)) == 0
+    answer = public.answer(lattice.zeros(0), random_words(SMALL, 1, 1)[:0], stream(), 60)
+    assert answer == b""
+    assert secret.open(answer, 0).shape == (0, 64)
+    answer = public.answer(lattice.zeros(2), random_words(SMALL, 2, 1)[:, :0], stream(), 60, np.arange(0))
+    assert len(answer) == SMALL.answer_bytes(2, 0)
+    assert secret.open(answer, 2, np.arange(0)).shape == (2, 0)
 
 
 def test_threads_change_nothing():
@@ -384,6 +396,13 @@ def test_arrays_of_other_shapes_are_refused():
         lattice.multiply_add(totals, totals, np.zeros((1, 2, 3, 64)))
     with pytest.raises(OptionError, match="2 sums need as many ciphertexts"):
         lattice.multiply_add_each(totals, totals[0], np.zeros((2, 3, 64)))
+    other = Lattice.of(SMALL_WIDE)
+    with pytest.raises(OptionError, match=r"ciphertexts of .*degree=128.* do not go with .*degree=64"):
+        lattice.multiply_add(totals, other.zeros(2), np.zeros((2, 2, 3, 64)))
+    with pytest.raises(OptionError, match="do not go with a key of"):
+        public.answer(other.zeros(2), words, stream(), 60)
+    with pytest.raises(OptionError, match=r"two arrays \(count, 3, 64\) of doubles, got \(2, 3, 64\) and \(1, 3, 64\)"):
+        Ciphertexts(lattice, totals.c0, totals.c1[:1])
     assert len(totals[-1]) == len(totals[1:]) == 1
     assert np.shares_memory(totals[-1].c0, totals.c0)
 

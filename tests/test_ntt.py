@@ -75,11 +75,14 @@ def test_products_of_transforms_are_the_schools(drawn):
 
 def root_of(lattice, i):
     """The root of unity that the tables of prime i are made of."""
-    n, p = lattice.degree, lattice.primes[i]
-    layer = whole(lattice._roots[i].ravel()[np.argsort(ntt.root_order(n).ravel())])  # in bit-reversed order
-    root = layer[n // 2] % p  # number n / 2 stands for the first power
+    n, p, powers = lattice.degree, lattice.primes[i], ntt.root_powers(lattice.degree)
+    (root,) = whole(lattice._roots[i][powers == 1])
+    assert sorted(powers.ravel()) == list(range(n))
     assert pow(root, n, p) == p - 1
-    assert all(layer[reversed_bits(k, n.bit_length() - 1)] % p == pow(root, k, p) for k in (0, 1, 5, n - 1))
+    for table, sign in ((lattice._roots, 1), (lattice._back, -1)):
+        for power, value in zip(powers[::5, ::7].ravel(), table[i][::5, ::7].ravel(), strict=True):
+            assert (int(value) - pow(root, sign * int(power), p)) % p == 0
+            assert abs(value) < p / 2
     return root
 
 
@@ -161,6 +164,16 @@ def test_different_products_go_to_their_own_sums():
         X = c1[:, i].astype(int).astype(object)
         assert whole(totals.c1[2, i] % p) == whole(sum(X[c] * Y[2, c + 1] for c in range(4)) % p)
         assert whole(each.c1[1, i] % p) == whole((X[2] * Y[0, 1] + X[0] * Y[0, 3]) % p)
+
+
+def test_sums_may_be_part_of_an_array():
+    lattice = Lattice.of(RINGS[1])
+    ones, totals = lattice.plain(np.eye(1, 128)[None]), lattice.zeros(4)
+    given_ = Ciphertexts(lattice, np.full((1, 3, 128), 5.0), np.full((1, 3, 128), 7.0))
+    lattice.multiply_add(totals[::2], given_, np.concatenate([ones, ones]))
+    lattice.multiply_add(totals[3], given_, ones)
+    assert totals.c0[:, 0, 0].tolist() == [5, 0, 5, 5]
+    assert totals.c1[:, 2, 9].tolist() == [7, 0, 7, 7]
 
 
 def test_whole_numbers_become_residues_and_others_are_counted():

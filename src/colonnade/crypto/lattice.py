@@ -36,13 +36,9 @@ class Lattice:
         self.modulus = math.prod(self.primes)
         self.p = np.array(self.primes, np.float64)
         self.inverses = 1 / self.p
-        order = ntt.root_order(self.degree)
-        roots = [_root_of_unity(p, 2 * self.degree) for p in self.primes]
-        pairs = list(zip(roots, self.primes, strict=True))
-        self._roots = np.array([_powers(root, self.degree, p) for root, p in pairs], np.float64).take(order, 1)
-        self._back = np.array([_powers(pow(root, -1, p), self.degree, p) for root, p in pairs], np.float64).take(
-            order, 1
-        )
+        powers = ntt.root_powers(self.degree)
+        self._roots = np.stack([_roots_of_unity(p, self.degree)[powers] for p in self.primes])
+        self._back = np.stack([_roots_of_unity(p, self.degree)[-powers] for p in self.primes])
         self._ratios, self._back_ratios = self._roots / self.p[:, None, None], self._back / self.p[:, None, None]
         shares = np.array([_centred(pow(self.degree, -1, p), p) for p in self.primes], np.float64)
         self._shares = np.stack([shares, shares / self.p], axis=1)
@@ -102,6 +98,7 @@ class Lattice:
     def multiply_add(self, totals: Ciphertexts, ciphertexts: Ciphertexts, plains: Residues) -> None:
         """Add to totals[o] the sum over c of ciphertexts[c] plains[o, c]; plains are (outputs, count, primes, N)."""
         shape = (len(totals), len(ciphertexts), len(self.primes), self.degree)
+        self._check(totals, ciphertexts)
         if plains.shape != shape:
             raise OptionError(f"{shape} plain polynomials are needed for these ciphertexts, got {plains.shape}")
         pieces = [slice(None)] if plains.flags.c_contiguous else [slice(o, o + 1) for o in range(len(totals))]
@@ -114,6 +111,7 @@ class Lattice:
     def multiply_add_each(self, totals: Ciphertexts, ciphertexts: Ciphertexts, plains: Residues) -> None:
         """Add ciphertexts[i] plains[i] to totals[i]; plains are (count, primes, N)."""
         shape = (len(totals), len(self.primes), self.degree)
+        self._check(totals, ciphertexts)
         if plains.shape != shape or len(ciphertexts) != len(totals):
             raise OptionError(
                 f"{len(totals)} sums need as many ciphertexts and {shape} plain polynomials, "
@@ -121,6 +119,11 @@ class Lattice:
             )
         some = np.ascontiguousarray(plains)
         residues.multiply_add_each(totals.c0, totals.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses)
+
+    def _check(self, *ciphertexts: Ciphertexts) -> None:
+        for one in ciphertexts:
+            if one.lattice is not self:
+                raise OptionError(f"ciphertexts of {one.lattice.parameters} do not go with {self.parameters}")
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -151,12 +154,17 @@ class Ciphertexts:
 
     def __init__(self, lattice: Lattice, c0: Residues, c1: Residues) -> None:
         self.lattice, self.c0, self.c1 = lattice, c0, c1
+        if c0.shape != c1.shape or c0.shape[1:] != (len(lattice.primes), lattice.degree) or c0.dtype != np.float64:
+            raise OptionError(
+                f"ciphertexts are two arrays (count, {len(lattice.primes)}, {lattice.degree}) of doubles, "
+                f"got {c0.shape} and {c1.shape}"
+            )
 
     def __len__(self) -> int:
         return len(self.c0)
 
     def __getitem__(self, which: int | slice | npt.NDArray[Any] | list[int]) -> Ciphertexts:
-        """Some of them: a view for a slice or one number, a copy for an array of numbers."""
+        """Some of them: a view for one number or a slice, a copy for an array of numbers."""
         if isinstance(which, int | np.integer):
             which = range(len(self))[which]
             which = slice(which, which + 1)
@@ -192,15 +200,14 @@ def _centred(x: int, p: int) -> int:
     return x - p if x > p // 2 else x
 
 
-def _root_of_unity(p: int, order: int) -> int:
-    """Return the first of 2, 3, ... to the power (p - 1) / order that has this order, a power of two, modulo p."""
-    return next(root for g in range(2, p) if pow(root := pow(g, (p - 1) // order, p), order // 2, p) == p - 1)
+def _roots_of_unity(p: int, n: int) -> Residues:
+    """Return the powers 0 to 2n - 1, centred, of a 2n-th root of unity modulo p, for a power of two n.
 
-
-def _powers(root: int, count: int, p: int) -> list[int]:
-    """Return the powers of a root, centred, power i at the place whose bits are those of i in reverse."""
-    found, bits, power = [0] * count, count.bit_length() - 1, 1
-    for i in range(count):
-        found[int(f"{i:0{bits}b}"[::-1], 2)] = _centred(power, p)
-        power = power * root % p
-    return found
+    It is the first of 2, 3, ... to the power (p - 1) / 2n that has this order.
+    """
+    root = next(root for g in range(2, p) if pow(root := pow(g, (p - 1) // (2 * n), p), n, p) == p - 1)
+    found = [1]
+    for _ in range(n - 1):
+        found.append(found[-1] * root % p)
+    half = np.array([_centred(power, p) for power in found], np.float64)
+    return np.concatenate([half, -half])  # the n-th power is -1

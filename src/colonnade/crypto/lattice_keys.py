@@ -16,12 +16,10 @@ import numpy.typing as npt
 
 from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice import Ciphertexts, Lattice, Limbs, Residues, Words, check_length
-from colonnade.crypto.lattice_parameters import Parameters, check_noise
+from colonnade.crypto.lattice_parameters import MARK_BYTES, Parameters, check_noise
 from colonnade.crypto.lattice_words import halves, limbs_of, places_of, scale_of, scaled_limbs, words_of
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.kernels import lattice as kernels
-
-_MARK_BYTES = 16  # of a digest of the parameters, in front of a public key
 
 
 class SecretKey:
@@ -87,7 +85,8 @@ class SecretKey:
         wanted = n if places is None else len(places)
         check_length("a message of answers", answer, parameters.answer_bytes(count, wanted))
         first, scale = parameters.answer_words(wanted), scale_of(lattice, bits, k)
-        raw = np.frombuffer(answer, "<u4").astype(np.uint32, copy=False).reshape(count, -1)
+        raw = np.frombuffer(answer, "<u4").astype(np.uint32, copy=False)
+        raw = raw.reshape(count, first + parameters.answer_words(n))
         limbs, opened = np.empty((n, parameters.answer_limbs), np.uint32), np.empty((k, wanted))
         c1, product = np.empty((1, k, n)), np.empty((1, k, n))
         result = np.empty((count, wanted, parameters.word_limbs), np.uint32)
@@ -115,12 +114,12 @@ class LatticePublicKey:
     def from_bytes(cls, lattice: Lattice, raw: bytes) -> LatticePublicKey:
         """Read `SecretKey.public`; one of other parameters is refused."""
         parameters = lattice.parameters
-        check_length("a public key", raw, _MARK_BYTES + SEED_BYTES + parameters.polynomial_bytes)
-        if bytes(raw[:_MARK_BYTES]) != _mark(parameters):
+        check_length("a public key", raw, parameters.public_key_bytes)
+        if bytes(raw[:MARK_BYTES]) != _mark(parameters):
             raise ProtocolError(f"the public key is one of other parameters; it must be of {parameters}")
         b, a = np.empty((2, parameters.primes, parameters.degree))
-        lattice.uniform(Keystream(bytes(raw[_MARK_BYTES : _MARK_BYTES + SEED_BYTES])), a)
-        lattice.unpack(memoryview(raw)[_MARK_BYTES + SEED_BYTES :], b, "the public key")
+        lattice.uniform(Keystream(bytes(raw[MARK_BYTES : MARK_BYTES + SEED_BYTES])), a)
+        lattice.unpack(memoryview(raw)[MARK_BYTES + SEED_BYTES :], b, "the public key")
         return cls(lattice, b, a)
 
     def answer(
@@ -141,6 +140,8 @@ class LatticePublicKey:
         lattice, parameters = self.lattice, self.lattice.parameters
         n, k, bits = lattice.degree, len(lattice.primes), parameters.answer_bits
         check_noise(parameters, 0.0, flood_bits)
+        if totals.lattice is not lattice:
+            raise OptionError(f"sums of {totals.lattice.parameters} do not go with a key of {parameters}")
         places = places_of(at, n)
         wanted = n if places is None else len(places)
         limbs = limbs_of(masks, None, wanted)
@@ -177,4 +178,4 @@ def _mark(parameters: Parameters) -> bytes:
     fields: tuple[Any, ...] = (
         parameters.degree, parameters.prime_bits, parameters.primes, parameters.word_bits, parameters.answer_bits
     )  # fmt: skip
-    return hashlib.sha256(f"colonnade lattice 1 {fields}".encode()).digest()[:_MARK_BYTES]
+    return hashlib.sha256(f"colonnade lattice 1 {fields}".encode()).digest()[:MARK_BYTES]

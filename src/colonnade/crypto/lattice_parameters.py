@@ -16,6 +16,7 @@ _ERROR_VARIANCE = 10.5  # centred binomial of 2 x 21 bits
 _ROUNDING_VARIANCE = 0.25  # a rounding up or down at random
 _FAILURE_BITS = 60  # every bound holds but for a probability of 2^-60 for a whole polynomial
 _LIFT_BITS = 12
+MARK_BYTES = 16  # of a digest of the parameters, in front of a public key
 FLOOD_BITS = range(16, 129)
 
 
@@ -85,6 +86,11 @@ class Parameters:
     def polynomial_bytes(self) -> int:
         """Bytes of one polynomial modulo q on a line."""
         return self.primes * self.degree * self.prime_bits // 8
+
+    @property
+    def public_key_bytes(self) -> int:
+        """Bytes of a public key."""
+        return MARK_BYTES + SEED_BYTES + self.polynomial_bytes
 
     def ciphertext_bytes(self, count: int) -> int:
         """Bytes of a message of `count` ciphertexts."""

@@ -69,7 +69,7 @@ def forward(values: Array, roots: Array, ratios: Array, primes: Array, inverses:
 
     All layers but four have groups of at least 16 neighbours, and loops along them. For the last four the array is read
     as N / 16 rows of 16 and turned round, so that loops run along the rows' places; the result stays so, value j of row
-    b at j N / 16 + b. roots (primes, 16, N / 16): see `root_order`. room: (16, N / 16 + 4) doubles; the 4 are there
+    b at j N / 16 + b. roots (primes, 16, N / 16): see `root_powers`. room: (16, N / 16 + 4) doubles; the 4 are there
     because rows at distances of a power of two would push each other out of the processor's cache.
     """
     for c in range(values.shape[0]):
@@ -198,18 +198,22 @@ def _is_odd(power: int) -> bool:
     return power & 0x5555555555555555 == 0
 
 
-def root_order(n: int) -> Array:
-    """Which root of unity stands where in the tables, (16, n / 16): by its number in bit-reversed order.
+def root_powers(n: int) -> Array:
+    """Which power of the root of unity stands where in the tables, (16, n / 16).
 
-    A layer of m groups uses numbers m to 2m - 1. The first row has those of all layers but four. The others stand as
-    `forward` takes them, a row for the same group of each of n / 16 rows of 16 values: first of the layers with n / 16
-    and n / 8 groups, then, for each of four groups, of those with n / 4 and n / 2.
+    A layer of m groups uses numbers m to 2m - 1 of all powers in bit-reversed order. The first row has those of all
+    layers but four. The others stand as `forward` takes them, a row for the same group of each of n / 16 rows of 16
+    values: first of the layers with n / 16 and n / 8 groups, then, for each of four groups, of those with n / 4 and
+    n / 2.
     """
+    powers = np.zeros(1, np.int64)
+    while len(powers) < n:
+        powers = np.concatenate([2 * powers, 2 * powers + 1])
     m, b = n // 16, np.arange(n // 16)
     rows = [b, m + b, 2 * m + 2 * b, 2 * m + 2 * b + 1]
     for g in range(4):
         rows += [4 * m + 4 * b + g, 8 * m + 8 * b + 2 * g, 8 * m + 8 * b + 2 * g + 1]
-    return np.array(rows)
+    return powers[np.array(rows)]
 
 
 def transform_room(n: int) -> Array:
