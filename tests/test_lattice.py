@@ -392,6 +392,11 @@ def test_arrays_of_other_shapes_are_refused():
         lattice.plain(np.zeros((1, 63)))
     with pytest.raises(OptionError, match=r"whole numbers below 2\^52 in size, got 1 others"):
         lattice.plain(np.where(np.arange(64) == 3, np.nan, 1.0))
+    room = np.empty((2, 3, 64))
+    assert lattice.plain(np.ones((2, 64)), room) is room
+    np.testing.assert_array_equal(room, lattice.plain(np.ones((2, 64))))
+    with pytest.raises(OptionError, match=r"go to doubles of shape \(1, 3, 64\) without gaps, got \(2, 3, 64\)"):
+        lattice.plain(np.ones((1, 64)), room)
     with pytest.raises(OptionError, match="plain polynomials are needed"):
         lattice.multiply_add(totals, totals, np.zeros((1, 2, 3, 64)))
     with pytest.raises(OptionError, match="2 sums need as many ciphertexts"):

@@ -37,8 +37,8 @@ class Lattice:
         self.p = np.array(self.primes, np.float64)
         self.inverses = 1 / self.p
         powers = ntt.root_powers(self.degree)
-        self._roots = np.stack([_roots_of_unity(p, self.degree)[powers] for p in self.primes])
-        self._back = np.stack([_roots_of_unity(p, self.degree)[-powers] for p in self.primes])
+        roots = np.stack([_roots_of_unity(p, self.degree) for p in self.primes])
+        self._roots, self._back = roots.take(powers, 1), roots.take(-powers, 1, mode="wrap")
         self._ratios, self._back_ratios = self._roots / self.p[:, None, None], self._back / self.p[:, None, None]
         shares = np.array([_centred(pow(self.degree, -1, p), p) for p in self.primes], np.float64)
         self._shares = np.stack([shares, shares / self.p], axis=1)
@@ -52,12 +52,18 @@ class Lattice:
 
     # -- polynomials ---------------------------------------------------------------------------------------------------
 
-    def plain(self, values: npt.NDArray[np.float64]) -> Residues:
-        """Transform polynomials of whole numbers below 2^52 in size, (..., N), to residues (..., primes, N)."""
+    def plain(self, values: npt.NDArray[np.float64], out: Residues | None = None) -> Residues:
+        """Transform polynomials of whole numbers below 2^52 in size, (..., N), to residues (..., primes, N).
+
+        out: where they go, if there is an array already; fresh memory takes longer to come by than a transform.
+        """
         given = np.ascontiguousarray(values, np.float64)
         if given.shape[-1:] != (self.degree,):
             raise OptionError(f"plain polynomials have {self.degree} coefficients, got an array of {given.shape}")
-        found = np.empty((*given.shape[:-1], len(self.primes), self.degree))
+        shape = (*given.shape[:-1], len(self.primes), self.degree)
+        found = np.empty(shape) if out is None else out
+        if found.shape != shape or found.dtype != np.float64 or not found.flags.c_contiguous:
+            raise OptionError(f"plain polynomials go to doubles of shape {shape} without gaps, got {found.shape}")
         flat = found.reshape(-1, len(self.primes), self.degree)
         if wrong := residues.residues(given.reshape(-1, self.degree), self.p, self.inverses, flat):
             raise OptionError(f"plain polynomials have whole numbers below 2^52 in size, got {wrong} others")
