@@ -170,7 +170,12 @@ def test_what_is_opened_is_uniform_whatever_was_multiplied():
     np.testing.assert_array_equal(secret.open(answers[0], 1), masks)
     np.testing.assert_array_equal(secret.open(answers[1], 1), masks)
     assert secret.encrypt(masks) != secret.encrypt(masks)
-    assert len(ciphertexts) == 1
+    raw = secret.encrypt(masks)
+    again = Ciphertexts.from_bytes(lattice, raw, 1, ciphertexts)  # in the place of what was there
+    assert again is ciphertexts
+    np.testing.assert_array_equal(again.c0, Ciphertexts.from_bytes(lattice, raw, 1).c0)
+    with pytest.raises(OptionError, match="1 ciphertexts go to as many of the same parameters, got 2"):
+        Ciphertexts.from_bytes(lattice, raw, 1, lattice.zeros(2))
 
 
 def test_nothing_at_all_is_a_message_too():

@@ -177,12 +177,17 @@ class Ciphertexts:
         return Ciphertexts(self.lattice, self.c0[which], self.c1[which])
 
     @classmethod
-    def from_bytes(cls, lattice: Lattice, raw: bytes, count: int) -> Ciphertexts:
-        """Read what `SecretKey.encrypt` wrote; its length is checked before anything is allocated."""
+    def from_bytes(cls, lattice: Lattice, raw: bytes, count: int, into: Ciphertexts | None = None) -> Ciphertexts:
+        """Read what `SecretKey.encrypt` wrote; its length is checked before anything is allocated.
+
+        into: as many ciphertexts that are not needed any more, in whose memory these go.
+        """
         parameters = lattice.parameters
         check_length("a message of ciphertexts", raw, parameters.ciphertext_bytes(count))
         shape = (count, parameters.primes, parameters.degree)
-        found = cls(lattice, np.empty(shape), np.empty(shape))
+        found = cls(lattice, np.empty(shape), np.empty(shape)) if into is None else into
+        if found.lattice is not lattice or len(found) != count:
+            raise OptionError(f"{count} ciphertexts go to as many of the same parameters, got {len(found)}")
         stream, size = Keystream(bytes(raw[:SEED_BYTES])), parameters.polynomial_bytes
         for i, at in enumerate(range(SEED_BYTES, len(raw), size)):
             lattice.unpack(memoryview(raw)[at : at + size], found.c0[i], f"ciphertext {i}")

@@ -119,7 +119,7 @@ def flood_planes(raw: Array, bits: int, planes: Array) -> None:
 
 @Compiled
 def scale_planes(words: Array, factor: Array, dither: Array, room: Array, planes: Array) -> None:
-    """What rounding down (words factor + d) / 2^B leaves of d: planes of d - ((words factor + d) mod 2^B), negated.
+    """Planes of ((words factor + d) mod 2^B) - d: what rounding (words factor + d) / 2^B down takes off, less d itself.
 
     B is 32 bits for each limb of words (n, limbs) and factor (limbs); d = dither 2^(B - 32). The result is a whole
     number between -2^B and 2^B, its highest plane signed. room: (limbs, n) of 64 bits.
