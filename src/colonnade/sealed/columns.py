@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from colonnade.sealed.slots import SLOTS, Layout, half_embedded, unfolded
+from colonnade.sealed.slots import SLOTS, Layout, embedded, paired
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,6 +32,7 @@ class OwnColumns:
     def __init__(self, X: Floats, penalty: Floats, kappa: float) -> None:
         n, d = X.shape
         self.n, self.d, self.kappa = n, d, kappa
+        self._kept: dict[int, Floats] = {}
         gram = X.T @ X * (kappa / n) + np.diag(penalty)
         # A column that others make up for, without a penalty, would have no coordinates; this is below all rounding.
         gram[np.diag_indices(d)] += 1e-10 * max(float(np.trace(gram)) / max(d, 1), 1e-300)
@@ -57,9 +58,20 @@ class OwnColumns:
 
     # -- sums over rows ------------------------------------------------------------------------------------------------
 
+    def cross(self, bits: int) -> Floats:
+        """Q' in whole numbers, for products with others' columns."""
+        found: Floats = np.rint(self.Q.T * 2.0**bits)
+        return found
+
+    def cross_bound(self, bits: int) -> float:
+        """A bound on the norm of every row of `cross`."""
+        return self.bound * 2.0**bits + 0.5 * math.sqrt(self.n)
+
     def backward(self, rows: int) -> Floats:
         """Q' of the first rows, for sums over them of folded words, in whole numbers of `backward_bits`."""
-        return Layout(rows).columns(self.Q[:rows].T, 2.0 ** backward_bits(rows))
+        if rows not in self._kept:
+            self._kept[rows] = Layout(rows).columns(self.Q[:rows].T, 2.0 ** backward_bits(rows))
+        return self._kept[rows]
 
     def backward_bound(self, rows: int) -> float:
         """A bound on the norm of every column of `backward`."""
@@ -93,6 +105,10 @@ class OwnColumns:
         found: Floats = _LACKING * (vectors * np.maximum(values, 0.0)) @ vectors.T
         return found
 
+    def clipped_columns(self, rows: int) -> Floats:
+        """The same, for sums over rows of folded words."""
+        return Layout(rows).columns(self.clipped(rows).T, 2.0 ** backward_bits(rows))
+
     def squares(self, rows: int) -> Floats:
         """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
         some = self.clipped(rows).T
@@ -105,14 +121,14 @@ class OwnColumns:
         return embedded_bound(most * self.bound, rows, 2.0 ** backward_bits(rows))
 
     def factors(self, rows: int) -> Floats:
-        """The first rows of Q' as polynomials (d, blocks, N) of whole numbers, to multiply row by row with."""
-        halves = half_embedded(Layout(rows).spread(self.clipped(rows).T)) * 2.0 ** factor_bits(rows)
-        found: Floats = unfolded(np.rint(halves))
+        """The first rows of Q', two columns to a polynomial (pairs, blocks, N) of whole numbers, to multiply rows with."""
+        slots = paired(Layout(rows).spread(self.clipped(rows).T))
+        found: Floats = np.rint(embedded(slots) * 2.0 ** factor_bits(rows))
         return found
 
     def factors_bound(self, rows: int) -> float:
-        """A bound on the norm of each of them: N / 2 times its square is the sum of squares of all slots."""
-        norm = self.bound * math.sqrt(Layout(rows).copies / SLOTS)
+        """A bound on the norm of each of them: N / 2 times its square is the sum of squares of the slots of two columns."""
+        norm = self.bound * math.sqrt(2 * Layout(rows).copies / SLOTS)
         return norm * 2.0 ** factor_bits(rows) + 0.5 * math.sqrt(2 * SLOTS)
 
 
@@ -131,9 +147,9 @@ def factor_bits(rows: int) -> int:
     return 14 if rows <= SLOTS else 10
 
 
-def cross_bits(rows: int, *, exact: bool) -> int:
-    """Bits of a column behind its point in sums over rows of products of two columns; more where all hangs on them."""
-    return max(2, int((SUM_BITS - 2 + (6 if exact else 0) - math.log2(rows)) / 2))
+def cross_bits(rows: int) -> int:
+    """Bits of a column behind its point in sums over rows of products of two columns."""
+    return max(2, int((SUM_BITS - 2 - math.log2(rows)) / 2))
 
 
 def embedded_bound(norm: float, rows: int, scale: float) -> float:

@@ -32,7 +32,6 @@ from colonnade.crypto.lattice import Ciphertexts, Lattice, check_length
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
 from colonnade.crypto.lattice_parameters import NARROW, WIDE, Parameters, check_noise
 from colonnade.sealed import wide
-from colonnade.sealed.slots import SLOTS
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
@@ -82,15 +81,19 @@ def _chunks(values: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class Silent:
-    """T random vectors of n words each: what both sides have to know of them."""
+    """T random vectors of n words each: what both sides have to know of them.
+
+    Products are off by about the norm of a column over sqrt(12), in units of a word (see `SecretKey.silent`).
+    """
 
     vectors: int
     length: int
+    parameters: Parameters = NARROW
 
     @property
     def piece(self) -> int:
         """How much of each vector is in one ciphertext."""
-        return Lattice.of(NARROW).degree // self.vectors
+        return self.parameters.degree // self.vectors
 
     @property
     def ciphertexts(self) -> int:
@@ -102,30 +105,33 @@ class Silent:
         """The coefficients that hold inner products."""
         return np.arange(self.vectors, dtype=np.int64) * self.piece + self.piece - 1
 
-    def ask(self, key: SecretKey, seed: bytes) -> WordArray:
+    def ask(self, key: SecretKey, seed: bytes) -> npt.NDArray[Any]:
         """Return the vectors (T, n) that this seed stands for."""
         drawn = key.silent(seed, self.ciphertexts)[:, : self.vectors * self.piece]
-        whole = drawn.reshape(self.ciphertexts, self.vectors, self.piece).swapaxes(0, 1).reshape(self.vectors, -1)
-        return np.ascontiguousarray(whole[:, : self.length])
+        limbs = drawn.shape[2:]
+        whole = drawn.reshape(self.ciphertexts, self.vectors, self.piece, *limbs).swapaxes(0, 1)
+        return np.ascontiguousarray(whole.reshape(self.vectors, -1, *limbs)[:, : self.length])
 
     def answer(
         self, public: LatticePublicKey, seed: object, X: Floats, bound: float, stream: Keystream
-    ) -> tuple[bytes, WordArray]:
+    ) -> tuple[bytes, npt.NDArray[Any]]:
         """Return the answer, and this side's share (d, T), for columns X (d, n) whose norms are within the bound."""
         check_length("the seed of random vectors", seed, SEED_BYTES)
         assert isinstance(seed, bytes)
-        check_hidden(NARROW, bound, self.ciphertexts)
+        check_hidden(self.parameters, bound, self.ciphertexts)
         lattice = public.lattice
         drawn, totals = Ciphertexts.silent(lattice, seed, self.ciphertexts), lattice.zeros(len(X))
         room = np.zeros((self.ciphertexts, lattice.degree))
+        plains = np.empty((self.ciphertexts, self.parameters.primes, lattice.degree))
         for j, column in enumerate(X):
             room[:, : self.piece] = _chunks(column, self.piece)[:, ::-1]
-            lattice.multiply_add(totals[j], drawn, lattice.plain(room)[None])
+            lattice.multiply_add(totals[j], drawn, lattice.plain(room, plains)[None])
         masks = _masks(stream, (len(X), self.vectors), _WHOLE_LIMBS)
-        answer = public.answer(totals, masks, stream, FLOOD_BITS[NARROW], self.at)
-        return answer, -_as_words(_share(masks, 2))
+        answer = public.answer(totals, masks, stream, FLOOD_BITS[self.parameters], self.at)
+        upper = _share(masks, self.parameters.word_limbs)
+        return answer, -_as_words(upper) if self.parameters.word_limbs == 2 else wide.negative(upper)
 
-    def read(self, key: SecretKey, answer: bytes, columns: int) -> WordArray:
+    def read(self, key: SecretKey, answer: bytes, columns: int) -> npt.NDArray[Any]:
         """Return the asker's share (d, T)."""
         return key.open(answer, columns, self.at)
 
@@ -251,18 +257,13 @@ class Packed:
 
 @dataclass(frozen=True)
 class Rowwise:
-    """One number for each row at the asker, columns at the other side: each column times the numbers, row by row.
+    """One number for each row at the asker, columns at the other side: columns times the numbers, row by row.
 
-    Both lie in real slots (`sealed.slots`), so the first half of each product says it all.
+    The numbers lie in real slots, the columns two by two in complex ones (`sealed.slots.paired`).
     """
 
-    columns: int
+    pairs: int
     blocks: int
-
-    @property
-    def at(self) -> npt.NDArray[np.int64]:
-        """The coefficients of the first half."""
-        return np.arange(SLOTS, dtype=np.int64)
 
     def ask(self, key: SecretKey, polynomials: WordArray) -> bytes:
         """Encrypt polynomials (blocks, N)."""
@@ -271,26 +272,25 @@ class Rowwise:
     def answer(
         self, public: LatticePublicKey, raw: bytes, factors: Floats, bound: float, stream: Keystream
     ) -> tuple[bytes, WordArray]:
-        """Return the answer, and this side's share (d, blocks, N / 2).
+        """Return the answer, and this side's share (pairs, blocks, N).
 
-        factors: polynomials (d, blocks, N) of whole numbers, each of a norm within the bound.
+        factors: polynomials (pairs, blocks, N) of whole numbers, each of a norm within the bound.
         """
         check_hidden(NARROW, bound, 1)
         lattice = public.lattice
         given = Ciphertexts.from_bytes(lattice, raw, self.blocks)
-        answers, shares = [], np.empty((self.columns, self.blocks, SLOTS), np.uint64)
+        answers, shares = [], np.empty((self.pairs, self.blocks, lattice.degree), np.uint64)
         for column, share in zip(factors, shares, strict=True):
             totals = lattice.zeros(self.blocks)
             lattice.multiply_add_each(totals, given, lattice.plain(column))
-            masks = stream.words(self.blocks * SLOTS).reshape(self.blocks, SLOTS)
-            answers.append(public.answer(totals, masks, stream, FLOOD_BITS[NARROW], self.at))
+            masks = stream.words(share.size).reshape(share.shape)
+            answers.append(public.answer(totals, masks, stream, FLOOD_BITS[NARROW]))
             share[:] = -masks
         return b"".join(answers), shares
 
     def read(self, key: SecretKey, answer: bytes) -> WordArray:
-        """Return the asker's share (d, blocks, N / 2)."""
-        found = key.open(answer, self.columns * self.blocks, self.at)
-        return found.reshape(self.columns, self.blocks, SLOTS)
+        """Return the asker's share (pairs, blocks, N)."""
+        return key.open(answer, self.pairs * self.blocks).reshape(self.pairs, self.blocks, -1)
 
 
 # -- small matrices ----------------------------------------------------------------------------------------------------
