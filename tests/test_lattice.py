@@ -164,8 +164,8 @@ def test_scaled_numbers_are_divided_on_the_way(parameters, bits):
         secret.encrypt_scaled(np.where(np.arange(n) < 2, 0.5, 1.0)[None], bits)
 
 
-def test_what_is_opened_is_uniform_whatever_was_multiplied():
-    """With an unknown mask: the same mask's stream, other plaintexts, another answer; and fresh ones never repeat."""
+def test_answers_and_ciphertexts_are_fresh_every_time():
+    """The same mask, or the same words, never make the same bytes; nor does it matter in whose memory they are read."""
     lattice, secret, public = keys(SMALL)
     ciphertexts = Ciphertexts.from_bytes(lattice, secret.encrypt(random_words(SMALL, 1, 1)), 1)
     masks, random = random_words(SMALL, 1, 2), stream(3)
