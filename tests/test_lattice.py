@@ -134,7 +134,7 @@ def test_the_parameters_in_use_are_exact_with_the_largest_flood(parameters):
 
 @pytest.mark.parametrize(("parameters", "bits"), [(SMALL, 64), (SMALL, 81), (SMALL, 96), (SMALL_WIDE, 128)])
 def test_scaled_numbers_are_divided_on_the_way(parameters, bits):
-    """Masks have as many bits behind the point as the numbers; what is opened, less the mask, is rounded down or up."""
+    """Masks have as many bits behind the point as the numbers; what is opened, less the mask, is off by less than 1."""
     lattice, secret, public = keys(parameters)
     n, shift = parameters.degree, bits - parameters.word_bits
     rng, t = np.random.default_rng(0), 1 << parameters.word_bits
@@ -156,12 +156,16 @@ def test_scaled_numbers_are_divided_on_the_way(parameters, bits):
     full = np.full((2, 2, 4), 0xFFFFFFFF, np.uint32)  # carries run through all limbs
     assert not rounded_masks(full, 3).any()
     assert not rounded_masks(full, 2).any()
+    for one in (full[:1, :1, :3], random_words(SMALL, 1, 1)):  # what is given stays as it is
+        before = one.copy()
+        rounded_masks(one, 2)[:] = 7
+        np.testing.assert_array_equal(one, before)
     with pytest.raises(OptionError, match=r"whole numbers below 2\^52 in size, got 2 others"):
         secret.encrypt_scaled(np.where(np.arange(n) < 2, 0.5, 1.0)[None], bits)
 
 
-def test_what_is_opened_is_uniform_whatever_was_multiplied():
-    """With an unknown mask: the same mask's stream, other plaintexts, another answer; and fresh ones never repeat."""
+def test_answers_and_ciphertexts_are_fresh_every_time():
+    """The same mask, or the same words, never make the same bytes; nor does it matter in whose memory they are read."""
     lattice, secret, public = keys(SMALL)
     ciphertexts = Ciphertexts.from_bytes(lattice, secret.encrypt(random_words(SMALL, 1, 1)), 1)
     masks, random = random_words(SMALL, 1, 2), stream(3)

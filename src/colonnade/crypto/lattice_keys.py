@@ -158,8 +158,8 @@ class LatticePublicKey:
 
         masks: (count, N) or (count, len(at)) words. They may have more limbs than a word, (..., limbs) of 32 bits: then
         the highest word_bits are the mask of the opened word, and those below stand behind the point. That is what
-        numbers need which `encrypt_scaled` encrypted with more bits than a word. The opened word less the rounded mask
-        (`lattice_words.rounded_masks`) is then the true value, rounded down or up.
+        numbers need which `encrypt_scaled` encrypted with more bits than a word. `lattice_words.rounded_masks` is then
+        what to take off the opened word, and says how far that is from the true value.
         """
         lattice, parameters = self.lattice, self.lattice.parameters
         n, k, bits = lattice.degree, len(lattice.primes), parameters.answer_bits

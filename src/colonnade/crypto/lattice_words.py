@@ -102,12 +102,13 @@ def scaled_limbs(values: npt.NDArray[np.float64], bits: int, length: int) -> Lim
 def rounded_masks(masks: Words, word_limbs: int) -> Words:
     """Masks of more limbs than a word, (..., limbs), as words: what stands behind the point is rounded to the nearest.
 
-    An opened word less this is the true value, rounded down or up: it was off by at most 1/2 when the answer was
-    opened, and this is off from the mask by at most 1/2.
+    An opened word less this is off from the true value by less than 1 + e: by 1/2 as this is rounded, by 1/2 as the
+    word was, and by e = (noise + flood + rounding) t / q < 1/2. With a flood of a few bits less than there is room for,
+    it is the true value rounded down or up, nearly always.
     """
     limbs = masks[..., None].view(np.uint32) if masks.dtype == np.uint64 else masks
     extra = limbs.shape[-1] - word_limbs
-    found = np.ascontiguousarray(limbs[..., extra:])
+    found = limbs[..., extra:].copy()
     carry = limbs[..., extra - 1] >> 31 if extra else np.zeros(limbs.shape[:-1], np.uint32)
     for limb in range(word_limbs):
         found[..., limb] += carry
