@@ -33,7 +33,7 @@ class Channel:
         self.others = tuple(name for name in net.names if name != net.me)
         self.stream = Keystream(net.secret("sealed"))
         self.narrow = SecretKey(Lattice.of(NARROW), self.stream)
-        self.wide = SecretKey(Lattice.of(WIDE), self.stream) if self.holds else None
+        self.wide = SecretKey(Lattice.of(WIDE), self.stream)
         self._narrow: dict[str, LatticePublicKey] = {}
         self._wide: dict[str, LatticePublicKey] = {}
 
@@ -81,6 +81,13 @@ class Channel:
         raw = await self.receive(frm, kind, what, 12 * int(np.prod(shape)))
         return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(*shape, wide.LIMBS)
 
+    async def receive_own(self, frm: str, size: int) -> WideArray:
+        """Wait for a holder's share of this party's own coefficients."""
+        raw = await self.net.recv(frm, "own coefficients")
+        if not isinstance(raw, bytes) or len(raw) != 12 * size:
+            raise ProtocolError(f"party {frm!r} must send {12 * size} bytes at step 'own coefficients'")
+        return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(size, wide.LIMBS)
+
     def random(self, *shape: int) -> WideArray:
         """Draw uniform words of 96 bits."""
         count = int(np.prod(shape)) * wide.LIMBS
@@ -89,29 +96,23 @@ class Channel:
     # -- keys ----------------------------------------------------------------------------------------------------------
 
     async def exchange_keys(self) -> None:
-        """Tell everybody this party's public keys, and read theirs; only holders have a wide one."""
-        own = self.narrow.public + (b"" if self.wide is None else self.wide.public)
+        """Tell everybody this party's two public keys, and read theirs."""
         for name in self.others:
-            await self.net.send(name, "sealed key", own)
-        length, more = NARROW.public_key_bytes, WIDE.public_key_bytes
+            await self.net.send(name, "sealed key", self.narrow.public + self.wide.public)
+        length, size = NARROW.public_key_bytes, NARROW.public_key_bytes + WIDE.public_key_bytes
         for name in self.others:
-            size = length + (more if name in self.holders else 0)
             raw = await self.net.recv(name, "sealed key")
             if not isinstance(raw, bytes) or len(raw) != size:
                 raise ProtocolError(f"party {name!r} must send {size} bytes at step 'sealed key'")
             self._narrow[name] = LatticePublicKey.from_bytes(Lattice.of(NARROW), raw[:length])
-            if name in self.holders:
-                self._wide[name] = LatticePublicKey.from_bytes(Lattice.of(WIDE), raw[length:])
+            self._wide[name] = LatticePublicKey.from_bytes(Lattice.of(WIDE), raw[length:])
 
     def key_of(self, name: str, parameters: Parameters = NARROW) -> LatticePublicKey:
         """Return another party's public key."""
         return (self._narrow if parameters == NARROW else self._wide)[name]
 
     def _own(self, parameters: Parameters) -> SecretKey:
-        if parameters == NARROW:
-            return self.narrow
-        assert self.wide is not None
-        return self.wide
+        return self.narrow if parameters == NARROW else self.wide
 
     # -- products of words ---------------------------------------------------------------------------------------------
 
@@ -204,7 +205,6 @@ class Channel:
 
     async def ask_matrix(self, what: str, answerer: str, rows: int, Q: WideArray) -> Awaitable[WideArray]:
         """Return this party's share of P Q, where the other's P is its own and has no more than 48 bits."""
-        assert self.wide is not None
         key, form = self.wide, Matrix(rows, Q.shape[0], Q.shape[1], digits=1)
         await self.send(answerer, "question", what, form.ask(key, Q))
 
@@ -223,7 +223,6 @@ class Channel:
 
     async def multiply(self, what: str, X: WideArray, *parts: tuple[WideArray, int]) -> list[WideArray]:
         """Return this holder's shares of X Y / 2^shift for every (Y, shift), of all of which it has shares."""
-        assert self.wide is not None
         Y = np.concatenate([part for part, _ in parts], axis=1)
         form = Matrix(X.shape[0], X.shape[1], Y.shape[1])
         await self.send(self.partner, "question", what, await self.net.in_thread(form.ask, self.wide, Y))

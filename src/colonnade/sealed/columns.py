@@ -121,13 +121,13 @@ class OwnColumns:
         return embedded_bound(most * self.bound, rows, 2.0 ** backward_bits(rows))
 
     def factors(self, rows: int) -> Floats:
-        """The first rows of Q', two columns to a polynomial (pairs, blocks, N) of whole numbers, to multiply rows with."""
+        """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
         slots = paired(Layout(rows).spread(self.clipped(rows).T))
         found: Floats = np.rint(embedded(slots) * 2.0 ** factor_bits(rows))
         return found
 
     def factors_bound(self, rows: int) -> float:
-        """A bound on the norm of each of them: N / 2 times its square is the sum of squares of the slots of two columns."""
+        """A bound on the norm of each: N / 2 times its square is the sum of squares of the slots of two columns."""
         norm = self.bound * math.sqrt(2 * Layout(rows).copies / SLOTS)
         return norm * 2.0 ** factor_bits(rows) + 0.5 * math.sqrt(2 * SLOTS)
 

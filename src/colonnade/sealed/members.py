@@ -7,7 +7,10 @@ shares together. Between two parties both hold shares, so neither learns anythin
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.errors import ProtocolError
 from colonnade.sealed import wide
@@ -70,10 +73,13 @@ class Members:
                 found[name] = found[name] + theirs
         return found
 
-    async def handed_over(self, what: str, share: WordArray | None, pair: tuple[str, str], *shape: int) -> WordArray:
+    async def handed_over(
+        self, what: str, share: npt.NDArray[Any] | None, pair: tuple[str, str], *shape: int, limbs: bool = False
+    ) -> npt.NDArray[Any]:
         """Return a holder's share of something that two parties share: lenders among them hand theirs over.
 
         Both shares are uniform by themselves, and go to different holders. Whoever holds nothing of it has zeros.
+        limbs: whether they are words of 96 bits.
         """
         channel = self.channel
         free = [name for name in channel.holders if name not in pair]
@@ -86,8 +92,11 @@ class Members:
                 await channel.send(to, "share", what, share.tobytes())
                 share = None
             elif self.me == to:
-                share = await channel.receive_words(name, "share", what, *shape)
-        return np.zeros(shape, np.uint64) if share is None else share
+                receive = channel.receive_wide if limbs else channel.receive_words
+                share = await receive(name, "share", what, *shape)
+        if share is None:
+            return wide.zeros(*shape) if limbs else np.zeros(shape, np.uint64)
+        return share
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 
@@ -104,7 +113,10 @@ class Members:
         bits, to_bits: how many there are behind the point, before and after.
         """
         first = self.channel.is_first
+        return self.rescaled(wide.from_words(words, first=first), factor, bits, to_bits)
+
+    def rescaled(self, share: WideArray, factor: float, bits: int, to_bits: int) -> WideArray:
+        """Return shares modulo 2^96 times a public factor, with other bits behind the point."""
         exact = factor * 2.0 ** (to_bits - bits)
         shift = max(0, 30 - int(np.ceil(np.log2(exact))))
-        lifted = wide.from_words(words, first=first)
-        return wide.truncated(wide.times(lifted, round(exact * 2.0**shift)), shift, first=first)
+        return wide.truncated(wide.times(share, round(exact * 2.0**shift)), shift, first=self.channel.is_first)

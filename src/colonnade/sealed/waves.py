@@ -87,6 +87,11 @@ def read(key: SecretKey, raw: bytes, layout: Layout) -> WordArray:
     return np.asarray(folded(key.open(raw, layout.blocks))).reshape(-1)
 
 
+def question_size(layout: Layout, harmonics: int) -> int:
+    """Return the bytes of the encrypted waves."""
+    return NARROW.ciphertext_bytes(ciphertexts(layout, harmonics))
+
+
 def answer_size(layout: Layout) -> int:
     """Return the bytes of one answer."""
     return NARROW.answer_bytes(layout.blocks)
