@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.engine.options import Training
-from colonnade.errors import OptionError, whole_number
+from colonnade.errors import OptionError, ProtocolError, whole_number
 from colonnade.leaks import Leak, Setting, nothing
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
@@ -52,9 +52,8 @@ KINDS = (
     "own coefficients",
 )  # fmt: skip
 QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
-_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8  # of the bound's inverse
+_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 4, 8  # of the bound's inverse
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
-_SPREAD_BITS = 30  # of the spread of a target behind its point
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
 _FIXED: dict[str, Any] = {
     "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
@@ -222,6 +221,7 @@ class SealedParty:
         if channel.is_first:
             signals, begin = self._first_signals()
         if self.quadratic:
+            await self._agree_on_size()
             gradients = {self.rows: await exact_gradient(self._made, signals)}
         else:
             gradients = {rows: await first_gradient(self._made, rows, signals[:rows]) for rows in self._made.groups}
@@ -248,9 +248,21 @@ class SealedParty:
         signals = self.loss.signal(self.own.Q @ begin, self.y)
         if not self.quadratic:
             return signals, begin
-        # A target of any size: the model is made for one of spread 1 around 0, and stretched in the end.
-        self._spread = max(float(np.sqrt(np.mean(signals**2))), 2.0**-20)
-        return signals / self._spread, np.zeros(self.own.d)
+        # A target of any size: the model is made for one of about 1 around 0, and stretched in the end.
+        self._exponent = int(np.clip(np.ceil(np.log2(max(np.sqrt(np.mean(signals**2)), 1e-300))), -500, 500))
+        return signals / 2.0**self._exponent, np.zeros(self.own.d)
+
+    async def _agree_on_size(self) -> None:
+        """Tell everybody by which power of two the target was divided; coefficients are multiplied with it."""
+        first, step = self.channel.first, "size of the target"
+        if self.channel.is_first:
+            for name in self.channel.others:
+                await self.net.send(name, step, self._exponent)
+            return
+        told = await self.net.recv(first, step)
+        if type(told) is not int or not -500 <= told <= 500:
+            raise ProtocolError(f"party {first!r} must tell a power of two from -500 to 500 at step {step!r}")
+        self._exponent = told
 
     async def _step(self, gradient: WideArray, stretch: tuple[int, int]) -> None:
         """Move the coefficients by minus the inverse times the gradient, times factor / 2^shift."""
@@ -312,21 +324,13 @@ class SealedParty:
     # -- 5b. instead of rounds, where the loss is quadratic ------------------------------------------------------------
 
     async def solve(self) -> None:
-        """Refine the solution of B u = -g, and undo what the label holder did to its target."""
+        """Refine the solution of B u = -g."""
         channel = self.channel
         if not channel.holds:
             return
         for _ in range(_REFINEMENTS):
             (pulled,) = await channel.multiply("solution", self._bound, (self.state[:, None], CURVATURE_BITS))
             await self._step(wide.add(self._first, pulled[:, 0]), (1, 0))
-        # The spread of the target is the label holder's own, so that the product with the other's share is shared too.
-        if channel.is_first:
-            factor = np.array([[np.rint(self._spread * 2.0**_SPREAD_BITS)]])
-            mine = wide.product(wide.from_integers(factor), self.state[None])
-            share = wide.add(mine, await channel.answer_matrix("spread", channel.second, factor, self.members.width))
-        else:
-            share = await (await channel.ask_matrix("spread", channel.first, 1, self.state[None]))
-        self.state = wide.truncated(share[0], _SPREAD_BITS, first=channel.is_first)
 
     # -- 6. the end ----------------------------------------------------------------------------------------------------
 
@@ -341,5 +345,7 @@ class SealedParty:
             if holder != channel.me:
                 found = wide.add(found, await channel.receive_own(holder, self.own.d))
         self.coefficients = self.own.back @ wide.to_floats(found, STATE_BITS)
-        if self.quadratic and self._begin is not None:
-            self.coefficients[-1] += self._begin
+        if self.quadratic:
+            self.coefficients *= 2.0**self._exponent
+            if self._begin is not None:
+                self.coefficients[-1] += self._begin

@@ -42,7 +42,7 @@ async def _cross(members: Members, own: OwnColumns, asker: str, answerer: str) -
     if channel.me == asker:
         drawn, asked = await channel.ask_silent(_WHAT, vectors, rows, {answerer: members.sizes[answerer]})
         await channel.send(answerer, "difference", _WHAT, (words(own.cross(bits)) - drawn).tobytes())
-        share = await asked[answerer]
+        share = await asked[answerer]()
     elif channel.me == answerer:
         columns = own.cross(bits)
         share = await channel.answer_silent(_WHAT, asker, vectors, rows, columns, own.cross_bound(bits))
@@ -60,7 +60,7 @@ async def _wide_cross(members: Members, own: OwnColumns, asker: str, answerer: s
         drawn, asked = await channel.ask_silent(_WHAT, vectors, rows, {answerer: members.sizes[answerer]}, WIDE)
         difference = wide.subtract(wide.from_integers(columns), drawn)
         await channel.send(answerer, "difference", _WHAT, difference.tobytes())
-        share = await asked[answerer]
+        share = await asked[answerer]()
     elif channel.me == answerer:
         share = await channel.answer_silent(_WHAT, asker, vectors, rows, columns, own.cross_bound(bits), WIDE)
         difference = await channel.receive_wide(asker, "difference", _WHAT, vectors, rows)

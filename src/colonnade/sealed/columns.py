@@ -144,7 +144,7 @@ def backward_bits(rows: int) -> int:
 
 def factor_bits(rows: int) -> int:
     """Bits of a column behind its point where it is multiplied row by row."""
-    return 14 if rows <= SLOTS else 10
+    return 14 if rows <= 4096 else 10
 
 
 def cross_bits(rows: int) -> int:
@@ -156,4 +156,4 @@ def embedded_bound(norm: float, rows: int, scale: float) -> float:
     """A bound on the norm of a column of `Layout.columns`, for one of this norm over rows; rounding included."""
     layout = Layout(rows)
     # Half the coefficients, N / 2 times each: (N / 2)^2 sum c_k^2 <= (N / 2)^2 |x|^2 / (N / 2), for every copy.
-    return math.sqrt(4096.0 * layout.copies) * norm * scale + 0.5 * math.sqrt(layout.length)
+    return math.sqrt(SLOTS * layout.copies) * norm * scale + 0.5 * math.sqrt(layout.length)

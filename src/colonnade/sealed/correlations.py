@@ -63,7 +63,7 @@ class Correlations:
             if holder != self.members.me:
                 await self._answers(holder)
         for key, answer in waiting.items():
-            self.asked[key] = await answer
+            self.asked[key] = await answer()
 
     async def _questions(self) -> dict[tuple[str, str, int], Any]:
         channel, members, found = self.members.channel, self.members, dict[tuple[str, str, int], Any]()

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto.lattice import Lattice
-from colonnade.crypto.lattice_parameters import NARROW
+from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed import wide
 from colonnade.sealed.columns import OwnColumns, backward_bits, factor_bits, signal_bits
 from colonnade.sealed.inverse import CURVATURE_BITS
@@ -59,7 +59,7 @@ async def _within(members: Members, own: OwnColumns, rows: int, mine: WordArray)
     for holder in channel.holders:
         if holder != members.me:
             share = share + await channel.answer_packed("squares", holder, squares, own.squares_bound(rows))
-    return await members.gathered("squares", share, {name: await one for name, one in waiting.items()})
+    return await members.gathered("squares", share, {name: await one() for name, one in waiting.items()})
 
 
 async def _between(members: Members, own: OwnColumns, rows: int, mine: WordArray) -> dict[tuple[str, str], WordArray]:
@@ -88,7 +88,7 @@ async def _row_products(members: Members, own: OwnColumns, rows: int, mine: Word
         if not channel.holds:
             await channel.send(channel.second, "share", what, share.tobytes())
     elif channel.holds:
-        share = await (await channel.ask_rowwise(what, owner, doubled(mine), pairs))
+        share = await (await channel.ask_rowwise(what, owner, doubled(mine), pairs))()
         if members.me == channel.second and owner in members.lenders:
             share = share + await channel.receive_words(owner, "share", what, *share.shape)
     return cut(unpaired(share, size).reshape(size, -1), factor_bits(rows), first=channel.is_first)
@@ -118,7 +118,7 @@ async def _sums(
         if not channel.holds:
             await channel.send(channel.second, "share", what, found.pop(me).tobytes())
     for name, answer in waiting.items():
-        found[name] = await answer
+        found[name] = await answer()
         if me == channel.second and name in members.lenders:
             found[name] = found[name] + await channel.receive_words(name, "share", what, *found[name].shape)
     return {(name, owner): share for name, share in found.items()}
@@ -147,7 +147,7 @@ def own_products(polynomials: WordArray, factors: Floats) -> WordArray:
 
     They are multiplied by digits of 16 bits, each product of which is exact modulo one prime.
     """
-    lattice = Lattice.of(NARROW)
+    lattice = Lattice.of(SMALL)
     digits = _transformed(lattice, np.stack(_signed_digits(polynomials)))
     out = np.zeros(factors.shape, np.uint64)
     room = np.empty((len(digits), len(polynomials), 1, DEGREE))

@@ -143,7 +143,7 @@ async def exact_gradient(made: Correlations, signals: Floats) -> WideArray:
         difference = wide.subtract(mine, drawn)
         for name in asked:
             await channel.send(name, "difference", what, difference.tobytes())
-        shares = {name: (await answer)[:, 0] for name, answer in asked.items()}
+        shares = {name: (await answer())[:, 0] for name, answer in asked.items()}
     else:
         share = await channel.answer_silent(what, channel.first, 1, rows, columns, own.cross_bound(bits), WIDE)
         told = await channel.receive_wide(channel.first, "difference", what, 1, rows)

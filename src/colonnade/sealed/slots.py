@@ -24,7 +24,7 @@ from colonnade.sealed.wide import WordArray
 Floats = npt.NDArray[np.float64]
 Complexes = npt.NDArray[np.complex128]
 
-DEGREE = 8192
+DEGREE = 4096
 SLOTS = DEGREE // 2
 
 

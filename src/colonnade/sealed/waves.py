@@ -16,9 +16,9 @@ import numpy.typing as npt
 from colonnade.crypto.keystream import Keystream
 from colonnade.crypto.lattice import Ciphertexts
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
-from colonnade.crypto.lattice_parameters import NARROW
+from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed.columns import signal_bits
-from colonnade.sealed.products import FLOOD_BITS, check_hidden
+from colonnade.sealed.products import FLOOD_BITS, check_noise
 from colonnade.sealed.series import Complexes, Series
 from colonnade.sealed.slots import DEGREE, SLOTS, Layout, embedded, folded
 from colonnade.sealed.wide import WordArray
@@ -50,7 +50,7 @@ def _waves(layout: Layout, angles: WordArray, harmonics: int) -> Iterator[Comple
 def ask(key: SecretKey, layout: Layout, angles: WordArray, harmonics: int) -> bytes:
     """Encrypt the first holder's waves."""
     found = [np.rint(embedded(wave * 2.0**_FIRST_BITS)) for wave in _waves(layout, angles, harmonics)]
-    bits = NARROW.word_bits + _FIRST_BITS + _SECOND_BITS - signal_bits(layout.rows)
+    bits = SMALL.word_bits + _FIRST_BITS + _SECOND_BITS - signal_bits(layout.rows)
     return key.encrypt_scaled(np.concatenate(found), bits)
 
 
@@ -69,8 +69,8 @@ def answer(
     coefficients = {name: getattr(series, name) for name in masks}
     totals = {name: lattice.zeros(layout.blocks) for name in masks}
     for name, c in coefficients.items():
-        check_hidden(NARROW, _norm(c, layout), len(given) // layout.blocks)
-        assert masks[name].shape == (layout.blocks, DEGREE, 3)
+        check_noise(SMALL, _norm(c, layout), len(given) // layout.blocks)
+        assert masks[name].shape == (layout.blocks, DEGREE, 4)
     for i, wave in enumerate(_waves(layout, angles, harmonics)):
         some = given[i * layout.blocks : (i + 1) * layout.blocks]
         for name, c in coefficients.items():
@@ -79,7 +79,7 @@ def answer(
             weights[: len(here) * layout.rows] = np.repeat(here, layout.rows)
             weighted = wave * (weights.reshape(layout.blocks, SLOTS) * 2.0**_SECOND_BITS)
             lattice.multiply_add_each(totals[name], some, lattice.plain(np.rint(embedded(weighted))))
-    return {name: public.answer(totals[name], masks[name], stream, FLOOD_BITS[NARROW]) for name in masks}
+    return {name: public.answer(totals[name], masks[name], stream, FLOOD_BITS[SMALL]) for name in masks}
 
 
 def read(key: SecretKey, raw: bytes, layout: Layout) -> WordArray:
@@ -89,25 +89,24 @@ def read(key: SecretKey, raw: bytes, layout: Layout) -> WordArray:
 
 def question_size(layout: Layout, harmonics: int) -> int:
     """Return the bytes of the encrypted waves."""
-    return NARROW.ciphertext_bytes(ciphertexts(layout, harmonics))
+    return SMALL.ciphertext_bytes(ciphertexts(layout, harmonics))
 
 
 def answer_size(layout: Layout) -> int:
     """Return the bytes of one answer."""
-    return NARROW.answer_bytes(layout.blocks)
+    return SMALL.answer_bytes(layout.blocks)
 
 
 def masks_for(shares: WordArray | None, layout: Layout, stream: Keystream) -> tuple[npt.NDArray[np.uint32], WordArray]:
     """Draw masks whose folded form is given (or random), and return them with the second holder's share."""
-    count = layout.blocks * DEGREE
-    masks = stream.words(count * 3 // 2).view(np.uint32).reshape(layout.blocks, DEGREE, 3).copy()
-    upper = np.ascontiguousarray(masks[..., 1:]).view(np.uint64)[..., 0]
+    drawn = stream.words(layout.blocks * DEGREE * 2).reshape(layout.blocks, DEGREE, 2).copy()
+    upper = drawn[..., 1]
     if shares is not None:
         wanted = shares.reshape(layout.blocks, SLOTS)
         upper[:, 0] = wanted[:, 0]
         upper[:, 1:SLOTS] = wanted[:, 1:] + upper[:, :SLOTS:-1]
-        masks[..., 1:] = upper.view(np.uint32).reshape(layout.blocks, DEGREE, 2)
-    return masks, -np.asarray(folded(upper)).reshape(-1)
+    masks = drawn.view(np.uint32).reshape(layout.blocks, DEGREE, 4)
+    return masks, -np.asarray(folded(np.ascontiguousarray(upper))).reshape(-1)
 
 
 def _norm(coefficients: Complexes, layout: Layout) -> float:
