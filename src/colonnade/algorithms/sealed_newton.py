@@ -6,7 +6,7 @@ and all coefficients. `SealedParty` has the protocol in order, and `sealed` has 
 1.  `agree`: keys, and how many columns everybody has. Each party whitens its own columns (`sealed.columns`).
 2.  `bound`: the bound on the curvature is the identity within a block. Between blocks it is kappa Q_i'Q_j / n, in
     shares; and so is its inverse (`sealed.bound`, `sealed.inverse`).
-3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.correlations`).
+3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.random_products`).
     From then on a product with a share needs one message: the share minus the random vector.
 4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound.
 5.  `round`: scores and gradients (`sealed.gradients`), signals out of waves (`sealed.waves`), the curvature
@@ -27,32 +27,34 @@ import numpy.typing as npt
 
 from colonnade.engine.options import Training
 from colonnade.errors import OptionError, ProtocolError, whole_number
-from colonnade.leaks import Leak, Setting, nothing
+from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.sealed import waves, wide
 from colonnade.sealed.bound import inverse_of_bound, shared_bound
 from colonnade.sealed.channel import Channel
-from colonnade.sealed.columns import OwnColumns
-from colonnade.sealed.correlations import STATE_BITS, Correlations
+from colonnade.sealed.columns import WhiteColumns
 from colonnade.sealed.curvature import shared_curvature
 from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores, signal_words
 from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
 from colonnade.sealed.members import Members
+from colonnade.sealed.random_products import STATE_BITS, RandomProducts
 from colonnade.sealed.schedule import Round, period_for, schedule
 from colonnade.sealed.series import logistic
-from colonnade.sealed.slots import Layout
+from colonnade.sealed.slots import SlotLayout
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
 
 LOSSES = ("logistic", "square")  # that can be trained so
+# Messages that show nothing: keys, encryptions, numbers minus random ones, shares, and what is the receiver's own.
 KINDS = (
-    "sealed key", "sealed sizes", "sealed question", "sealed answer", "sealed difference", "sealed share",
+    "sealed key", "sealed question", "sealed answer", "sealed difference", "sealed share",
     "own coefficients",
 )  # fmt: skip
 QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
 _BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 4, 8  # of the bound's inverse
+_SIZE = "size of the target"
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
 _FIXED: dict[str, Any] = {
@@ -132,8 +134,14 @@ class SealedNewton(Training):
         return replace(self, rounds=1, polish=0, samples=0)
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
-        """Nothing but how many columns each party has."""
-        return (nothing(setting, *KINDS),)
+        """How many columns each party has, and of a target that is a number, how large it is; of rows, nothing."""
+        everybody = setting.parties
+        counted = Leak(
+            COLUMNS, OF_COLUMNS, everybody, everybody, ("sealed sizes",), "{who} will learn how many columns you have"
+        )
+        words = "{who} will learn how large your target is, as a power of two"
+        sized = Leak(MAGNITUDE, OF_LABELS, setting.holders, everybody, (_SIZE,), words)
+        return (nothing(setting, *KINDS), counted, *((sized,) if setting.loss in QUADRATIC else ()))
 
     async def train(self, session: Any) -> None:
         """All steps of the protocol, in order."""
@@ -182,7 +190,7 @@ class SealedParty:
         self.net, self.options, self.loss, self.y, self._begin = net, options, loss, y, begin
         self.channel = Channel(net, *holders)
         self.rows, self.quadratic = len(X), loss.name in QUADRATIC
-        self.own = OwnColumns(X, penalty, loss.curvature_bound)
+        self.own = WhiteColumns(X, penalty, loss.curvature_bound)
         self.period = period_for(self.rows) if options.period is None else options.period
         self.coefficients: Floats = np.zeros(X.shape[1])
 
@@ -208,7 +216,7 @@ class SealedParty:
 
     async def correlate(self) -> None:
         """Multiply everybody's columns with random vectors, which later stand in for shares."""
-        self._made = Correlations(self.members, self.own, self.rounds, self.period)
+        self._made = RandomProducts(self.members, self.own, self.rounds, self.period)
         if not self.quadratic:
             await self._made.prepare()
 
@@ -254,7 +262,7 @@ class SealedParty:
 
     async def _agree_on_size(self) -> None:
         """Tell everybody by which power of two the target was divided; coefficients are multiplied with it."""
-        first, step = self.channel.first, "size of the target"
+        first, step = self.channel.first, _SIZE
         if self.channel.is_first:
             for name in self.channel.others:
                 await self.net.send(name, step, self._exponent)
@@ -295,7 +303,7 @@ class SealedParty:
 
     async def _signals(self, number: int, step: Round, angles: WordArray) -> tuple[WordArray, WordArray]:
         """Return a holder's shares of the signals, and of the second derivatives if the curvature is a new one."""
-        channel, layout, series = self.channel, Layout(step.rows), logistic(self.period, step.tolerance)
+        channel, layout, series = self.channel, SlotLayout(step.rows), logistic(self.period, step.tolerance)
         nothing_here = np.zeros(0, np.uint64)
         names = ("signal", "curvature") if step.curvature else ("signal",)
         if channel.is_first:

@@ -11,7 +11,7 @@ from colonnade.sealed.slots import SLOTS
 
 FEW = 4096  # rows that are so few that every round can take the curvature anew, over a wide range of scores
 SAMPLE = 2 * FEW  # rows of a round about a sample
-_MOST_SQUARES = 2.5e6  # rows times columns whose curvature is taken anew in one round
+_MOST_SQUARES = 1.35e6  # rows times columns whose curvature is taken anew in one round
 
 
 @dataclass(frozen=True)
