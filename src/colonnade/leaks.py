@@ -34,13 +34,15 @@ LISTED = {
     (EMBEDDINGS := "embeddings, row by row"): "the label holder",
     (REPRESENTATIONS := "representations, row by row"): "the source, and from its answers the target",
     (COLUMNS := "how many columns, and their scale"): "label holders, or everybody",
+    (COUNT := "how many columns each party has"): "everybody",
     (CORRELATIONS := "correlations of rotated columns, to the first label holder"): "between every two parties",
     (COVARIANCES := "correlations of own columns with all others' together"): "each party",
     (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
+    (PREDICTED := "parts of scores, in predictions alone"): "label holders, of people whom they ask about",
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
 # A name on the left need not be listed beside one on the right, which says all that it says.
-_SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES)}
+_SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES), COUNT: (COLUMNS,)}
 # What version 0.1 asked for; lists from that time lack the rest.
 FIRST_NAMES = (COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATURES, CORRELATIONS, OBJECTIVE)
 
@@ -75,6 +77,7 @@ class Setting:
     aligned: bool = False  # whether the parties' rows are those of the same people already
     features: int = 0  # of a kernel
     scaled: bool = False  # whether a kernel's gamma comes from everybody's columns
+    sealed: bool = False  # whether training is on shares, of which nobody sees anything
 
     @property
     def pair(self) -> bool:

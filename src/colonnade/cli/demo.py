@@ -88,7 +88,7 @@ def _init(folder: Path) -> None:
     """As the command does; then what a user would edit: free ports, a stronger penalty, and whom they will score."""
     from colonnade.jobs.init import init
 
-    init(folder, _NAMES)
+    init(folder, _NAMES, protection="masked")
     (folder / _MARK).touch()
     job = folder / "job.toml"
     text = job.read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import PolicyRefused
+from colonnade.families.protection import PLAIN, SEALED
 from colonnade.jobs.budget import OF_COLUMNS, Budget
 from colonnade.leaks import CHANGES
 from colonnade.ledger.ledger import Ledger
@@ -55,7 +56,8 @@ class Policy:
     Parameters
     ----------
     kinds : messages that may leave.
-    plain : whether scores may be added up without masks.
+    protection : how training may be protected: words of `families.protection`. See `consent`.
+    plain : whether scores may be added up without masks; "plain" among the words of `protection` says it too.
     min_features : the fewest columns with which this party takes part.
     min_batch : the fewest rows of a batch.
     max_rounds : the most exchanges in a run.
@@ -72,6 +74,7 @@ class Policy:
     """
 
     kinds: tuple[str, ...] = KINDS
+    protection: tuple[str, ...] = (SEALED,)
     plain: bool = False
     min_features: int = 2
     min_batch: int = 8
@@ -100,10 +103,10 @@ class Policy:
                 f"the policy of {me!r} allows the peers {', '.join(map(repr, self.peers))}, the job has "
                 f"{strangers[0]!r} too; add it to peers, or leave the job"
             )
-        if sum_name == "plain" and not self.plain:
+        if sum_name == "plain" and not (self.plain or PLAIN in self.protection):
             raise PolicyRefused(
                 f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
-                f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
+                f"policy of {me!r} does not allow it; use 'pairwise', or add \"plain\" to protection in [policy]"
             )
 
     def check_shown(self, me: str, algorithm: str, disclosed: Sequence[str]) -> None:
