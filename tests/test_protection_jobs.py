@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import OptionError, PolicyRefused, RunFailed
 from colonnade.families.protection import PROTECTIONS
+from colonnade.families.sealed import SealedFamily
 from colonnade.jobs import model_file, people
 from colonnade.jobs.consent import check_consent, words_of
 from colonnade.jobs.init import init
@@ -29,7 +31,7 @@ from colonnade.remote.terms import RunTerms, difference
 from colonnade.service import run
 from colonnade.tables import data
 from ports import free_ports
-from test_federation import LIMIT, start, write_tables
+from test_federation import LIMIT, run_all, start, write_tables
 from test_job import GOOD, complete, job
 from test_plan import breast_cancer, plan_of
 
@@ -142,9 +144,7 @@ def test_all_parties_must_have_the_same_word():
     same = job(complete(with_word("masked"))), job(complete(BARE))
     assert len({RunTerms.of(("bank", "shop"), each.agreed).digest for each in same}) == 1  # said, or left out
     sealed = dict(RunTerms.of(("bank", "shop"), job(SEALED).agreed).entries)
-    without = {key: value for key, value in one.items() if not key.startswith("disclosed")}
-    differs = difference(without, {key: value for key, value in sealed.items() if not key.startswith("disclosed")})
-    assert differs == ("protection", '"masked"', '"sealed"')
+    assert difference(one, sealed) == ("protection", '"masked"', '"sealed"')  # and not the lists that follow from it
 
 
 def test_a_sealed_job_lists_what_alignment_and_predictions_show():
@@ -400,6 +400,28 @@ def test_a_sealed_model_is_served_as_a_linear_one(tmp_path, names, capsys):
     shown = capsys.readouterr().out
     assert "LogisticRegression of" in shown
     assert "(intercept)" in shown
+
+
+@pytest.mark.skipif(
+    "raise NotImplementedError" in inspect.getsource(SealedFamily.train), reason="sealed training is not there yet"
+)
+@pytest.mark.parametrize("names", [("bank", "shop"), ("bank", "clinic", "shop")])
+def test_from_init_to_scores_with_nothing_but_defaults(tmp_path, names):
+    """As a user would: no file is edited but for the ports."""
+    folder = made(tmp_path, names)
+    said = run_all(folder, names)
+    assert "training: nothing; nobody learns anything from it but its own coefficients" in said["shop"]
+    assert re.search(r"bank: trained on \d+ common rows; protection sealed\n", said["bank"])
+    assert "loss" not in said["bank"]
+    parts = {name: model_file.load(folder / f"{name}-files", name) for name in names}
+    assert {part.public["family"] for part in parts.values()} == {"sealed"}
+    assert [name for name, part in parts.items() if part.state[1] is not None] == ["bank"]
+    processes = [start(folder, name, "serve", "--once") for name in names[1:]]
+    asker = start(folder, "bank", "predict", "--out", str(folder / "scores.csv"))
+    ended = [process.communicate(timeout=LIMIT)[0] for process in (asker, *processes)]
+    assert [process.returncode for process in (asker, *processes)] == [0] * len(names), ended
+    for name in names:
+        assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
 
 
 def test_a_job_s_sealed_model_is_loaded_as_an_estimator(tmp_path):
