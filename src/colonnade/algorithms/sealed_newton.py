@@ -1,14 +1,60 @@
-"""Sealed Newton: a linear model trained on shares, of which each party learns its own coefficients and nothing else."""
+"""Sealed Newton: a linear model trained on shares, of which each party learns its own coefficients and nothing else.
+
+Two parties hold shares of everything that training makes: scores, signals, gradients, the curvature and its inverse,
+and all coefficients. `SealedParty` has the protocol in order, and `sealed` has each step:
+
+1.  `agree`: keys, and how many columns everybody has. Each party whitens its own columns (`sealed.columns`).
+2.  `bound`: the bound on the curvature is the identity within a block. Between blocks it is kappa Q_i'Q_j / n, in
+    shares; and so is its inverse (`sealed.bound`, `sealed.inverse`).
+3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.correlations`).
+    From then on a product with a share needs one message: the share minus the random vector.
+4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound.
+5.  `round`: scores and gradients (`sealed.gradients`), signals out of waves (`sealed.waves`), the curvature
+    (`sealed.curvature`), a step. Or `solve`, where the loss is quadratic and the bound is the curvature.
+6.  `open`: each party is told the shares of its own coefficients, and of nothing else.
+
+docs/sealed.md explains it to readers who are no cryptographers, docs/adr/0028-sealed-training.md argues that it is
+right.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from colonnade.engine.options import Training
 from colonnade.errors import OptionError, whole_number
-from colonnade.leaks import Leak, Setting
+from colonnade.leaks import Leak, Setting, nothing
+from colonnade.objective.losses import Loss
+from colonnade.runtimes.net import Net
+from colonnade.sealed import waves, wide
+from colonnade.sealed.bound import inverse_of_bound, shared_bound
+from colonnade.sealed.channel import Channel
+from colonnade.sealed.columns import OwnColumns
+from colonnade.sealed.correlations import STATE_BITS, Correlations
+from colonnade.sealed.curvature import shared_curvature
+from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores, signal_words
+from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
+from colonnade.sealed.members import Members
+from colonnade.sealed.schedule import Round, period_for, schedule
+from colonnade.sealed.series import logistic
+from colonnade.sealed.slots import Layout
+from colonnade.sealed.wide import WideArray, WordArray
 
+Floats = npt.NDArray[np.float64]
+
+LOSSES = ("logistic", "square")  # that can be trained so
+KINDS = (
+    "sealed key", "sealed sizes", "sealed question", "sealed answer", "sealed difference", "sealed share",
+    "own coefficients",
+)  # fmt: skip
+QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
+_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8  # of the bound's inverse
+_REFINEMENTS = 4  # of the solution, where the loss is quadratic
+_SPREAD_BITS = 30  # of the spread of a target behind its point
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
 _FIXED: dict[str, Any] = {
     "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
@@ -26,6 +72,8 @@ class SealedNewton(Training):
         Rounds about all rows with fresh curvature; None chooses by the number of rows.
     polish : int, optional
         Rounds after them with the last curvature; None chooses by the number of rows.
+    samples : int, optional
+        Rounds about a sample of the rows before them, where there are many rows; None is two.
     period : float, optional
         Scores are told apart modulo this number, a power of two: those beyond half of it are taken for others. None
         chooses by the number of rows, as a wider range costs more.
@@ -35,6 +83,7 @@ class SealedNewton(Training):
 
     rounds: int | None = None
     polish: int | None = None
+    samples: int | None = None
     period: float | None = None
     step: float | str = field(default=1.0, kw_only=True)
     schedule: str = field(default="constant", kw_only=True)
@@ -51,8 +100,9 @@ class SealedNewton(Training):
         super().__post_init__()
         if self.rounds is not None:
             whole_number("rounds", self.rounds, 1)
-        if self.polish is not None:
-            whole_number("polish", self.polish, 0)
+        for option, given in (("polish", self.polish), ("samples", self.samples)):
+            if given is not None:
+                whole_number(option, given, 0)
         if self.period is not None and self.period not in (2.0**k for k in range(4, 13)):
             raise OptionError(f"period must be a power of two from 16 to 4096, got {self.period!r}")
         for option, only in _FIXED.items():
@@ -78,6 +128,218 @@ class SealedNewton(Training):
         """None: nothing about a row leaves a party."""
         return 0
 
+    def rehearsed(self) -> Training:
+        """The same in small."""
+        return replace(self, rounds=1, polish=0, samples=0)
+
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Nothing but how many columns each party has."""
-        return ()
+        return (nothing(setting, *KINDS),)
+
+    async def train(self, session: Any) -> None:
+        """All steps of the protocol, in order."""
+        party: SealedParty = session
+        await party.agree()
+        await party.bound()
+        await party.correlate()
+        await party.start()
+        if party.quadratic:
+            await party.solve()
+        for number, step in enumerate(party.rounds):
+            await party.round(number, step)
+        await party.open()
+
+
+class SealedParty:
+    """One party in one sealed training run.
+
+    Parameters
+    ----------
+    net
+        This party's side of the network.
+    options
+        The algorithm with its options.
+    loss
+        The loss.
+    holders
+        The two parties that hold shares, the label holder first.
+    X, penalty
+        This party's columns, in the order of rows that all agree on, and the penalty of each.
+    y, begin
+        The labels as the loss takes them, and where the intercept starts, if the last column is one; None elsewhere.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        options: SealedNewton,
+        loss: Loss,
+        holders: tuple[str, str],
+        X: Floats,
+        penalty: Floats,
+        y: Floats | None,
+        begin: float | None,
+    ) -> None:
+        self.net, self.options, self.loss, self.y, self._begin = net, options, loss, y, begin
+        self.channel = Channel(net, *holders)
+        self.rows, self.quadratic = len(X), loss.name in QUADRATIC
+        self.own = OwnColumns(X, penalty, loss.curvature_bound)
+        self.period = period_for(self.rows) if options.period is None else options.period
+        self.coefficients: Floats = np.zeros(X.shape[1])
+
+    # -- 1. keys and sizes ---------------------------------------------------------------------------------------------
+
+    async def agree(self) -> None:
+        """Exchange keys, and tell everybody how many columns there are; the schedule follows from that."""
+        self.members, given = await Members.agree(self.channel, self.rows, self.own.d), self.options
+        self.rounds: tuple[Round, ...] = ()
+        if not self.quadratic:
+            self.rounds = schedule(self.rows, self.members.width, given.rounds, given.polish, given.samples)
+
+    # -- 2. the bound on the curvature ---------------------------------------------------------------------------------
+
+    async def bound(self) -> None:
+        """Share kappa Q'Q / n + S, and find its inverse."""
+        self._bound = await shared_bound(self.members, self.own, exact=self.quadratic)
+        if self.channel.holds:
+            doublings = _EXACT_DOUBLINGS if self.quadratic else _BOUND_DOUBLINGS
+            self.inverse = await inverse_of_bound(self.members, self._bound, doublings)
+
+    # -- 3. random products for all rounds -----------------------------------------------------------------------------
+
+    async def correlate(self) -> None:
+        """Multiply everybody's columns with random vectors, which later stand in for shares."""
+        self._made = Correlations(self.members, self.own, self.rounds, self.period)
+        if not self.quadratic:
+            await self._made.prepare()
+
+    # -- 4. the first step ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take the first step, with the bound's inverse: the label holder knows all signals by itself."""
+        channel, own, members = self.channel, self.own, self.members
+        signals, begin = np.zeros(self.rows), np.zeros(own.d)
+        if channel.is_first:
+            signals, begin = self._first_signals()
+        if self.quadratic:
+            gradients = {self.rows: await exact_gradient(self._made, signals)}
+        else:
+            gradients = {rows: await first_gradient(self._made, rows, signals[:rows]) for rows in self._made.groups}
+        self.state = wide.zeros(members.width)
+        if not channel.holds:
+            return
+        whole = gradients[self.rows]
+        # What the sample lacked of all rows in the beginning is added to its gradient ever after.
+        self._corrections = {rows: wide.subtract(whole, one) for rows, one in gradients.items()}
+        if channel.is_first:
+            here = members.of[channel.me]
+            self.state[here] = wide.from_integers(np.rint(begin * 2.0**STATE_BITS))
+            pulled = wide.from_integers(np.rint(own.S @ begin * 2.0**STATE_BITS))
+            whole[here] = wide.add(whole[here], pulled)
+        self._first = whole
+        await self._step(whole, (1, 0))
+
+    def _first_signals(self) -> tuple[Floats, Floats]:
+        """At the label holder: the signals before any step, and the coefficients there."""
+        assert self.y is not None
+        begin = np.zeros(self.own.d)
+        if self._begin is not None:
+            begin = np.linalg.solve(self.own.back, np.eye(self.own.d)[-1] * self._begin)
+        signals = self.loss.signal(self.own.Q @ begin, self.y)
+        if not self.quadratic:
+            return signals, begin
+        # A target of any size: the model is made for one of spread 1 around 0, and stretched in the end.
+        self._spread = max(float(np.sqrt(np.mean(signals**2))), 2.0**-20)
+        return signals / self._spread, np.zeros(self.own.d)
+
+    async def _step(self, gradient: WideArray, stretch: tuple[int, int]) -> None:
+        """Move the coefficients by minus the inverse times the gradient, times factor / 2^shift."""
+        factor, shift = stretch
+        (found,) = await self.channel.multiply("step", self.inverse, (gradient[:, None], INVERSE_BITS))
+        longer = wide.truncated(wide.times(found[:, 0], factor), shift, first=self.channel.is_first)
+        self.state = wide.subtract(self.state, longer)
+
+    # -- 5. a round ----------------------------------------------------------------------------------------------------
+
+    async def round(self, number: int, step: Round) -> None:
+        """Take one step."""
+        self.net.traffic.round()
+        angles, pulled = await shared_scores(self._made, number, self.state)
+        signals, weights = await self._signals(number, step, angles)
+        gradient = wide.add(await shared_gradient(self._made, number, signals), pulled)
+        if step.curvature:
+            curvature = await shared_curvature(self.members, self.own, step, weights)
+        if not self.channel.holds:
+            return
+        if step.rows != self.rows:
+            gradient = wide.add(gradient, self._corrections[step.rows])
+        if not step.curvature:
+            await self._step(gradient, step.stretch)
+            return
+        # Three quarters of the last inverse: it may be too large for the new curvature, but not by a factor of two.
+        begin = wide.truncated(wide.times(self.inverse, 3), 2, first=self.channel.is_first)
+        self.inverse, found = await newton_step(self.channel, begin, curvature, gradient, step.doublings)
+        self.state = wide.subtract(self.state, found)
+
+    async def _signals(self, number: int, step: Round, angles: WordArray) -> tuple[WordArray, WordArray]:
+        """Return a holder's shares of the signals, and of the second derivatives if the curvature is a new one."""
+        channel, layout, series = self.channel, Layout(step.rows), logistic(self.period, step.tolerance)
+        nothing_here = np.zeros(0, np.uint64)
+        names = ("signal", "curvature") if step.curvature else ("signal",)
+        if channel.is_first:
+            assert self.y is not None
+            raw = await self.net.in_thread(waves.ask, channel.narrow, layout, angles, series.harmonics)
+            await channel.send(channel.second, "question", "waves", raw)
+            found = dict.fromkeys(("signal", "curvature"), nothing_here)
+            for name in names:
+                answer = await channel.receive(channel.second, "answer", name, waves.answer_size(layout))
+                found[name] = await self.net.in_thread(waves.read, channel.narrow, answer, layout)
+            labels = series.constant - (self.y[: step.rows] + 1.0) / 2.0
+            return found["signal"] + signal_words(step.rows, labels), found["curvature"]
+        if not channel.holds:
+            return nothing_here, nothing_here
+        wanted = {"signal": self._made.vectors[step.rows][self._made.place(number)], "curvature": None}
+        drawn = {name: waves.masks_for(wanted[name], layout, channel.stream) for name in names}
+        raw = await channel.receive(channel.first, "question", "waves", waves.question_size(layout, series.harmonics))
+        masks = {name: mask for name, (mask, _) in drawn.items()}
+        answers = await self.net.in_thread(
+            waves.answer, channel.key_of(channel.first), raw, layout, angles, series, masks, channel.stream
+        )
+        for name in names:
+            await channel.send(channel.first, "answer", name, answers[name])
+        return drawn["signal"][1], drawn["curvature"][1] if step.curvature else nothing_here
+
+    # -- 5b. instead of rounds, where the loss is quadratic ------------------------------------------------------------
+
+    async def solve(self) -> None:
+        """Refine the solution of B u = -g, and undo what the label holder did to its target."""
+        channel = self.channel
+        if not channel.holds:
+            return
+        for _ in range(_REFINEMENTS):
+            (pulled,) = await channel.multiply("solution", self._bound, (self.state[:, None], CURVATURE_BITS))
+            await self._step(wide.add(self._first, pulled[:, 0]), (1, 0))
+        # The spread of the target is the label holder's own, so that the product with the other's share is shared too.
+        if channel.is_first:
+            factor = np.array([[np.rint(self._spread * 2.0**_SPREAD_BITS)]])
+            mine = wide.product(wide.from_integers(factor), self.state[None])
+            share = wide.add(mine, await channel.answer_matrix("spread", channel.second, factor, self.members.width))
+        else:
+            share = await (await channel.ask_matrix("spread", channel.first, 1, self.state[None]))
+        self.state = wide.truncated(share[0], _SPREAD_BITS, first=channel.is_first)
+
+    # -- 6. the end ----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Tell every party the shares of its own coefficients, and nothing else."""
+        channel, members, found = self.channel, self.members, wide.zeros(self.own.d)
+        if channel.holds:
+            found = self.state[members.of[channel.me]]
+            for owner in members.besides(channel.me):
+                await self.net.send(owner, "own coefficients", self.state[members.of[owner]].tobytes())
+        for holder in channel.holders:
+            if holder != channel.me:
+                found = wide.add(found, await channel.receive_own(holder, self.own.d))
+        self.coefficients = self.own.back @ wide.to_floats(found, STATE_BITS)
+        if self.quadratic and self._begin is not None:
+            self.coefficients[-1] += self._begin

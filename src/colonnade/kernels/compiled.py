@@ -86,16 +86,17 @@ class Compiled:
     def _dispatcher(self) -> Callable[..., Any]:
         from colonnade.kernels.compiler import dispatcher
 
-        return dispatcher(self, kept=_folder_of(self.function.__code__.co_filename)[1])
+        return dispatcher(self, kept=_folder_of(*_sources(self.function))[1])
 
     def _home(self) -> Path | None:
-        return _folder_of(self.function.__code__.co_filename)[0]
+        return _folder_of(*_sources(self.function))[0]
 
 
 class Inside:
     """A piece of LLVM's code for use inside kernels. `make` returns numba's intrinsic, and is called when needed."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
+        self.function = make
         self.intrinsic = cache(make)
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: D102
@@ -105,8 +106,19 @@ class Inside:
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
 
+def _sources(function: Any) -> list[str]:
+    """A kernel's own file, and after it those of the kernels and pieces that this file takes from others."""
+    found, waiting = [function.__code__.co_filename], [function]
+    while waiting:
+        for one in waiting.pop().__globals__.values():
+            if isinstance(one, Compiled | Inside) and one.function.__code__.co_filename not in found:
+                found.append(one.function.__code__.co_filename)
+                waiting.append(one.function)
+    return [found[0], *sorted(found[1:])]
+
+
 @cache
-def _folder_of(source: str) -> tuple[Path | None, bool]:
+def _folder_of(source: str, *others: str) -> tuple[Path | None, bool]:
     """Where the code of this file's kernels is kept, None where it can't be; and whether numba may keep its own.
 
     It may not where others could put something: numba looks in the same cache, and loads whatever it finds there.
@@ -123,7 +135,10 @@ def _folder_of(source: str) -> tuple[Path | None, bool]:
         from llvmlite import binding
 
         above = Path(wish) if wish and numbas else Path.home() / ".cache"
-        made_by = [Path(source), *(Path(__file__).with_name(name) for name in ("compiled.py", "compiler.py"))]
+        made_by = [
+            *map(Path, (source, *others)),
+            *(Path(__file__).with_name(name) for name in ("compiled.py", "compiler.py")),
+        ]
         parts = [sys.version, llvmlite.__version__, binding.get_host_cpu_name()]
         parts.append(binding.get_host_cpu_features().flatten())
         texts = [path.read_bytes() for path in (*made_by, Path(found.origin).with_name("_version.py"))]

@@ -1,0 +1,239 @@
+"""Keys of all parties, and the messages of each product in shares.
+
+To ask is to send and to go on; what `ask_...` returns is awaited when the answer is needed. So parties ask one another
+at the same time, then answer, then read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto.keystream import SEED_BYTES, Keystream
+from colonnade.crypto.lattice import Lattice
+from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
+from colonnade.crypto.lattice_parameters import NARROW, WIDE, Parameters
+from colonnade.errors import ProtocolError
+from colonnade.runtimes.net import Net
+from colonnade.sealed import wide
+from colonnade.sealed.products import Matrix, Packed, Rowwise, Silent, Spread
+from colonnade.sealed.wide import WideArray, WordArray
+
+Floats = npt.NDArray[np.float64]
+
+
+class Channel:
+    """One party's end of all exchanges, with its keys and everybody else's."""
+
+    def __init__(self, net: Net, first: str, second: str) -> None:
+        self.net, self.me, self.first, self.second = net, net.me, first, second
+        self.others = tuple(name for name in net.names if name != net.me)
+        self.stream = Keystream(net.secret("sealed"))
+        self.narrow = SecretKey(Lattice.of(NARROW), self.stream)
+        self.wide = SecretKey(Lattice.of(WIDE), self.stream)
+        self._narrow: dict[str, LatticePublicKey] = {}
+        self._wide: dict[str, LatticePublicKey] = {}
+
+    @property
+    def holds(self) -> bool:
+        """Whether this party holds shares."""
+        return self.me in (self.first, self.second)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this party holds the first shares, and the labels."""
+        return self.me == self.first
+
+    @property
+    def holders(self) -> tuple[str, str]:
+        """The two parties that hold shares."""
+        return self.first, self.second
+
+    @property
+    def partner(self) -> str:
+        """The other party that holds shares."""
+        return self.second if self.is_first else self.first
+
+    # -- bytes that arrive ---------------------------------------------------------------------------------------------
+
+    async def send(self, to: str, kind: str, what: str, value: bytes) -> None:
+        """Send a question, an answer, a difference or a share; `what` it is about."""
+        await self.net.send(to, f"sealed {kind}: {what}", value)
+
+    async def receive(self, frm: str, kind: str, what: str, size: int) -> bytes:
+        """Wait for bytes of this size."""
+        value = await self.net.recv(frm, f"sealed {kind}: {what}")
+        got = f"{len(value)} bytes" if isinstance(value, bytes) else f"a value of type {type(value).__name__}"
+        if not isinstance(value, bytes) or len(value) != size:
+            raise ProtocolError(f"party {frm!r} must send {size} bytes at step 'sealed {kind}: {what}', got {got}")
+        return value
+
+    async def receive_words(self, frm: str, kind: str, what: str, *shape: int) -> WordArray:
+        """Wait for words of 64 bits; any bytes of the right length are some."""
+        raw = await self.receive(frm, kind, what, 8 * int(np.prod(shape)))
+        return np.frombuffer(raw, "<u8").astype(np.uint64).reshape(shape)
+
+    async def receive_wide(self, frm: str, kind: str, what: str, *shape: int) -> WideArray:
+        """Wait for words of 96 bits."""
+        raw = await self.receive(frm, kind, what, 12 * int(np.prod(shape)))
+        return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(*shape, wide.LIMBS)
+
+    async def receive_own(self, frm: str, size: int) -> WideArray:
+        """Wait for a holder's share of this party's own coefficients."""
+        raw = await self.net.recv(frm, "own coefficients")
+        if not isinstance(raw, bytes) or len(raw) != 12 * size:
+            raise ProtocolError(f"party {frm!r} must send {12 * size} bytes at step 'own coefficients'")
+        return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(size, wide.LIMBS)
+
+    def random(self, *shape: int) -> WideArray:
+        """Draw uniform words of 96 bits."""
+        count = int(np.prod(shape)) * wide.LIMBS
+        return self.stream.words((count + 1) // 2).view(np.uint32)[:count].reshape(*shape, wide.LIMBS).copy()
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    async def exchange_keys(self) -> None:
+        """Tell everybody this party's two public keys, and read theirs."""
+        for name in self.others:
+            await self.net.send(name, "sealed key", self.narrow.public + self.wide.public)
+        length, size = NARROW.public_key_bytes, NARROW.public_key_bytes + WIDE.public_key_bytes
+        for name in self.others:
+            raw = await self.net.recv(name, "sealed key")
+            if not isinstance(raw, bytes) or len(raw) != size:
+                raise ProtocolError(f"party {name!r} must send {size} bytes at step 'sealed key'")
+            self._narrow[name] = LatticePublicKey.from_bytes(Lattice.of(NARROW), raw[:length])
+            self._wide[name] = LatticePublicKey.from_bytes(Lattice.of(WIDE), raw[length:])
+
+    def key_of(self, name: str, parameters: Parameters = NARROW) -> LatticePublicKey:
+        """Return another party's public key."""
+        return (self._narrow if parameters == NARROW else self._wide)[name]
+
+    def _own(self, parameters: Parameters) -> SecretKey:
+        return self.narrow if parameters == NARROW else self.wide
+
+    # -- products of words ---------------------------------------------------------------------------------------------
+
+    async def ask_silent(
+        self, what: str, vectors: int, length: int, columns: dict[str, int], parameters: Parameters = NARROW
+    ) -> tuple[npt.NDArray[Any], dict[str, Awaitable[npt.NDArray[Any]]]]:
+        """Return random vectors (T, n), and this party's share (d, T) of each named party's columns times them."""
+        form, seed = Silent(vectors, length, parameters), self.stream.bytes(SEED_BYTES)
+        key = self._own(parameters)
+        for name in columns:
+            await self.send(name, "question", what, seed)
+        drawn = await self.net.in_thread(form.ask, key, seed)
+
+        async def read(name: str, width: int) -> npt.NDArray[Any]:
+            answer = await self.receive(name, "answer", what, parameters.answer_bytes(width, vectors))
+            return await self.net.in_thread(form.read, key, answer, width)
+
+        return drawn, {name: read(name, width) for name, width in columns.items()}
+
+    async def answer_silent(
+        self, what: str, asker: str, vectors: int, length: int, X: Floats, bound: float, parameters: Parameters = NARROW
+    ) -> npt.NDArray[Any]:
+        """Return this party's share (d, T) of its columns times the asker's random vectors."""
+        form, seed = Silent(vectors, length, parameters), await self.receive(asker, "question", what, SEED_BYTES)
+        answer, share = await self.net.in_thread(
+            form.answer, self.key_of(asker, parameters), seed, X, bound, self.stream
+        )
+        await self.send(asker, "answer", what, answer)
+        return share
+
+    async def ask_spread(self, what: str, answerer: str, b: WordArray, rows: int) -> Awaitable[WordArray]:
+        """Return this party's share (T, rows) of sums over the other's columns, times b (d, T)."""
+        form = Spread(b.shape[0], b.shape[1], rows)
+        await self.send(answerer, "question", what, await self.net.in_thread(form.ask, self.narrow, b))
+
+        async def read() -> WordArray:
+            answer = await self.receive(answerer, "answer", what, NARROW.answer_bytes(form.answers))
+            return await self.net.in_thread(form.read, self.narrow, answer)
+
+        return read()
+
+    async def answer_spread(self, what: str, asker: str, vectors: int, X: Floats, bound: float) -> WordArray:
+        """Return this party's share (T, rows) of sums over its columns X (d, rows)."""
+        form = Spread(len(X), vectors, X.shape[1])
+        raw = await self.receive(asker, "question", what, NARROW.ciphertext_bytes(form.columns))
+        answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, X, bound, self.stream)
+        await self.send(asker, "answer", what, answer)
+        return share
+
+    async def ask_packed(self, what: str, answerer: str, v: WordArray, columns: int) -> Awaitable[WordArray]:
+        """Return this party's share (d,) of the other's very many columns times v."""
+        form = Packed(columns, len(v))
+        await self.send(answerer, "question", what, await self.net.in_thread(form.ask, self.narrow, v))
+
+        async def read() -> WordArray:
+            size = NARROW.answer_bytes(form.answers, form.together)
+            return form.read(self.narrow, await self.receive(answerer, "answer", what, size))
+
+        return read()
+
+    async def answer_packed(self, what: str, asker: str, X: Floats, bound: float) -> WordArray:
+        """Return this party's share (d,) of its very many columns times the asker's vector."""
+        form = Packed(*X.shape)
+        raw = await self.receive(asker, "question", what, NARROW.ciphertext_bytes(form.ciphertexts))
+        most = bound * np.sqrt(form.together)
+        answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, X, most, self.stream)
+        await self.send(asker, "answer", what, answer)
+        return share
+
+    async def ask_rowwise(self, what: str, answerer: str, polynomials: WordArray, pairs: int) -> Awaitable[WordArray]:
+        """Return this party's share (pairs, blocks, N) of the other's columns times numbers of rows, row by row."""
+        form = Rowwise(pairs, len(polynomials))
+        await self.send(answerer, "question", what, await self.net.in_thread(form.ask, self.narrow, polynomials))
+
+        async def read() -> WordArray:
+            answer = await self.receive(answerer, "answer", what, NARROW.answer_bytes(form.pairs * form.blocks))
+            return await self.net.in_thread(form.read, self.narrow, answer)
+
+        return read()
+
+    async def answer_rowwise(self, what: str, asker: str, factors: Floats, bound: float) -> WordArray:
+        """Return this party's share (pairs, blocks, N) of its columns times the asker's numbers."""
+        form = Rowwise(factors.shape[0], factors.shape[1])
+        raw = await self.receive(asker, "question", what, NARROW.ciphertext_bytes(form.blocks))
+        answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, factors, bound, self.stream)
+        await self.send(asker, "answer", what, answer)
+        return share
+
+    # -- products of matrices ------------------------------------------------------------------------------------------
+
+    async def ask_matrix(self, what: str, answerer: str, rows: int, Q: WideArray) -> Awaitable[WideArray]:
+        """Return this party's share of P Q, where the other's P is its own and has no more than 48 bits."""
+        key, form = self.wide, Matrix(rows, Q.shape[0], Q.shape[1], digits=1)
+        await self.send(answerer, "question", what, form.ask(key, Q))
+
+        async def read() -> WideArray:
+            return form.read(key, await self.receive(answerer, "answer", what, form.sizes[1]))
+
+        return read()
+
+    async def answer_matrix(self, what: str, asker: str, P: Floats, columns: int) -> WideArray:
+        """Return this party's share of P Q, where Q (b, c) is the asker's share of something."""
+        form = Matrix(P.shape[0], P.shape[1], columns, digits=1)
+        raw = await self.receive(asker, "question", what, form.sizes[0])
+        answer, share = form.answer(self._wide[asker], raw, P, self.stream)
+        await self.send(asker, "answer", what, answer)
+        return share
+
+    async def multiply(self, what: str, X: WideArray, *parts: tuple[WideArray, int]) -> list[WideArray]:
+        """Return this holder's shares of X Y / 2^shift for every (Y, shift), of all of which it has shares."""
+        Y = np.concatenate([part for part, _ in parts], axis=1)
+        form = Matrix(X.shape[0], X.shape[1], Y.shape[1])
+        await self.send(self.partner, "question", what, await self.net.in_thread(form.ask, self.wide, Y))
+        raw = await self.receive(self.partner, "question", what, form.sizes[0])
+        answer, mine = await self.net.in_thread(form.answer, self._wide[self.partner], raw, X, self.stream)
+        await self.send(self.partner, "answer", what, answer)
+        local = wide.add(wide.product(X, Y), mine)
+        theirs = form.read(self.wide, await self.receive(self.partner, "answer", what, form.sizes[1]))
+        whole, found, start = wide.add(local, theirs), [], 0
+        for part, shift in parts:
+            end = start + part.shape[1]
+            found.append(wide.truncated(whole[:, start:end], shift, first=self.is_first))
+            start = end
+        return found

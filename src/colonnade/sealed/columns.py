@@ -1,0 +1,159 @@
+"""A party's own columns as sealed training needs them: whitened, in whole numbers, within public bounds.
+
+Every party chooses coordinates of its own block in which the bound on the curvature is the identity: Q = X W with
+kappa Q'Q / n + S = I, where kappa bounds the loss's second derivative and S = W' diag(l2) W is the penalty. So Newton's
+steps start well, and, what matters more, all norms have bounds that everybody knows: |Q_j|^2 <= n / kappa, whatever X
+is. W stays at home, and in the end takes the coefficients back.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from colonnade.sealed.slots import SLOTS, Layout, embedded, paired
+
+Floats = npt.NDArray[np.float64]
+
+SUM_BITS = 34  # that a sum over rows may have, so that lifting it from 64 bits fails once in 2^30
+PENALTY_BITS = 28  # of S behind its point
+FORWARD_BITS = 14  # of Q behind its point, where scores are made
+_LACKING = 0.5  # of what a sample lacks that is added to it
+_CLIP = 16.0  # rows are cut to so many times their usual length where squares of them are summed up
+
+
+class OwnColumns:
+    """Columns (n, d), the penalty of each, and the bound kappa on the loss's curvature."""
+
+    def __init__(self, X: Floats, penalty: Floats, kappa: float) -> None:
+        n, d = X.shape
+        self.n, self.d, self.kappa = n, d, kappa
+        self._kept: dict[int, Floats] = {}
+        gram = X.T @ X * (kappa / n) + np.diag(penalty)
+        # A column that others make up for, without a penalty, would have no coordinates; this is below all rounding.
+        gram[np.diag_indices(d)] += 1e-10 * max(float(np.trace(gram)) / max(d, 1), 1e-300)
+        upper = scipy.linalg.cholesky(gram)
+        self.back: Floats = scipy.linalg.solve_triangular(upper, np.eye(d))
+        self.Q: Floats = X @ self.back
+        self.S: Floats = self.back.T @ (penalty[:, None] * self.back)
+
+    @property
+    def bound(self) -> float:
+        """A bound on the norm of every column of Q, which everybody knows."""
+        return math.sqrt(self.n / self.kappa)
+
+    @cached_property
+    def forward(self) -> Floats:
+        """Q' in whole numbers, for scores."""
+        found: Floats = np.rint(self.Q.T * 2.0**FORWARD_BITS)
+        return found
+
+    def forward_bound(self) -> float:
+        """A bound on the norm of `forward`."""
+        return math.sqrt(self.d) * (self.bound * 2.0**FORWARD_BITS + 0.5 * math.sqrt(self.n))
+
+    # -- sums over rows ------------------------------------------------------------------------------------------------
+
+    def cross(self, bits: int) -> Floats:
+        """Q' in whole numbers, for products with others' columns."""
+        found: Floats = np.rint(self.Q.T * 2.0**bits)
+        return found
+
+    def cross_bound(self, bits: int) -> float:
+        """A bound on the norm of every row of `cross`."""
+        return self.bound * 2.0**bits + 0.5 * math.sqrt(self.n)
+
+    def backward(self, rows: int) -> Floats:
+        """Q' of the first rows, for sums over them of folded words, in whole numbers of `backward_bits`."""
+        if rows not in self._kept:
+            self._kept[rows] = Layout(rows).columns(self.Q[:rows].T, 2.0 ** backward_bits(rows))
+        return self._kept[rows]
+
+    def backward_bound(self, rows: int) -> float:
+        """A bound on the norm of every column of `backward`."""
+        return embedded_bound(self.bound, rows, 2.0 ** backward_bits(rows))
+
+    @cached_property
+    def penalty(self) -> Floats:
+        """S in whole numbers."""
+        found: Floats = np.rint(self.S * 2.0**PENALTY_BITS)
+        return found
+
+    # -- curvature -----------------------------------------------------------------------------------------------------
+
+    def clipped(self, rows: int) -> Floats:
+        """The first rows of Q, none longer than 16 times the usual, so that products of columns have a bound too."""
+        most = _CLIP * math.sqrt(self.d / self.kappa)
+        some = self.Q[:rows]
+        lengths = np.linalg.norm(some, axis=1)
+        found: Floats = some * np.minimum(1.0, most / np.maximum(lengths, 1e-300))[:, None]
+        return found
+
+    def lacking(self, rows: int) -> Floats:
+        """What these rows lack of the bound on the curvature of all rows, where they lack anything.
+
+        It is added to the curvature of a sample: rows that are not in it could matter more than those that are, and a
+        step that is too short does no harm.
+        """
+        some = self.clipped(rows)
+        missing = np.eye(self.d) - self.S - some.T @ some * (self.kappa / rows)
+        values, vectors = np.linalg.eigh(missing)
+        found: Floats = _LACKING * (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return found
+
+    def clipped_columns(self, rows: int) -> Floats:
+        """The same, for sums over rows of folded words."""
+        return Layout(rows).columns(self.clipped(rows).T, 2.0 ** backward_bits(rows))
+
+    def squares(self, rows: int) -> Floats:
+        """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
+        some = self.clipped(rows).T
+        first, second = np.triu_indices(self.d)
+        return Layout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
+
+    def squares_bound(self, rows: int) -> float:
+        """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
+        most = _CLIP * math.sqrt(self.d / self.kappa)
+        return embedded_bound(most * self.bound, rows, 2.0 ** backward_bits(rows))
+
+    def factors(self, rows: int) -> Floats:
+        """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
+        slots = paired(Layout(rows).spread(self.clipped(rows).T))
+        found: Floats = np.rint(embedded(slots) * 2.0 ** factor_bits(rows))
+        return found
+
+    def factors_bound(self, rows: int) -> float:
+        """A bound on the norm of each: N / 2 times its square is the sum of squares of the slots of two columns."""
+        norm = self.bound * math.sqrt(2 * Layout(rows).copies / SLOTS)
+        return norm * 2.0 ** factor_bits(rows) + 0.5 * math.sqrt(2 * SLOTS)
+
+
+def signal_bits(rows: int) -> int:
+    """Bits of a signal behind its point, in sums over so many rows: more where fewer rows average errors out."""
+    return min(20, max(16, round(SUM_BITS - 2 - math.log2(rows))))
+
+
+def backward_bits(rows: int) -> int:
+    """Bits of a column behind its point in sums over so many rows of signals: so that they fit."""
+    return max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
+
+
+def factor_bits(rows: int) -> int:
+    """Bits of a column behind its point where it is multiplied row by row."""
+    return 14 if rows <= SLOTS else 10
+
+
+def cross_bits(rows: int) -> int:
+    """Bits of a column behind its point in sums over rows of products of two columns."""
+    return max(2, int((SUM_BITS - 2 - math.log2(rows)) / 2))
+
+
+def embedded_bound(norm: float, rows: int, scale: float) -> float:
+    """A bound on the norm of a column of `Layout.columns`, for one of this norm over rows; rounding included."""
+    layout = Layout(rows)
+    # Half the coefficients, N / 2 times each: (N / 2)^2 sum c_k^2 <= (N / 2)^2 |x|^2 / (N / 2), for every copy.
+    return math.sqrt(4096.0 * layout.copies) * norm * scale + 0.5 * math.sqrt(layout.length)

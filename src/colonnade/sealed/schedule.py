@@ -1,0 +1,49 @@
+"""How many rounds sealed training has, about which rows, and how exact each is: all of it public and fixed beforehand.
+
+Nobody sees how far training has come, so nobody could stop it. The schedule follows from the number of rows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.sealed.slots import SLOTS
+
+SAMPLE = 2 * SLOTS  # rows of a round about a sample
+_MOST_SQUARES = 2.5e6  # rows times columns whose curvature is taken anew in one round
+
+
+@dataclass(frozen=True)
+class Round:
+    """One step: about the first so many rows, and with the curvature of so many of them, or with the last one."""
+
+    rows: int
+    curvature: int
+    doublings: int
+    tolerance: float
+    stretch: tuple[int, int] = (1, 0)  # the step times 5 / 2^2, where the curvature is an old one
+
+
+def period_for(rows: int) -> float:
+    """Return the period of scores where the job does not say: wide where that is cheap."""
+    return 256.0 if rows <= SLOTS else 128.0 if rows <= 2 * SAMPLE else 64.0
+
+
+def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, samples: int | None) -> tuple[Round, ...]:
+    """Return all rounds after the first step, for so many rows and columns of all parties.
+
+    Few rows are cheap: every round takes the curvature anew. With many, a round or two about a sample come first; then
+    the curvature is taken from all rows (or from as many as are affordable), and the last rounds go on with it.
+    """
+    if rows <= 2 * SAMPLE:
+        fresh = 9 if rounds is None else rounds
+        first: tuple[Round, ...] = ()
+    else:
+        fresh = 1 if rounds is None else rounds
+        sample = Round(SAMPLE, SAMPLE, 3, 1e-3)
+        first = (sample,) * (2 if samples is None else samples)
+    most = min(rows, max(SAMPLE, int(_MOST_SQUARES / columns) // SLOTS * SLOTS))
+    small = rows <= SLOTS
+    again = Round(rows, rows if small else most, 5 if small else 3, 2e-5 if small else 1e-3)
+    last = Round(rows, 0, 0, 2e-5 if small else 3e-4, (5, 2))
+    return (*first, *(again,) * fresh, *(last,) * (1 if polish is None else polish))
