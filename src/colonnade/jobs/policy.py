@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
 from colonnade.jobs.budget import OF_COLUMNS, Budget
@@ -27,6 +28,7 @@ KINDS = (
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
     "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
+    *SEALED_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
@@ -42,7 +44,11 @@ _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
 
 
 def kind_of(step: str) -> str:
-    """Return the kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks."""
+    """Return the kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks.
+
+    Behind a colon a step of sealed training says what it is about, which changes nothing about what it shows.
+    """
+    step, _, _ = step.partition(":")
     match = _NUMBERED.fullmatch(step)
     if match is None or step.startswith("align"):
         return "alignment" if step.startswith("align") else step
