@@ -32,6 +32,7 @@ from colonnade.leaks import (
     CURVATURES,
     EMBEDDINGS,
     LISTED,
+    MAGNITUDE,
     MEAN,
     NOTHING,
     REPRESENTATIONS,
@@ -367,7 +368,7 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
                             leaks = leaks_of(replace(job_, **changes))
                             kinds.update(kind for leak in leaks for kind in leak.kinds)
                             names.update(leak.name for leak in leaks if leak.name)
-    sealed = leaks_of(job_with(cn.SealedNewton()))
+    sealed = [leak for loss in ("logistic", "square") for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss))]
     two = Setting(("bank", "shop"), ("bank",))
     for leak in (*sealed, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
         kinds.update(leak.kinds)
@@ -411,6 +412,7 @@ def table():
         COVARIANCES: "statistics",
         COMMON: "alignment",
         CLASSES: "several label holders, or softmax",
+        MAGNITUDE: "sealed ridge",
     }
     rows = [
         "| a job lists | who learns it | " + " | ".join(columns) + " | and with |",

@@ -22,7 +22,7 @@ from colonnade.jobs.model_file import Trained
 from colonnade.jobs.party_file import read_party
 from colonnade.jobs.policy import Policy
 from colonnade.jobs.words import lines, what_others_learn
-from colonnade.leaks import ASKED, COMMON, COUNT, PREDICTED, SIZES
+from colonnade.leaks import ASKED, COLUMNS, COMMON, PREDICTED, SIZES
 from colonnade.planning.candidates import candidates
 from colonnade.planning.command import reason, show
 from colonnade.planning.trials import LineSpeed
@@ -108,6 +108,10 @@ def test_what_a_word_stands_for(text, family, algorithm, added, word):
             'key run.statistics: they would show what sealed training hides; remove it, or set protection = "masked"',
         ),
         (
+            with_word("sealed").replace("[parties.shop]", "[parties.shop]\nlabels = true"),
+            "line 3, key protection: sealed training has one label holder, the job has 2; set another protection",
+        ),
+        (
             with_word("plain") + '[sum]\nkind = "pairwise"\n',
             "key sum.kind: protection 'plain' adds up in the clear, got 'pairwise'; remove it, or set protection = ",
         ),
@@ -149,7 +153,7 @@ def test_all_parties_must_have_the_same_word():
 
 def test_a_sealed_job_lists_what_alignment_and_predictions_show():
     read = job(SEALED)
-    assert {COMMON, SIZES, COUNT, ASKED, PREDICTED} == set(read.disclosed())
+    assert {COMMON, SIZES, COLUMNS, ASKED, PREDICTED} == set(read.disclosed())
     assert replace(read, aligned=True).disclosed() == tuple(one for one in read.disclosed() if one != COMMON)
 
 
@@ -162,7 +166,7 @@ def test_before_a_sealed_run_the_truth_is_told():
     assert told == [
         "what the others could work out about you, beside the model:",
         "  training: nothing; nobody learns anything from it but its own coefficients",
-        "  your columns: bank will learn how many columns you have, once they are prepared",
+        "  your columns: bank will learn how many columns you have",
         "  your columns: bank, asking for predictions, will see your part of the score of everybody whom they name",
         "  your labels: nothing",
         "  your people: bank will learn which of their own people you have too",
@@ -322,6 +326,24 @@ def test_init_writes_the_best_protection_that_a_model_has(tmp_path, kind):
         check_consent(party.policy, name, read)
         comment = "so that nobody learns anything" if expected == "sealed" else '"masked" is consent to training in the'
         assert comment in (folder / f"{name}.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], 'protection = "sealed"\n'),
+        (["--protection", "masked"], 'protection = "masked"\n'),
+        (
+            ["--model", "kernel"],
+            "protection = \"masked\", training in the open: 'sealed' is for linear models; a kernel",
+        ),
+        (["--model", "svm"], 'protection = "masked", training in the open: '),
+        (["--labels", "bank,shop"], 'protection = "masked", training in the open: '),
+    ],
+)
+def test_init_says_which_protection_it_wrote_and_why_no_better_one(tmp_path, capsys, options, sentence):
+    assert main(["init", str(tmp_path / "first"), "--parties", "bank,shop", *options]) == 0
+    assert sentence in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("kind", "word"), [("logistic", "masked"), ("logistic", "plain"), ("kernel", "plain")])

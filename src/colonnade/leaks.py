@@ -35,7 +35,6 @@ LISTED = {
     (EMBEDDINGS := "embeddings, row by row"): "the label holder",
     (REPRESENTATIONS := "representations, row by row"): "the source, and from its answers the target",
     (COLUMNS := "how many columns, and their scale"): "label holders, or everybody",
-    (COUNT := "how many columns each party has"): "everybody",
     (CORRELATIONS := "correlations of rotated columns, to the first label holder"): "between every two parties",
     (COVARIANCES := "correlations of own columns with all others' together"): "each party",
     (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
@@ -43,7 +42,7 @@ LISTED = {
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
 # A name on the left need not be listed beside one on the right, which says all that it says.
-_SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES), COUNT: (COLUMNS,)}
+_SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES)}
 # What version 0.1 asked for; lists from that time lack the rest.
 FIRST_NAMES = (COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATURES, CORRELATIONS, OBJECTIVE)
 

@@ -131,9 +131,11 @@ def _init(options: argparse.Namespace) -> int:
 
     given = (options.parties, options.labels)
     parties, labels = ([name.strip() for name in text.split(",") if name.strip()] for text in given)
-    for path in init(options.name, parties, labels, options.model, options.protection):
+    told: list[str] = []
+    for path in init(options.name, parties, labels, options.model, options.protection, told.append):
         print(f"wrote {path}")
     print(f"wrote test certificates to {options.name / 'certificates'}: not for real data")
+    print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
     return 0
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from colonnade.errors import OptionError, one_of
@@ -154,6 +153,7 @@ def init(
     holders: Sequence[str] = (),
     model: str = "logistic",
     protection: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Write the files of a new federation, and return their paths.
 
@@ -167,6 +167,8 @@ def init(
         The `kind` of the model.
     protection
         How training is protected. None is "sealed" where models of this kind can be trained so, and else "masked".
+    tell
+        Hears how training is protected, and if not sealed, why not.
     """
     if trouble := party_name(folder.name):
         raise OptionError(f"the name of a federation {trouble}, got {folder.name!r}")
@@ -178,7 +180,7 @@ def init(
     holders = tuple(holders) or (parties[0],)
     if strangers := [name for name in holders if name not in parties]:
         raise OptionError(f"labels are held by parties, {strangers[0]!r} is none; parties are {', '.join(parties)}")
-    word, job = _protected(folder.name, parties, holders, model, protection)
+    word, job, why = _protected(folder.name, parties, holders, model, protection)
     try:
         if folder.exists() and any(folder.iterdir()):
             raise OptionError(f"the folder {str(folder)!r} is there already and not empty; choose another name")
@@ -195,22 +197,26 @@ def init(
         written.append(folder / f"{name}.toml")
         own = party_text(name, labels=name in holders, model=model, protection=word)
         written[-1].write_text(own, encoding="utf-8")
+    tell(f'protection = "{word}"{why}')
     return written
 
 
 def _protected(
     name: str, parties: Sequence[str], holders: Sequence[str], model: str, protection: str | None
-) -> tuple[str, str]:
-    """Return (the protection, the text of the job); where none is asked for, it is the best that the model can have."""
+) -> tuple[str, str, str]:
+    """Return (the protection, the text of the job, why it is no better one, if none was asked for)."""
     kind = family_of_kind(model)
     if protection is not None:
         one_of("protection", protection, PROTECTIONS)
         check_word(protection, kind)
-        return protection, job_text(name, parties, holders, model, protection)
+        return protection, job_text(name, parties, holders, model, protection), ""
+    why = f"{SEALED!r} {kind.lacks.get(SEALED, '')}"
     if SEALED not in kind.lacks:
-        with suppress(OptionError):  # a linear model that can't be trained on shares
-            return SEALED, job_text(name, parties, holders, model, SEALED)
-    return MASKED, job_text(name, parties, holders, model, MASKED)
+        try:
+            return SEALED, job_text(name, parties, holders, model, SEALED), ""
+        except OptionError as error:  # a linear model that can't be trained on shares, or not by these parties
+            why = str(error).partition(": ")[2]
+    return MASKED, job_text(name, parties, holders, model, MASKED), f", training in the open: {why}"
 
 
 def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:

@@ -198,6 +198,9 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
     try:
         job.training(1).check(model["kind"], job.parties)
     except LabelError:
+        if seals(job.algorithm):
+            words = f"sealed training has one label holder, the job has {len(job.holders)}; set another protection"
+            raise settings.error("protection", words) from None
         words = f"{job.algorithm.name} has one label holder, the job has {len(job.holders)}; use another algorithm"
         raise settings.error("algorithm", words) from None
     except OptionError as error:

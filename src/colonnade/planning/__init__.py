@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.leaks import COUNT, OF_COLUMNS, Leak, Setting, nothing, objective
+from colonnade.leaks import COLUMNS, OF_COLUMNS, Leak, Setting, nothing, objective
 
 
 def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -11,8 +11,8 @@ def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
     Of sealed training there is no trial. What it takes is worked out from how many columns each party has, which sealed
     training shows as well.
     """
-    words = "{who} will learn how many columns you have, once they are prepared"
-    told = Leak(COUNT, OF_COLUMNS, setting.parties, setting.parties, ("plan",), words)
+    words = "{who} will learn how many columns you have"
+    told = Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("plan",), words)
     if setting.sealed:
         return (told,)
     # A party without labels tells beside that what its policy allows, and how many bytes it sent.

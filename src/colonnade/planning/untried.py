@@ -28,7 +28,7 @@ NO_LINE = LineSpeed(0.0, math.inf)
 class SealedCosts:
     """What sealed training costs; columns are those of all parties together, and bytes those that one party sends.
 
-    The figures are from runs of 500 to 40,000 rows, 20 to 60 columns, and two or three parties, with both on one core; they
+    The figures are from runs of 500 to 40,000 rows, 20 to 60 columns, and two or three parties that share a core; they
     are to be measured again whenever the protocol changes.
     """
 
