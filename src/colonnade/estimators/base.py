@@ -179,6 +179,8 @@ class Estimator:
 
     def _keep_record(self, history: History, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """Keep the history and the traffic of a run that has ended, and return how it ended at every party."""
+        for words in history.warnings:
+            tell(words)
         self.history_ = history.records
         self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
