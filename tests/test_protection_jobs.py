@@ -26,7 +26,7 @@ from colonnade.leaks import ASKED, COLUMNS, COMMON, PREDICTED, SIZES
 from colonnade.planning.candidates import candidates
 from colonnade.planning.command import reason, show
 from colonnade.planning.trials import LineSpeed
-from colonnade.planning.untried import forecast_open, forecast_sealed
+from colonnade.planning.untried import forecast_open, forecast_sealed, untried
 from colonnade.remote.terms import RunTerms, difference
 from colonnade.service import run
 from colonnade.tables import data
@@ -528,6 +528,22 @@ def test_what_is_not_tried_takes_longer_with_more_rows_more_columns_and_slower_l
         for other in (foretell(10_000, few), foretell(1000, many), foretell(1000, few, line=slow)):
             assert other[0] > seconds
         assert sum(foretell(10_000, few)[1].values()) > sum(sent.values())
+
+
+@pytest.mark.parametrize("kind", [cn.LogisticRegression, cn.RidgeRegression])
+def test_what_is_foretold_of_sealed_training_is_of_its_size(kind):
+    """Within a factor of three: what it is set beside takes a hundredth."""
+    text = complete(
+        with_word("sealed", BARE.replace('"logistic"', '"ridge"' if kind is cn.RidgeRegression else '"logistic"'))
+    )
+    read, columns = job(text), {"bank": 6, "shop": 4}
+    X = np.random.default_rng(1).standard_normal((600, 10))
+    y = X[:, 0] if kind is cn.RidgeRegression else (X[:, 0] > 0).astype(int)
+    model = kind(protection="sealed", verbose=0).fit(cn.Party("bank", X[:, :6], y), cn.Party("shop", X[:, 6:]))
+    sealed, _ = untried(read, 600, columns, 1, LineSpeed(0.0, 1e9))
+    assert sealed.rounds.likely == model.rounds_
+    for name, told in sealed.sent.items():
+        assert told / 3 < model.traffic_[name].bytes < 3 * told
 
 
 def test_one_command_each_plans_a_sealed_job(tmp_path, monkeypatch):

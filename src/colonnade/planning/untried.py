@@ -35,13 +35,13 @@ class SealedCosts:
     rounds: int = 10  # where nobody says how many
     trips_to_start: float = 15.0  # there and back
     trips: float = 9.0  # the same, in a round
-    seconds_to_start: float = 0.3
-    seconds_per_column: float = 0.012  # in a round
-    seconds_per_square: float = 1e-4  # of each two columns, in a round
-    seconds_per_cell: float = 2.5e-7  # of each row and column, in a round
+    seconds_to_start: float = 0.2
+    seconds_per_column: float = 0.007  # in a round
+    seconds_per_square: float = 5e-5  # of each two columns, in a round
+    seconds_per_cell: float = 2e-7  # of each row and column, in a round
     bytes_to_start: float = 5e5  # of each column
-    bytes_per_column: float = 3.6e5  # in a round
-    bytes_per_cell: float = 8.0  # of each row and column, in a round
+    bytes_per_column: float = 3e5  # in a round
+    bytes_per_cell: float = 4.0  # of each row and column, in a round
 
 
 @dataclass(frozen=True)
