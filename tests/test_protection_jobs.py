@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import replace
 
@@ -13,7 +12,6 @@ import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.errors import OptionError, PolicyRefused, RunFailed
 from colonnade.families.protection import PROTECTIONS
-from colonnade.families.sealed import SealedFamily
 from colonnade.jobs import model_file, people
 from colonnade.jobs.consent import check_consent, words_of
 from colonnade.jobs.init import init
@@ -424,9 +422,6 @@ def test_a_sealed_model_is_served_as_a_linear_one(tmp_path, names, capsys):
     assert "(intercept)" in shown
 
 
-@pytest.mark.skipif(
-    "raise NotImplementedError" in inspect.getsource(SealedFamily.train), reason="sealed training is not there yet"
-)
 @pytest.mark.parametrize("names", [("bank", "shop"), ("bank", "clinic", "shop")])
 def test_from_init_to_scores_with_nothing_but_defaults(tmp_path, names):
     """As a user would: no file is edited but for the ports."""

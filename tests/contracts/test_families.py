@@ -15,7 +15,6 @@ from colonnade.errors import ColonnadeWarning, DataError, NotFittedError, Option
 from colonnade.families import NAMES, families, family, family_of_kind, rehearsal, store, training
 from colonnade.families.base import Family
 from colonnade.families.protection import PROTECTIONS, SEALED, seals
-from colonnade.families.sealed import SealedFamily
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.leaks import Setting
 from colonnade.runtimes.wire import decode, encode
@@ -91,11 +90,6 @@ ESTIMATORS = {
         lambda: cn.split_rows(X, SIDES, into=3),
     ),
 }
-# Sealed training has no history, as nobody sees a loss; and it is tried only where there is its code.
-needs_training = pytest.mark.skipif(
-    "raise NotImplementedError" in inspect.getsource(SealedFamily.train), reason="sealed training is not there yet"
-)
-EVERY = [pytest.param(name, marks=needs_training) if name == "sealed" else name for name in ESTIMATORS]
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 
 
@@ -131,14 +125,14 @@ def test_every_family_and_every_public_estimator_is_here():
 # -- estimators ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_model_is_fitted_predicts_and_says_what_it_took(name, fitted):
     model, parties = fitted(name)
     assert model._family == ESTIMATORS[name][0]
     found = model.predict(*asked(name, parties))
     assert len(found) == len(X)
     assert model.protection_ in PROTECTIONS
-    if model.protection_ != SEALED:
+    if model.protection_ != SEALED:  # of which nobody sees a loss
         last = model.history_[-1]
         assert {"epoch", "rounds", "loss", "metric"} <= set(last)
         assert np.isfinite(last["loss"])
@@ -146,7 +140,7 @@ def test_a_model_is_fitted_predicts_and_says_what_it_took(name, fitted):
     assert sum(traffic.bytes for traffic in model.traffic_.values()) > 0
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_same_seed_gives_the_same_bits(name, fitted):
     model, parties = fitted(name)
     if name in ("NetworkClassifier", "NetworkRegressor", "with a top network", "TransferClassifier"):
@@ -173,7 +167,7 @@ def test_options_are_those_of_the_constructor(name):
         model.predict(X if name == "SSCAClassifier" else cn.Party("party2", X))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_saved_model_is_the_same_model(name, fitted, tmp_path):
     model, parties = fitted(name)
     model.save(tmp_path)
@@ -208,7 +202,7 @@ class Listener:
         raise Caught
 
 
-VERTICAL = [name for name in EVERY if name != "SSCAClassifier"]
+VERTICAL = [name for name, (kind, *_) in ESTIMATORS.items() if kind != "rows"]
 
 
 @pytest.mark.parametrize("name", VERTICAL)
@@ -277,7 +271,7 @@ def test_a_family_says_what_it_is(kind):
     assert replace(small, sum=job.sum, algorithm=job.algorithm) == job
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_state_is_what_its_arrays_say(name, fitted):
     model, _ = fitted(name)
     kind = family(model._family)
