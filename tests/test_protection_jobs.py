@@ -198,8 +198,8 @@ def test_by_default_a_party_agrees_to_sealed_training_alone():
     assert str(caught.value) == (
         "the job asks for protection 'masked', which shows its partners \"signals, which show the labels\" and "
         "\"directions of columns, more with every round\", and the policy of 'bank' agrees to 'sealed' alone; set "
-        'protection = "sealed" in the job, or, if it may, add protection = ["sealed", "masked"] under [policy] in its '
-        "file"
+        'protection = "sealed" in the job, or, if they may see that, add protection = ["sealed", "masked"] under '
+        "[policy] in its file"
     )
 
 
@@ -214,7 +214,7 @@ def test_by_default_a_party_agrees_to_sealed_training_alone():
             ("sealed",),
             "shop",
             "which shows its partners \"distances between rows, to label holders\", and the policy of 'shop' agrees to "
-            "'sealed' alone; if it may, add protection",
+            "'sealed' alone; if they may see that, add protection",
         ),
         (KERNEL, ("sealed",), "bank", "which shows its partners none of its labels or columns, but more than sealed"),
     ],

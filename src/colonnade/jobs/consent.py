@@ -51,9 +51,10 @@ def check_consent(policy: Policy, me: str, job: Job) -> None:
     agreed = " and ".join(map(repr, policy.protection))
     line = ", ".join(f'"{one}"' for one in PROTECTIONS if one == word or one in policy.protection)
     other = "" if word == SEALED or SEALED in family(job.family).lacks else 'set protection = "sealed" in the job, or, '
+    other += "" if word == SEALED else "if they may see that, "
     raise PolicyRefused(
         f"the job asks for protection {word!r}, which shows {shown(job, me)}, and the policy of {me!r} agrees to "
-        f"{agreed} alone; {other}if it may, add protection = [{line}] under [policy] in its file"
+        f"{agreed} alone; {other}add protection = [{line}] under [policy] in its file"
     )
 
 
