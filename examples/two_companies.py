@@ -68,7 +68,7 @@ def main() -> None:
     """Do all of it."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "loans"
-        together(f"init {folder} --parties bank,shop --protection masked")
+        together(f"init {folder} --parties bank,shop")
         write_tables(folder)
         choose_ports(folder / "job.toml")
         job, scores = folder / "job.toml", folder / "scores.csv"
