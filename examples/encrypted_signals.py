@@ -28,12 +28,12 @@ def main() -> None:
 
     algorithm = cn.FedBCD(local_steps=5, epochs=5, batch=600)
     models = {}
-    for kind in ("plain", "paillier"):
+    for kind in ("plain", "encrypted"):
         models[kind] = cn.LogisticRegression(sum=kind, algorithm=algorithm, verbose=0).fit(bank, shop)
         steps = models[kind].traffic_["bank"].by_step
         sent = {step: size for step, (_, size) in steps.items() if "signal" in step}
         print(f"{kind}: {models[kind].score(bank, shop):.1%} right; the bank has sent {sent}")
-    apart = max(np.abs(models["plain"].coef_[name] - models["paillier"].coef_[name]).max() for name in ("bank", "shop"))
+    apart = max(np.abs(models["plain"].coef_[name] - models["encrypted"].coef_[name]).max() for name in ("bank", "shop"))
     print(f"the coefficients of the two models differ by {apart:.0e} at most")
 
 

@@ -124,7 +124,7 @@ class Task:
     def encrypted(self, setting: Setting) -> Encrypted:
         """Under keys of 2048 bits, a process for each party."""
         algorithm = setting.options(self.size.batch, self.seed)
-        model = LogisticRegression(l2=L2, algorithm=algorithm, sum="paillier", verbose=0)
+        model = LogisticRegression(l2=L2, algorithm=algorithm, sum="encrypted", verbose=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ColonnadeWarning)  # short runs are meant to be short
             model.fit(*self.train, validation=self.test, on=Processes(deadline=120.0))

@@ -19,7 +19,6 @@ from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
 from colonnade.families.checks import (
     all_labels,
-    check_encrypted,
     check_exposure,
     label_holders,
     owned_rows,
@@ -56,17 +55,15 @@ class LinearModel(Estimator):
     algorithm : Algorithm or "auto"
         How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD` or `FDML`, with its options. "auto"
         is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048 columns or its
-        matrices would take too long; both end at the optimum and need no step size. With sum="paillier", "auto" is
+        matrices would take too long; both end at the optimum and need no step size. With sum="encrypted", "auto" is
         `FedSGD()`. One line on stderr says which it is, and why.
-    sum : {"auto", "pairwise", "two-trees", "plain", "paillier"}
+    sum : {"auto", "pairwise", "two-trees", "plain", "encrypted"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
-        hides anything. "paillier" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
+        hides anything. "encrypted" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
         and `FedBCD`. A batch then needs 55 rows for each column of a party (more with more than two classes), and the
         first epoch is one batch of all rows, because smaller batches would show that party the labels.
     topology : {"tree", "star", "ring"}
         Along which tree the sums travel; the model is the same with each of them.
-    key_bits : int
-        The length of a label holder's Paillier key, where signals are encrypted; 2048 or more, a multiple of 256.
     verbose : int
         1 shows a live line if a run takes longer than half a second, and says which algorithm "auto" chose; 0 is
         silent.
@@ -95,7 +92,6 @@ class LinearModel(Estimator):
         algorithm: Algorithm | str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
-        key_bits: int = 2048,
         verbose: int = 1,
     ) -> None:
         self.l2 = l2
@@ -104,7 +100,6 @@ class LinearModel(Estimator):
         self.algorithm = algorithm
         self.sum = sum
         self.topology = topology
-        self.key_bits = key_bits
         self.verbose = verbose
 
     def _minimised(self) -> losses.Loss:
@@ -150,9 +145,7 @@ class LinearModel(Estimator):
         options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
         held_out = self._check_validation(parties, validation)
         sum_name = choose_sum(self.sum, len(parties))
-        job = TrainingJob(
-            kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm, self.key_bits
-        )
+        job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
@@ -180,7 +173,7 @@ class LinearModel(Estimator):
             found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == ENCRYPTED)
             if self.verbose:
                 print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
-        check_encrypted(self.sum, found, self.key_bits)
+        found.check_sum(self.sum)
         return found
 
     # -- what was learnt ----------------------------------------------------------------------------------------
@@ -234,7 +227,6 @@ class LinearModel(Estimator):
         on: Runtime | None = None,
         rows: int = 20_000,
         level: float = 0.95,
-        key_bits: int = 2048,
     ) -> Statistics:
         """Return standard errors, p values and intervals of each party's coefficients, and how well the model fits.
 
@@ -251,8 +243,6 @@ class LinearModel(Estimator):
             Where there are more rows than this, correlations between parties come from a sample of so many.
         level : float
             The confidence of the intervals.
-        key_bits : int
-            The length of the parties' Paillier keys, which are made for this run.
 
         Returns
         -------
@@ -261,7 +251,7 @@ class LinearModel(Estimator):
         """
         from colonnade.estimators.linear_statistics import statistics_of
 
-        return statistics_of(self, parties, on, rows, level, key_bits)
+        return statistics_of(self, parties, on, rows, level)
 
 
 class LogisticRegression(ProbabilityMixin, LinearModel):
@@ -270,7 +260,7 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, verbose.
     """
 
     loss = "logistic"
@@ -282,7 +272,7 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, verbose.
     """
 
     loss = "softmax"
@@ -294,7 +284,7 @@ class LinearSVC(LinearModel):
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
     it. There are neither probabilities nor `statistics`; `score` is the accuracy.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, verbose.
     """
 
     loss = "smooth_hinge"
@@ -306,7 +296,7 @@ class RidgeRegression(LinearModel):
     scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
     is R².
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, verbose.
     """
 
     loss = "square"
@@ -318,7 +308,7 @@ class PoissonRegression(LinearModel):
     scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, verbose.
     """
 
     loss = "poisson"

@@ -35,7 +35,7 @@ seed = 0
 
 [sum]
 kind = "auto"            # how scores are added up: "pairwise" masks, "two-trees", or "plain" if every policy allows it;
-                         # "paillier": as "pairwise", and signals are encrypted (with FedSGD or FedBCD, in batches of 55
+                         # "encrypted": as "pairwise", and so are the signals (with FedSGD or FedBCD, in batches of 55
                          # rows or more for each column)
 topology = "tree"        # or "star", "ring"
 

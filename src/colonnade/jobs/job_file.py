@@ -20,7 +20,6 @@ from colonnade.engine.options import Training
 from colonnade.errors import LabelError, OptionError
 from colonnade.families import families, family, family_of_kind
 from colonnade.families.base import Family
-from colonnade.families.checks import check_encrypted
 from colonnade.families.linear import LinearFamily
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES
@@ -29,7 +28,7 @@ from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
 from colonnade.settings import toml
 from colonnade.settings.settings import Anything, Key, ListOf, Section, Settings, shown
-from colonnade.sums import SUMS
+from colonnade.sums import GONE, SUMS
 from colonnade.sums.trees import TOPOLOGIES
 
 VERSION = 1
@@ -74,9 +73,9 @@ JOB = Section(
     Key(
         "sum",
         Section(
-            Key("kind", str, default="auto", allowed=("auto", *SUMS)),
+            Key("kind", str, default="auto", allowed=("auto", *SUMS), gone=GONE),
             Key("topology", str, default="tree", allowed=tuple(TOPOLOGIES)),
-            Key("key_bits", int, default=2048),
+            gone={"key_bits": "keys have one length since 'encrypted' signals are no longer Paillier's; remove it"},
         ),
         default={},
     ),
@@ -166,7 +165,6 @@ def described(settings: Settings) -> Job:
         run["patience"],
         run["checkpoint_every"],
         settings.plain(),
-        added["key_bits"],
         run["statistics"],
     )
     _check_trainable(settings, job, made)
@@ -196,36 +194,27 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
 
 
 def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: Family) -> None:
-    """Refuse encrypted signals of models, algorithms or key lengths that do not go with them."""
+    """Refuse encrypted signals of models or algorithms that do not go with them."""
     if added["kind"] != ENCRYPTED:
-        if "key_bits" in added.given and not settings["run"]["statistics"]:
-            raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
         return
     if not kind.encryptable:
         words = f"{ENCRYPTED!r} encrypts the signals of linear models; a {kind.called} model takes another sum"
         raise added.error("kind", words)
     try:
-        check_encrypted(added["kind"], algorithm, added["key_bits"])
+        algorithm.check_sum(added["kind"])
     except OptionError as error:
-        where, key = (added, "key_bits") if str(error).startswith("key_bits") else (settings, "algorithm")
-        raise where.error(key, str(error)) from None
+        raise settings.error("algorithm", str(error)) from None
 
 
 def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Training) -> None:
     """Refuse statistics of models without a likelihood, one linear score, and a convex penalty."""
-    from colonnade.crypto.paillier import check_key_bits
-
-    model, run, added = settings["model"], settings["run"], settings["sum"]
+    model, run = settings["model"], settings["run"]
     linear = made.name == LinearFamily.name
     if loss not in LIKELIHOODS or not linear:
         kind = model["kind"] if linear or made.kinds else algorithm.name
         raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
     if model["penalty"] != "l2":
         raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
-    try:
-        check_key_bits(added["key_bits"])
-    except OptionError as error:
-        raise added.error("key_bits", str(error)) from None
 
 
 def _algorithm(settings: Settings, of: Family) -> Training:
