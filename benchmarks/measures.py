@@ -21,6 +21,7 @@ from encrypted import encrypted_products, encrypted_training
 from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
+from lattice import lattice
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
@@ -162,6 +163,7 @@ MEASURES = (
     kernel_memory,
     encrypted_products,
     encrypted_training,
+    lattice,
     horizontal_rounds,
     group_operations,
     alignment,

@@ -97,6 +97,25 @@ def test_a_second_process_needs_no_numba_for_the_same_bits(home):
     assert run(COLONNADE_KERNELS="numba") == (True, bits)
 
 
+def test_code_depends_on_the_files_of_pieces_that_it_takes_from_others(home, tmp_path):
+    """`doubled` is in another file than the kernel that calls it: when that file changes, so does what is kept."""
+    folders = set()
+    for factor in (2, 3):
+        spaces = [{"Compiled": Compiled}, {"Compiled": Compiled}]
+        other, own = tmp_path / "other.py", tmp_path / "own.py"
+        other.write_text(f"@Compiled\ndef doubled(x):\n    return {factor} * x\n")
+        own.write_text("@Compiled\ndef more(x):\n    return doubled(x) + 1\n")
+        exec(compile(other.read_text(), str(other), "exec"), spaces[0])
+        spaces[1]["doubled"] = spaces[0]["doubled"]
+        exec(compile(own.read_text(), str(own), "exec"), spaces[1])
+        compiled._folder_of.cache_clear()
+        assert compiled._sources(spaces[1]["more"].function) == [str(own), str(other)]
+        assert compiled._sources(spaces[0]["doubled"].function) == [str(other)]
+        assert spaces[1]["more"](5) == 5 * factor + 1
+        folders |= {path.parent for path in files(home)}
+    assert len(folders) == 2
+
+
 @pytest.mark.parametrize("spoil", ["nothing", "a byte", "the file's mode", "the folder's mode"])
 def test_what_is_broken_or_was_open_to_others_is_not_loaded(home, monkeypatch, spoil):
     assert Compiled(quotient)(1.0, 4.0) == 0.25

@@ -19,7 +19,7 @@ from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice_parameters import Parameters, primes_of
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.kernels import lattice as kernels
-from colonnade.kernels import ntt
+from colonnade.kernels import ntt, residues
 
 Residues = npt.NDArray[np.float64]
 Words = npt.NDArray[Any]  # uint64, or uint32 with a last axis of limbs, the lowest first
@@ -36,14 +36,12 @@ class Lattice:
         self.modulus = math.prod(self.primes)
         self.p = np.array(self.primes, np.float64)
         self.inverses = 1 / self.p
-        shape = (len(self.primes), self.degree)
-        self._roots, self._back = np.empty(shape), np.empty(shape)
-        for row, back, p in zip(self._roots, self._back, self.primes, strict=True):
-            root = _root_of_unity(p, 2 * self.degree)
-            row[:] = _powers(root, self.degree, p)
-            back[:] = _powers(pow(root, -1, p), self.degree, p)
-        self._ratios, self._back_ratios = self._roots / self.p[:, None], self._back / self.p[:, None]
-        self._shares = np.array([_centred(pow(self.degree, -1, p), p) for p in self.primes], np.float64)
+        powers = ntt.root_powers(self.degree)
+        roots = np.stack([_roots_of_unity(p, self.degree) for p in self.primes])
+        self._roots, self._back = roots.take(powers, 1), roots.take(-powers, 1, mode="wrap")
+        self._ratios, self._back_ratios = self._roots / self.p[:, None, None], self._back / self.p[:, None, None]
+        shares = np.array([_centred(pow(self.degree, -1, p), p) for p in self.primes], np.float64)
+        self._shares = np.stack([shares, shares / self.p], axis=1)
         # A product is at most 9/16 p, and so many of them stay below 2^53 together with what was there.
         self._most = int((2**53 / self.primes[0] - 1) / (9 / 16))
 
@@ -54,32 +52,40 @@ class Lattice:
 
     # -- polynomials ---------------------------------------------------------------------------------------------------
 
-    def plain(self, values: npt.NDArray[np.float64]) -> Residues:
-        """Transform polynomials of whole numbers below 2^52 in size, (..., N), to residues (..., primes, N)."""
+    def plain(self, values: npt.NDArray[np.float64], out: Residues | None = None) -> Residues:
+        """Transform polynomials of whole numbers below 2^52 in size, (..., N), to residues (..., primes, N).
+
+        out: where they go, if there is an array already; fresh memory takes longer to come by than a transform.
+        """
         given = np.ascontiguousarray(values, np.float64)
         if given.shape[-1:] != (self.degree,):
             raise OptionError(f"plain polynomials have {self.degree} coefficients, got an array of {given.shape}")
-        found = np.empty((*given.shape[:-1], len(self.primes), self.degree))
+        shape = (*given.shape[:-1], len(self.primes), self.degree)
+        found = np.empty(shape) if out is None else out
+        if found.shape != shape or found.dtype != np.float64 or not found.flags.c_contiguous:
+            raise OptionError(f"plain polynomials go to doubles of shape {shape} without gaps, got {found.shape}")
         flat = found.reshape(-1, len(self.primes), self.degree)
-        ntt.residues(given.reshape(-1, self.degree), self.p, self.inverses, flat)
+        if wrong := residues.residues(given.reshape(-1, self.degree), self.p, self.inverses, flat):
+            raise OptionError(f"plain polynomials have whole numbers below 2^52 in size, got {wrong} others")
         self.forward(flat)
         return found
 
     def forward(self, values: Residues) -> None:
         """Transform coefficients (count, primes, N) of at most p in size, in place; of fewer primes, the first."""
         k = values.shape[1]
-        ntt.forward(values, self._roots[:k], self._ratios[:k], self.p[:k], self.inverses[:k])
+        room = ntt.transform_room(self.degree)
+        ntt.forward(values, self._roots[:k], self._ratios[:k], self.p[:k], self.inverses[:k], room)
 
     def backward(self, values: Residues) -> None:
         """Transform back to coefficients, in place."""
         k = values.shape[1]
-        shares, ratios = self._shares[:k], self._shares[:k] / self.p[:k]
-        ntt.backward(values, self._back[:k], self._back_ratios[:k], self.p[:k], self.inverses[:k], shares, ratios)
+        roots, ratios, room = self._back[:k], self._back_ratios[:k], ntt.transform_room(self.degree)
+        ntt.backward(values, roots, ratios, self.p[:k], self.inverses[:k], self._shares[:k], room)
 
     def multiply(self, x: Residues, y: Residues, total: Residues) -> None:
         """Add the product of two transformed polynomials to a third, (primes, N); of fewer primes, the first."""
         k = total.shape[0]
-        ntt.multiply(x[:k], y[:k], self.p[:k], self.inverses[:k], total)
+        residues.multiply(x[:k], y[:k], self.p[:k], self.inverses[:k], total)
 
     def uniform(self, stream: Keystream, out: Residues) -> None:
         """Fill rows (primes, N) with uniform residues: each is the stream's next word whose lowest bits are below p."""
@@ -98,31 +104,42 @@ class Lattice:
     def multiply_add(self, totals: Ciphertexts, ciphertexts: Ciphertexts, plains: Residues) -> None:
         """Add to totals[o] the sum over c of ciphertexts[c] plains[o, c]; plains are (outputs, count, primes, N)."""
         shape = (len(totals), len(ciphertexts), len(self.primes), self.degree)
+        self._check(totals, ciphertexts)
         if plains.shape != shape:
             raise OptionError(f"{shape} plain polynomials are needed for these ciphertexts, got {plains.shape}")
         pieces = [slice(None)] if plains.flags.c_contiguous else [slice(o, o + 1) for o in range(len(totals))]
         for piece in pieces:  # a part of a larger array is copied row by row, not as a whole
             some, sums = np.ascontiguousarray(plains[piece]), totals[piece]
-            ntt.multiply_add(sums.c0, sums.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses, self._most)
+            residues.multiply_add(
+                sums.c0, sums.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses, self._most
+            )
 
     def multiply_add_each(self, totals: Ciphertexts, ciphertexts: Ciphertexts, plains: Residues) -> None:
         """Add ciphertexts[i] plains[i] to totals[i]; plains are (count, primes, N)."""
         shape = (len(totals), len(self.primes), self.degree)
+        self._check(totals, ciphertexts)
         if plains.shape != shape or len(ciphertexts) != len(totals):
             raise OptionError(
                 f"{len(totals)} sums need as many ciphertexts and {shape} plain polynomials, "
                 f"got {len(ciphertexts)} and {plains.shape}"
             )
         some = np.ascontiguousarray(plains)
-        ntt.multiply_add_each(totals.c0, totals.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses)
+        residues.multiply_add_each(totals.c0, totals.c1, ciphertexts.c0, ciphertexts.c1, some, self.p, self.inverses)
+
+    def _check(self, *ciphertexts: Ciphertexts) -> None:
+        for one in ciphertexts:
+            if one.lattice is not self:
+                raise OptionError(f"ciphertexts of {one.lattice.parameters} do not go with {self.parameters}")
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
-    def pack(self, x: Residues) -> bytes:
+    def packed(self, count: int) -> npt.NDArray[np.uint64]:
+        """Room for so many polynomials on a line, (count, words)."""
+        return np.empty((count, self.parameters.polynomial_bytes // 8), np.uint64)
+
+    def pack(self, x: Residues, out: npt.NDArray[np.uint64]) -> None:
         """Write one polynomial (primes, N) in as many bits as its primes have."""
-        out = np.empty(self.parameters.polynomial_bytes // 8, np.uint64)
         kernels.pack_residues(x, self.p, self.parameters.prime_bits, out)
-        return out.astype("<u8", copy=False).tobytes()
 
     def unpack(self, raw: bytes | memoryview, out: Residues, what: str) -> None:
         """Read one polynomial. what: it is called so where a residue is not below its prime."""
@@ -143,24 +160,34 @@ class Ciphertexts:
 
     def __init__(self, lattice: Lattice, c0: Residues, c1: Residues) -> None:
         self.lattice, self.c0, self.c1 = lattice, c0, c1
+        if c0.shape != c1.shape or c0.shape[1:] != (len(lattice.primes), lattice.degree) or c0.dtype != np.float64:
+            raise OptionError(
+                f"ciphertexts are two arrays (count, {len(lattice.primes)}, {lattice.degree}) of doubles, "
+                f"got {c0.shape} and {c1.shape}"
+            )
 
     def __len__(self) -> int:
         return len(self.c0)
 
     def __getitem__(self, which: int | slice | npt.NDArray[Any] | list[int]) -> Ciphertexts:
-        """Some of them: a view for a slice or one number, a copy for an array of numbers."""
+        """Some of them: a view for one number or a slice, a copy for an array of numbers."""
         if isinstance(which, int | np.integer):
             which = range(len(self))[which]
             which = slice(which, which + 1)
         return Ciphertexts(self.lattice, self.c0[which], self.c1[which])
 
     @classmethod
-    def from_bytes(cls, lattice: Lattice, raw: bytes, count: int) -> Ciphertexts:
-        """Read what `SecretKey.encrypt` wrote; its length is checked before anything is allocated."""
+    def from_bytes(cls, lattice: Lattice, raw: bytes, count: int, into: Ciphertexts | None = None) -> Ciphertexts:
+        """Read what `SecretKey.encrypt` wrote; its length is checked before anything is allocated.
+
+        into: as many ciphertexts that are not needed any more, in whose memory these go.
+        """
         parameters = lattice.parameters
         check_length("a message of ciphertexts", raw, parameters.ciphertext_bytes(count))
         shape = (count, parameters.primes, parameters.degree)
-        found = cls(lattice, np.empty(shape), np.empty(shape))
+        found = cls(lattice, np.empty(shape), np.empty(shape)) if into is None else into
+        if found.lattice is not lattice or len(found) != count:
+            raise OptionError(f"{count} ciphertexts go to as many of the same parameters, got {len(found)}")
         stream, size = Keystream(bytes(raw[:SEED_BYTES])), parameters.polynomial_bytes
         for i, at in enumerate(range(SEED_BYTES, len(raw), size)):
             lattice.unpack(memoryview(raw)[at : at + size], found.c0[i], f"ciphertext {i}")
@@ -194,15 +221,14 @@ def _centred(x: int, p: int) -> int:
     return x - p if x > p // 2 else x
 
 
-def _root_of_unity(p: int, order: int) -> int:
-    """Return the first of 2, 3, ... to the power (p - 1) / order that has this order, a power of two, modulo p."""
-    return next(root for g in range(2, p) if pow(root := pow(g, (p - 1) // order, p), order // 2, p) == p - 1)
+def _roots_of_unity(p: int, n: int) -> Residues:
+    """Return the powers 0 to 2n - 1, centred, of a 2n-th root of unity modulo p, for a power of two n.
 
-
-def _powers(root: int, count: int, p: int) -> list[int]:
-    """Return the powers of a root, centred, power i at the place whose bits are those of i in reverse."""
-    found, bits, power = [0] * count, count.bit_length() - 1, 1
-    for i in range(count):
-        found[int(f"{i:0{bits}b}"[::-1], 2)] = _centred(power, p)
-        power = power * root % p
-    return found
+    It is the first of 2, 3, ... to the power (p - 1) / 2n that has this order.
+    """
+    root = next(root for g in range(2, p) if pow(root := pow(g, (p - 1) // (2 * n), p), n, p) == p - 1)
+    found = [1]
+    for _ in range(n - 1):
+        found.append(found[-1] * root % p)
+    half = np.array([_centred(power, p) for power in found], np.float64)
+    return np.concatenate([half, -half])  # the n-th power is -1

@@ -16,13 +16,10 @@ import numpy.typing as npt
 
 from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice import Ciphertexts, Lattice, Limbs, Residues, Words, check_length
-from colonnade.crypto.lattice_parameters import Parameters, check_noise
-from colonnade.crypto.lattice_words import halves, limbs_of, scale_of, words_of
+from colonnade.crypto.lattice_parameters import MARK_BYTES, Parameters, check_noise
+from colonnade.crypto.lattice_words import halves, limbs_of, places_of, scale_of, scaled_limbs, words_of
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.kernels import lattice as kernels
-
-_MARK_BYTES = 16  # of a digest of the parameters, in front of a public key
-_LIFT_BITS = 12  # an answer is lifted to a modulus so many bits above its own, at least
 
 
 class SecretKey:
@@ -40,7 +37,13 @@ class SecretKey:
         kernels.add_errors(stream.words(n), noise[0])
         lattice.forward(noise)
         lattice.multiply(uniform, self._minus, noise[0])
-        self.public: bytes = _mark(lattice.parameters) + seed + lattice.pack(noise[0])
+        packed = lattice.packed(1)
+        lattice.pack(noise[0], packed[0])
+        self.public: bytes = _mark(lattice.parameters) + seed + packed.astype("<u8", copy=False).tobytes()
+
+    def draw_from(self, stream: Keystream) -> None:
+        """Take what encryptions need from another stream from now on."""
+        self._stream = stream
 
     def encrypt(self, words: Words) -> bytes:
         """Encrypt polynomials of words, (count, N): a seed of all their c1, and their c0 in tightly packed bits."""
@@ -51,24 +54,17 @@ class SecretKey:
         """Encrypt whole numbers v, |v| < 2^52, (count, N), as v q / 2^bits, which is rounded up or down at random.
 
         With more bits than a word has, an answer is the sum of products divided by 2^(bits - word_bits). Its mask must
-        then have as many bits too (see `PublicKey.answer`), as otherwise what is below the point would not be masked.
+        have as many bits too (`LatticePublicKey.answer`), as what stands behind the point would not be masked else.
         """
-        limbs = -(-bits // 32)
-        if not 32 <= bits <= 128:
-            raise OptionError(f"numbers are scaled by q / 2^bits with bits from 32 to 128, got {bits!r}")
-        whole = np.ascontiguousarray(values, np.float64).astype(np.int64)
-        found = np.empty((*whole.shape, max(limbs, 2)), np.uint32)
-        found[..., :2] = whole.astype("<i8", copy=False).view("<u4").reshape(*whole.shape, 2)
-        found[..., 2:] = (whole >> 63).astype(np.uint32)[..., None]
-        return self._encrypted(limbs_of(np.ascontiguousarray(found[..., :limbs]), limbs, self.lattice.degree), bits)
+        return self._encrypted(scaled_limbs(values, bits, self.lattice.degree), bits)
 
     def _encrypted(self, limbs: Limbs, bits: int) -> bytes:
         lattice, stream = self.lattice, self._stream
         n, k = lattice.degree, len(lattice.primes)
         scale, seed = scale_of(lattice, bits, k), stream.bytes(SEED_BYTES)
         public, uniform, c0, dither = Keystream(seed), np.empty((k, n)), np.empty((1, k, n)), np.empty(n, np.uint32)
-        parts = [seed]
-        for message in limbs:
+        packed = lattice.packed(len(limbs))
+        for message, out in zip(limbs, packed, strict=True):
             c0[:] = 0.0
             random = stream.words(n)
             kernels.spare_bits(random, dither)
@@ -77,39 +73,38 @@ class SecretKey:
             lattice.forward(c0)
             lattice.uniform(public, uniform)
             lattice.multiply(uniform, self._minus, c0[0])
-            parts.append(lattice.pack(c0[0]))
-        return b"".join(parts)
+            lattice.pack(c0[0], out)
+        return b"".join([seed, packed.astype("<u8", copy=False).data])
 
     def open(self, answer: bytes, count: int, at: npt.NDArray[np.int64] | None = None) -> Words:
         """Decrypt answers to words (count, N), or (count, len(at)) if only coefficients `at` were asked for.
 
-        Both halves are lifted from 2^answer_bits to a product of the first primes that is at least 2^12 times larger.
-        Rounding there adds 2^-12 of what the answer's own rounding did (`lattice_parameters.rounding_bound`).
+        Both halves are lifted from 2^answer_bits to a product of the first primes that is at least 2^12 times larger,
+        and multiplied with the key there. Rounding in between adds 2^-12 of what the answer's own rounding did
+        (`lattice_parameters.rounding_bound`).
         """
         lattice, parameters = self.lattice, self.lattice.parameters
-        n, limbs, bits = lattice.degree, parameters.answer_limbs, parameters.answer_bits
-        wanted = n if at is None else len(at)
-        check_length("answers", answer, parameters.answer_bytes(count, wanted))
-        k = -(-(bits + _LIFT_BITS) // (parameters.prime_bits - 1))
-        scale = scale_of(lattice, bits, k)
+        n, k, bits = lattice.degree, parameters.opening_primes, parameters.answer_bits
+        places = places_of(at, n)
+        wanted = n if places is None else len(places)
+        check_length("a message of answers", answer, parameters.answer_bytes(count, wanted))
+        first, scale = parameters.answer_words(wanted), scale_of(lattice, bits, k)
         raw = np.frombuffer(answer, "<u4").astype(np.uint32, copy=False)
-        half, product, c0 = np.empty((n, limbs), np.uint32), np.empty((1, k, n)), np.empty((k, wanted))
+        raw = raw.reshape(count, first + parameters.answer_words(n))
+        limbs, opened = np.empty((n, parameters.answer_limbs), np.uint32), np.empty((k, wanted))
+        c1, product = np.empty((1, k, n)), np.empty((1, k, n))
         result = np.empty((count, wanted, parameters.word_limbs), np.uint32)
-        sizes = [-(-size * bits // 32) for size in (wanted, n)]
-        for i in range(count):
-            words = raw[i * sum(sizes) : (i + 1) * sum(sizes)]
-            kernels.unpack_limbs(words[sizes[0] :], bits, half)
-            product[:] = c0[:] = 0.0
-            scale.add(half, halves(n), product[0])
-            lattice.forward(product)
-            lifted = product[0].copy()
-            product[:] = 0.0
-            lattice.multiply(lifted, self._key[0], product[0])
+        for words, to in zip(raw, result, strict=True):
+            kernels.unpack_limbs(words[first:], bits, limbs)
+            c1[:] = product[:] = 0.0
+            scale.add(limbs, halves(n), c1[0])
+            lattice.forward(c1)
+            lattice.multiply(c1[0], self._key[0], product[0])
             lattice.backward(product)
-            kernels.unpack_limbs(words[: sizes[0]], bits, half[:wanted])
-            c0[:] = product[0] if at is None else product[0][:, at]
-            scale.add(half[:wanted], halves(wanted), c0)
-            scale.round(c0, parameters.word_bits, result[i])
+            opened[:] = product[0] if places is None else product[0][:, places]
+            kernels.unpack_limbs(words[:first], bits, limbs[:wanted])
+            scale.add(limbs[:wanted], halves(wanted), opened)
+            scale.round(opened, parameters.word_bits, to)
         return words_of(result)
 
     def silent(self, seed: bytes, count: int) -> Words:
@@ -147,12 +142,12 @@ class LatticePublicKey:
     def from_bytes(cls, lattice: Lattice, raw: bytes) -> LatticePublicKey:
         """Read `SecretKey.public`; one of other parameters is refused."""
         parameters = lattice.parameters
-        check_length("a public key", raw, _MARK_BYTES + SEED_BYTES + parameters.polynomial_bytes)
-        if bytes(raw[:_MARK_BYTES]) != _mark(parameters):
+        check_length("a public key", raw, parameters.public_key_bytes)
+        if bytes(raw[:MARK_BYTES]) != _mark(parameters):
             raise ProtocolError(f"the public key is one of other parameters; it must be of {parameters}")
         b, a = np.empty((2, parameters.primes, parameters.degree))
-        lattice.uniform(Keystream(bytes(raw[_MARK_BYTES : _MARK_BYTES + SEED_BYTES])), a)
-        lattice.unpack(memoryview(raw)[_MARK_BYTES + SEED_BYTES :], b, "the public key")
+        lattice.uniform(Keystream(bytes(raw[MARK_BYTES : MARK_BYTES + SEED_BYTES])), a)
+        lattice.unpack(memoryview(raw)[MARK_BYTES + SEED_BYTES :], b, "the public key")
         return cls(lattice, b, a)
 
     def answer(
@@ -166,13 +161,17 @@ class LatticePublicKey:
         """Add masks to sums, hide everything else of them, and round them; only coefficients `at` of c0 are sent.
 
         masks: (count, N) or (count, len(at)) words. They may have more limbs than a word, (..., limbs) of 32 bits: then
-        the last word_bits of them are the mask of the opened word, and those before stand behind the point. That is
-        what numbers need which `encrypt_scaled` encrypted with more bits than a word.
+        the highest word_bits are the mask of the opened word, and those below stand behind the point. That is what
+        numbers need which `encrypt_scaled` encrypted with more bits than a word. `lattice_words.rounded_masks` is then
+        what to take off the opened word, and says how far that is from the true value.
         """
         lattice, parameters = self.lattice, self.lattice.parameters
         n, k, bits = lattice.degree, len(lattice.primes), parameters.answer_bits
-        wanted = n if at is None else len(at)
         check_noise(parameters, 0.0, flood_bits)
+        if totals.lattice is not lattice:
+            raise OptionError(f"sums of {totals.lattice.parameters} do not go with a key of {parameters}")
+        places = places_of(at, n)
+        wanted = n if places is None else len(places)
         limbs = limbs_of(masks, None, wanted)
         if len(limbs) != len(totals) or not parameters.word_limbs <= limbs.shape[2] <= 4:
             raise OptionError(
@@ -180,10 +179,10 @@ class LatticePublicKey:
                 f"got {len(limbs)} of {32 * limbs.shape[2]} bits"
             )
         scale, rounding = scale_of(lattice, 32 * limbs.shape[2], k), scale_of(lattice, bits, k)
-        fresh, c0, c1, few = np.empty((1, k, n)), np.empty((1, k, n)), np.empty((1, k, n)), np.empty((k, wanted))
-        rounded = np.empty((n, parameters.answer_limbs), np.uint32)
-        parts = []
-        for i, mask in enumerate(limbs):
+        fresh, c0, c1, sent = np.empty((1, k, n)), np.empty((1, k, n)), np.empty((1, k, n)), np.empty((k, wanted))
+        rounded, first = np.empty((n, parameters.answer_limbs), np.uint32), parameters.answer_words(wanted)
+        result = np.empty((len(limbs), first + parameters.answer_words(n)), np.uint32)
+        for i, (mask, words) in enumerate(zip(limbs, result, strict=True)):
             kernels.ternary(stream.words(n), fresh[0])
             lattice.forward(fresh)
             c0[0], c1[0] = totals.c0[i], totals.c1[i]
@@ -192,15 +191,14 @@ class LatticePublicKey:
             lattice.backward(c0)
             lattice.backward(c1)
             kernels.add_errors(stream.words(n), c1[0])
-            few[:] = c0[0] if at is None else c0[0][:, at]
-            scale.add(mask, halves(wanted), few)
-            rounding.flood(stream, flood_bits, few)
-            for half in (few, c1[0]):
-                rounding.round(half, bits, rounded[: half.shape[1]])
-                packed = np.empty(-(-half.shape[1] * bits // 32), np.uint32)
-                kernels.pack_limbs(rounded[: half.shape[1]], bits, packed)
-                parts.append(packed.astype("<u4", copy=False).tobytes())
-        return b"".join(parts)
+            sent[:] = c0[0] if places is None else c0[0][:, places]
+            scale.add(mask, halves(wanted), sent)
+            rounding.flood(stream, flood_bits, sent)
+            rounding.round(sent, bits, rounded[:wanted])
+            kernels.pack_limbs(rounded[:wanted], bits, words[:first])
+            rounding.round(c1[0], bits, rounded)
+            kernels.pack_limbs(rounded, bits, words[first:])
+        return result.astype("<u4", copy=False).tobytes()
 
 
 def _mark(parameters: Parameters) -> bytes:
@@ -208,4 +206,4 @@ def _mark(parameters: Parameters) -> bytes:
     fields: tuple[Any, ...] = (
         parameters.degree, parameters.prime_bits, parameters.primes, parameters.word_bits, parameters.answer_bits
     )  # fmt: skip
-    return hashlib.sha256(f"colonnade lattice 1 {fields}".encode()).digest()[:_MARK_BYTES]
+    return hashlib.sha256(f"colonnade lattice 1 {fields}".encode()).digest()[:MARK_BYTES]

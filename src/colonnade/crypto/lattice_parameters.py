@@ -15,6 +15,8 @@ MOST_BITS = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 _ERROR_VARIANCE = 10.5  # centred binomial of 2 x 21 bits
 _ROUNDING_VARIANCE = 0.25  # a rounding up or down at random
 _FAILURE_BITS = 60  # every bound holds but for a probability of 2^-60 for a whole polynomial
+_LIFT_BITS = 12
+MARK_BYTES = 16  # of a digest of the parameters, in front of a public key
 FLOOD_BITS = range(16, 129)
 
 
@@ -35,22 +37,27 @@ class Parameters:
 
     def __post_init__(self) -> None:
         self._check_security()
-        if self.degree < 16 or self.degree & (self.degree - 1):
-            raise OptionError(f"the degree must be a power of two, at least 16, got {self.degree}")
+        if self.degree < 64 or self.degree & (self.degree - 1):
+            raise OptionError(f"the degree must be a power of two, at least 64, got {self.degree}")
         if not self.degree.bit_length() < self.prime_bits <= 49 or self.primes < 1:
             raise OptionError(
                 f"there must be primes, of more bits than twice the degree has, and of at most 49, "
                 f"got {self.primes} of {self.prime_bits} bits for degree {self.degree}"
             )
-        if self.word_bits not in (64, 96) or not self.word_bits + 8 <= self.answer_bits <= 128:
+        if self.word_bits not in (64, 96) or not self.word_bits < self.answer_bits <= 128:
             raise OptionError(
-                f"word_bits must be 64 or 96, and answer_bits from 8 more up to 128, "
+                f"word_bits must be 64 or 96, and answer_bits more than that up to 128, "
                 f"got {self.word_bits} and {self.answer_bits}"
             )
-        if self.prime_bits * self.primes < self.answer_bits + self.degree.bit_length():
+        if rounding_bound(self) > 2.0 ** -(self.word_bits + 2):  # half of what can be opened
+            raise OptionError(
+                f"answers of {self.answer_bits} bits are too coarse for words of {self.word_bits} at degree "
+                f"{self.degree}; more bits will do"
+            )
+        if self.opening_primes > self.primes:
             raise OptionError(
                 f"{self.primes} primes of {self.prime_bits} bits are too few for answers of {self.answer_bits} bits; "
-                f"more primes or fewer bits will do"
+                f"{self.opening_primes} will do"
             )
 
     def _check_security(self) -> None:
@@ -71,9 +78,19 @@ class Parameters:
         return -(-self.answer_bits // 32)
 
     @property
+    def opening_primes(self) -> int:
+        """As many primes as make a modulus 2^12 times that of answers, at least: answers are opened modulo these."""
+        return -(-(self.answer_bits + _LIFT_BITS) // (self.prime_bits - 1))
+
+    @property
     def polynomial_bytes(self) -> int:
         """Bytes of one polynomial modulo q on a line."""
         return self.primes * self.degree * self.prime_bits // 8
+
+    @property
+    def public_key_bytes(self) -> int:
+        """Bytes of a public key."""
+        return MARK_BYTES + SEED_BYTES + self.polynomial_bytes
 
     def ciphertext_bytes(self, count: int) -> int:
         """Bytes of a message of `count` ciphertexts."""
@@ -82,9 +99,10 @@ class Parameters:
     def answer_bytes(self, count: int, coefficients: int | None = None) -> int:
         """Bytes of `count` answers of which so many coefficients are wanted, all by default."""
         wanted = self.degree if coefficients is None else coefficients
-        return count * 4 * (self._answer_words(wanted) + self._answer_words(self.degree))
+        return count * 4 * (self.answer_words(wanted) + self.answer_words(self.degree))
 
-    def _answer_words(self, coefficients: int) -> int:
+    def answer_words(self, coefficients: int) -> int:
+        """Words of 32 bits for so many coefficients of one half of an answer."""
         return -(-coefficients * self.answer_bits // 32)
 
 
@@ -93,10 +111,6 @@ class _Insecure(Parameters):
 
     def _check_security(self) -> None:
         pass
-
-
-NARROW = Parameters(degree=8192, prime_bits=45, primes=3, word_bits=64, answer_bits=76)
-WIDE = Parameters(degree=8192, prime_bits=43, primes=5, word_bits=96, answer_bits=108)
 
 
 # -- primes ------------------------------------------------------------------------------------------------------------
@@ -194,3 +208,8 @@ def check_noise(parameters: Parameters, plain_norm: float, flood_bits: int, term
             f"fewer bits of flood"
         )
     return flood_bits - math.log2(noise)
+
+
+NARROW = Parameters(degree=8192, prime_bits=45, primes=3, word_bits=64, answer_bits=76)
+SMALL = Parameters(degree=4096, prime_bits=49, primes=2, word_bits=64, answer_bits=76)
+WIDE = Parameters(degree=8192, prime_bits=43, primes=5, word_bits=96, answer_bits=108)

@@ -83,6 +83,49 @@ def limbs_of(words: Words, limbs: int | None, length: int) -> Limbs:
     return found
 
 
+def scaled_limbs(values: npt.NDArray[np.float64], bits: int, length: int) -> Limbs:
+    """Whole numbers below 2^52 in size, (count, length), modulo 2^bits as limbs."""
+    if bits not in range(32, 129):
+        raise OptionError(f"numbers are scaled by q / 2^bits with bits from 32 to 128, got {bits!r}")
+    given = np.ascontiguousarray(values, np.float64)
+    if given.ndim != 2 or given.shape[1] != length:
+        raise OptionError(f"scaled values must be an array (count, {length}), got one of {given.shape}")
+    if wrong := np.count_nonzero(~((np.rint(given) == given) & (np.abs(given) < 2.0**52))):
+        raise OptionError(f"scaled values must be whole numbers below 2^52 in size, got {wrong} others")
+    whole = given.astype(np.int64)
+    found = np.empty((*given.shape, -(-bits // 32)), np.uint32)
+    for limb in range(found.shape[2]):
+        found[..., limb] = whole >> min(32 * limb, 63) & 0xFFFFFFFF
+    return found
+
+
+def rounded_masks(masks: Words, word_limbs: int) -> Words:
+    """Masks of more limbs than a word, (..., limbs), as words: what stands behind the point is rounded to the nearest.
+
+    An opened word less this is off from the true value by less than 1 + e: by 1/2 as this is rounded, by 1/2 as the
+    word was, and by e = (noise + flood + rounding) t / q < 1/2. With a flood of a few bits less than there is room for,
+    it is the true value rounded down or up, nearly always.
+    """
+    limbs = masks[..., None].view(np.uint32) if masks.dtype == np.uint64 else masks
+    extra = limbs.shape[-1] - word_limbs
+    found = limbs[..., extra:].copy()
+    carry = limbs[..., extra - 1] >> 31 if extra else np.zeros(limbs.shape[:-1], np.uint32)
+    for limb in range(word_limbs):
+        found[..., limb] += carry
+        carry = carry & (found[..., limb] == 0)
+    return words_of(found)
+
+
+def places_of(at: npt.ArrayLike | None, length: int) -> npt.NDArray[np.int64] | None:
+    """Check which coefficients are wanted; None for all."""
+    if at is None:
+        return None
+    places = np.asarray(at)
+    if places.ndim != 1 or places.dtype.kind not in "iu" or np.any((places < 0) | (places >= length)):
+        raise OptionError(f"coefficients are a row of whole numbers from 0 to {length - 1}, got {at!r}")
+    return places.astype(np.int64)
+
+
 def words_of(limbs: Limbs) -> Words:
     """Limbs of 32 bits as words: those of two limbs are numpy's uint64."""
     return limbs.view(np.uint64)[..., 0] if limbs.shape[-1] == 2 else limbs

@@ -117,6 +117,8 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
 
 def warn_after(history: list[dict[str, Any]], algorithm: Training) -> None:
     """Warn of a run that diverged, or that ended before it had converged."""
+    if not history:  # nobody was told how it went
+        return
     warn_diverged(history, algorithm.schedule == "adaptive")
     if algorithm.tol is not None:
         warn_unfinished(history, algorithm.epochs, algorithm.worthwhile)

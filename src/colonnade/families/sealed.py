@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from colonnade.algorithms.sealed_newton import SealedNewton
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms.sealed_newton import LOSSES, SealedNewton, SealedParty
+from colonnade.blocks.columns import Columns, columns_from_value
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
+from colonnade.errors import DataError, LabelError, OptionError
 from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
+from colonnade.objective import losses
 from colonnade.runtimes.net import Net
+
+Floats = npt.NDArray[np.float64]
+
+MOST_COLUMNS = 400  # of one party: matrices of all parties' columns are multiplied in shares
+LEAST_ROWS = 16
 
 
 class SealedFamily(LinearFamily):
@@ -23,8 +34,79 @@ class SealedFamily(LinearFamily):
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
 
+    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
+        """Refuse what can't be trained on shares."""
+        if loss not in LOSSES:
+            raise OptionError(
+                f"sealed training has no {model} yet, only LogisticRegression and RidgeRegression (in a job logistic "
+                f"and ridge); use one of them, or protection 'masked', which shows more"
+            )
+        if len(holders) != 1:
+            raise LabelError(
+                f"sealed training needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one "
+                f"Party only, or use protection 'masked'"
+            )
+        if options.penalty != "l2":
+            raise OptionError(
+                f"sealed training takes the penalty 'l2' only, got {options.penalty!r}; use protection 'masked'"
+            )
+
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Train on shares."""
-        raise NotImplementedError
+        """Train on shares, on those columns that have a number in some row."""
+        algorithm, loss = cast(SealedNewton, job.algorithm), losses.loss(job.loss)
+        whole = columns_from_value(part.X)
+        needed = self._needed(whole)
+        order = np.random.default_rng([algorithm.seed, 0x5EA1]).permutation(whole.shape[0])
+        X = _dense(needed.of(whole), order)
+        self._check_sizes(net.me, X)
+        first = job.holders[0]
+        leads = net.me == first
+        y, begin, penalty = None, None, np.full(X.shape[1], job.options.l2)
+        if leads:
+            y = self._labels(net.me, part)[order]
+            if job.options.intercept:
+                X, penalty = np.c_[X, np.ones(len(X))], np.r_[penalty, 0.0]
+                begin = loss.start(y)
+                if loss.name == "logistic":
+                    begin = _log_odds(y)
+        second = next(name for name in net.names if name != first)
+        party = SealedParty(net, algorithm, loss, (first, second), X, penalty, y, begin, keeper)
+        await algorithm.train(party)
+        found = party.coefficients
+        intercept = None
+        if begin is not None:
+            found, intercept = found[:-1], found[-1:]
+        return (needed.spread(found[:, None]), intercept)
+
+    def _check_sizes(self, me: str, X: Floats) -> None:
+        if X.shape[1] > MOST_COLUMNS:
+            raise DataError(
+                f"party {me!r} has {X.shape[1]} columns, and sealed training takes at most {MOST_COLUMNS} of each; "
+                f"choose the columns that matter, or use protection 'masked'"
+            )
+        if len(X) < LEAST_ROWS:
+            raise DataError(f"sealed training needs at least {LEAST_ROWS} rows, party {me!r} has {len(X)}")
+
+    def _labels(self, me: str, part: TrainingPart) -> Floats:
+        assert part.y is not None
+        assert part.labelled is not None
+        if not part.labelled.all():
+            missing = int((~part.labelled).sum())
+            raise LabelError(
+                f"sealed training needs a label for every row, and party {me!r} lacks {missing}; leave these rows out "
+                f"at every party"
+            )
+        return np.asarray(part.y, np.float64)
+
+
+def _dense(columns: Columns, order: npt.NDArray[np.int64]) -> Floats:
+    """Return columns as an array, with rows in this order."""
+    return np.ascontiguousarray(columns.project(order, np.eye(columns.shape[1])))
+
+
+def _log_odds(y: Floats) -> float:
+    """Return where the intercept of a logistic model starts: at the odds of the labels, within reason."""
+    share = float(np.clip(np.mean(y > 0), 1e-3, 1.0 - 1e-3))
+    return float(np.log(share / (1.0 - share)))

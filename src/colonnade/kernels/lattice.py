@@ -1,6 +1,6 @@
 """Kernels around the ring's arithmetic: drawing polynomials, scaling numbers up to q and back, and packing bits.
 
-Residues are doubles, as in `ntt`: (primes, n), centred. Long numbers are rows of limbs of 32 bits, (n, limbs), the
+Residues are doubles, as in `residues`: (primes, n), centred. Long numbers are rows of limbs of 32 bits, (n, limbs), the
 lowest first; a word of 64 bits is such a row already. Inside, each limb has a plane (limbs, n) of its own, so that the
 inner loops run along memory and become vectors. Only `uniform` and `unpack_residues`, whose results are public, decide
 anything by their operands; all others take the same time and touch the same addresses whatever they are given. Each has
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.kernels.compiled import Compiled, Inside
-from colonnade.kernels.ntt import centred, product
+from colonnade.kernels.residues import centred, product
 
 Array = npt.NDArray[Any]
 _ONE, _LOW, _LIMB = np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -76,11 +76,11 @@ def uniform(raw: Array, bits: int, p: float, out: Array, start: int) -> int:
 @Compiled
 def ternary(raw: Array, out: Array) -> None:
     """Each word's 3 x / 2^64, rounded down, less 1, in all rows: -1, 0 and 1 with probabilities 1/3 up to 2^-64."""
-    for j in range(raw.shape[0]):
-        above = np.uint64(3) * (raw[j] >> _LIMB) + (np.uint64(3) * (raw[j] & _LOW) >> _LIMB)
-        number = np.float64(np.int64(above >> _LIMB) - 1)
-        for i in range(out.shape[0]):
-            out[i, j] = number
+    for i in range(out.shape[0]):
+        row = out[i]
+        for j in range(raw.shape[0]):
+            above = np.uint64(3) * (raw[j] >> _LIMB) + (np.uint64(3) * (raw[j] & _LOW) >> _LIMB)
+            row[j] = np.float64(np.int64(above >> _LIMB) - 1)
 
 
 @Compiled
@@ -119,7 +119,7 @@ def flood_planes(raw: Array, bits: int, planes: Array) -> None:
 
 @Compiled
 def scale_planes(words: Array, factor: Array, dither: Array, room: Array, planes: Array) -> None:
-    """What rounding down (words factor + d) / 2^B leaves of d: planes of d - ((words factor + d) mod 2^B), negated.
+    """Planes of ((words factor + d) mod 2^B) - d: what rounding (words factor + d) / 2^B down takes off, less d itself.
 
     B is 32 bits for each limb of words (n, limbs) and factor (limbs); d = dither 2^(B - 32). The result is a whole
     number between -2^B and 2^B, its highest plane signed. room: (limbs, n) of 64 bits.

@@ -44,9 +44,7 @@ async def refined(
     """Return shares of (I + E + ... + E^(2^doublings - 1)) times M, and times vectors beside it."""
     for left in reversed(range(doublings)):
         powers = [(residual, RESIDUAL_BITS)] if left else []
-        found = await channel.multiply(
-            "inverse", residual, (inverse, RESIDUAL_BITS), (vectors, RESIDUAL_BITS), *powers
-        )
+        found = await channel.multiply("inverse", residual, (inverse, RESIDUAL_BITS), (vectors, RESIDUAL_BITS), *powers)
         inverse, vectors, residual = wide.add(inverse, found[0]), wide.add(vectors, found[1]), found[-1]
     return inverse, vectors
 

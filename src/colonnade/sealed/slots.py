@@ -24,7 +24,7 @@ from colonnade.sealed.wide import WordArray
 Floats = npt.NDArray[np.float64]
 Complexes = npt.NDArray[np.complex128]
 
-DEGREE = 8192
+DEGREE = 4096
 SLOTS = DEGREE // 2
 
 
@@ -57,12 +57,36 @@ def unfolded(halves: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def folded(polynomials: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the first halves of twice the real part of all slots (coefficient 0: once), for floats or for words."""
     found = polynomials[..., :SLOTS].copy()
-    found[..., 1:] -= polynomials[..., : SLOTS : -1]
+    found[..., 1:] -= polynomials[..., :SLOTS:-1]
     return found
 
 
+def doubled(halves: WordArray) -> WordArray:
+    """Return the polynomials (blocks, N) whose slots are twice the real numbers of which folded words are shares."""
+    whole: WordArray = unfolded(halves.reshape(-1, SLOTS))
+    whole[:, 0] *= np.uint64(2)
+    return whole
+
+
+def paired(values: Floats) -> Complexes:
+    """Return real slots (d, ...) two by two as complex ones, (ceil(d / 2), ...): x^(N / 2) is i in every slot."""
+    found = values[::2].astype(complex)
+    found[: len(values) // 2] += 1j * values[1::2]
+    return found
+
+
+def unpaired(polynomials: WordArray, count: int) -> WordArray:
+    """Return the real and the imaginary parts of polynomials (pairs, blocks, N), folded, (count, blocks, N / 2)."""
+    found = np.empty((2 * len(polynomials), *polynomials.shape[1:-1], SLOTS), np.uint64)
+    found[::2] = folded(polynomials)
+    # Times -i, which is x^(-N / 2): what stood behind the middle comes first.
+    turned = np.concatenate([polynomials[..., SLOTS:], -polynomials[..., :SLOTS]], axis=-1)
+    found[1::2] = folded(turned)
+    return found[:count]
+
+
 @dataclass(frozen=True)
-class Layout:
+class SlotLayout:
     """How rows lie in slots: block by block, or several copies of few rows in one block.
 
     With copies, each harmonic of a series has a copy of its own (`sealed.series`), so that one ciphertext carries

@@ -10,6 +10,7 @@ An array of such numbers is an array of uint32 whose last axis holds three limbs
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def truncated(share: WideArray, bits: int, *, first: bool) -> WideArray:
     skipped, by = divmod(bits, 32)
     limbs = [given[..., i].astype(np.uint64) for i in range(skipped, LIMBS)] + [np.uint64(0)]
     out = zeros(*share.shape[:-1])
-    for i, (low, high) in enumerate(zip(limbs[:-1], limbs[1:], strict=True)):
+    for i, (low, high) in enumerate(pairwise(limbs)):
         out[..., i] = ((low | (high << _HALF)) >> np.uint64(by)) & _MASK
     return out if first else negative(out)
 

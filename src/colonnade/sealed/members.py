@@ -1,0 +1,125 @@
+"""Who takes part in sealed training with which columns, and how shares of others get to the two holders.
+
+Two of the parties hold the shares: `first`, the one with the labels, and `second`. All others lend their columns only,
+and hand what they have of a result over to the holders. Nothing is learned as long as the two holders do not put their
+shares together. Between two parties both hold shares, so neither learns anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import ProtocolError
+from colonnade.sealed import wide
+from colonnade.sealed.channel import Channel
+from colonnade.sealed.wide import WideArray, WordArray
+
+_MOST_COLUMNS = 1 << 20  # that anybody is believed to have
+
+
+class Members:
+    """All parties with their blocks of columns, one after the other in the order of their names."""
+
+    def __init__(self, channel: Channel, rows: int, sizes: dict[str, int]) -> None:
+        self.channel, self.rows, self.sizes = channel, rows, sizes
+        ends = np.cumsum(list(sizes.values())).tolist()
+        self.of = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+        self.width: int = ends[-1]
+        self.me = channel.me
+        self.lenders = tuple(name for name in sizes if name not in channel.holders)
+
+    @classmethod
+    async def agree(cls, channel: Channel, rows: int, columns: int) -> Members:
+        """Exchange keys, and tell everybody how many rows and columns there are here."""
+        await channel.exchange_keys()
+        sizes, net = {channel.me: columns}, channel.net
+        for name in channel.others:
+            await net.send(name, "sealed sizes", (rows, columns))
+        for name in channel.others:
+            told = await net.recv(name, "sealed sizes")
+            if not isinstance(told, tuple) or len(told) != 2 or any(type(one) is not int for one in told):
+                raise ProtocolError(f"party {name!r} must tell its rows and columns at step 'sealed sizes'")
+            if told[0] != rows or not 0 < told[1] <= _MOST_COLUMNS:
+                raise ProtocolError(
+                    f"party {name!r} has {told[0]} rows and {told[1]} columns at step 'sealed sizes', and here are "
+                    f"{rows} rows; all parties need the same rows, and a column at least"
+                )
+            sizes[name] = told[1]
+        return cls(channel, rows, {name: sizes[name] for name in net.names})
+
+    def besides(self, holder: str) -> dict[str, int]:
+        """Return the parties whose columns this one can't multiply with by itself, and how many they have."""
+        return {name: size for name, size in self.sizes.items() if name != holder}
+
+    # -- from lenders to holders ---------------------------------------------------------------------------------------
+
+    async def gathered(self, what: str, own: WordArray, asked: dict[str, WordArray]) -> dict[str, WordArray]:
+        """Return a holder's shares of something about every party's columns.
+
+        own: this party's share about its own columns. asked: a holder's shares about the others'. A lender's own share
+        goes to the second holder; the share of the first, which is uniform, keeps it from saying anything there.
+        """
+        channel = self.channel
+        if not channel.holds:
+            await channel.send(channel.second, "share", what, own.tobytes())
+            return {}
+        found = {**asked, self.me: own}
+        if self.me == channel.second:
+            for name in self.lenders:
+                theirs = await channel.receive_words(name, "share", what, *found[name].shape)
+                found[name] = found[name] + theirs
+        return found
+
+    async def handed_over(
+        self, what: str, share: npt.NDArray[Any] | None, pair: tuple[str, str], *shape: int, limbs: bool = False
+    ) -> npt.NDArray[Any]:
+        """Return a holder's share of something that two parties share: lenders among them hand theirs over.
+
+        A lender cuts its share in two, so that no holder has it together with what a lender still knows. Who holds
+        nothing of it has zeros. limbs: whether they are words of 96 bits.
+        """
+        channel = self.channel
+        found: npt.NDArray[Any] = wide.zeros(*shape) if limbs else np.zeros(shape, np.uint64)
+        add: Any = wide.add if limbs else np.add
+        for name in pair:
+            if name in channel.holders:
+                if self.me == name:
+                    assert share is not None
+                    found = add(found, share)
+                continue
+            if self.me == name:
+                assert share is not None
+                half: Any = channel.random(*shape) if limbs else channel.random_words(*shape)
+                rest = wide.subtract(share, half) if limbs else share - half
+                await channel.send(channel.first, "share", what, half.tobytes())
+                await channel.send(channel.second, "share", what, rest.tobytes())
+            elif channel.holds:
+                receive: Any = channel.receive_wide if limbs else channel.receive_words
+                found = add(found, await receive(name, "share", what, *shape))
+        return found
+
+    # -- numbers -------------------------------------------------------------------------------------------------------
+
+    def together(self, shares: dict[str, WideArray]) -> WideArray:
+        """Return shares about each party's columns as one vector about all of them."""
+        found = wide.zeros(self.width)
+        for name, share in shares.items():
+            found[self.of[name]] = share
+        return found
+
+    def scaled(self, words: WordArray, factor: float, bits: int, to_bits: int) -> WideArray:
+        """Return shares modulo 2^64 of a small number, times a public factor, modulo 2^96.
+
+        bits, to_bits: how many there are behind the point, before and after.
+        """
+        first = self.channel.is_first
+        return self.rescaled(wide.from_words(words, first=first), factor, bits, to_bits)
+
+    def rescaled(self, share: WideArray, factor: float, bits: int, to_bits: int) -> WideArray:
+        """Return shares modulo 2^96 times a public factor, with other bits behind the point."""
+        exact = factor * 2.0 ** (to_bits - bits)
+        shift = max(0, 30 - int(np.ceil(np.log2(exact))))
+        return wide.truncated(wide.times(share, round(exact * 2.0**shift)), shift, first=self.channel.is_first)
