@@ -19,6 +19,7 @@ from colonnade.engine import encrypted
 from colonnade.engine.encrypted import EncryptedSignals, whole_signals
 from colonnade.engine.session import Session
 from colonnade.errors import ColonnadeError, OptionError, RingOverflow
+from colonnade.families import store
 from colonnade.families.training import train
 from colonnade.objective import metrics
 from test_exposure import small_batches  # noqa: F401 (a fixture)
@@ -173,6 +174,21 @@ def test_the_usual_algorithm_and_a_model_that_is_kept(tmp_path):
     assert again.sum == "encrypted"
     np.testing.assert_array_equal(again.predict(*parties), model.predict(*parties))
     assert model.score(*parties) > 0.75
+
+
+def test_files_of_models_from_paillier_s_time_are_read(tmp_path):
+    """They name the sum by its old word, and the length of keys."""
+    parties = cn.split(X, Z > 0, into=2)
+    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1), verbose=0).fit(*parties)
+    model.save(tmp_path)
+    for party in model.parties_:
+        public, arrays = store.read_party(tmp_path / f"{party}{store.SUFFIX}")
+        options = {**public.pop("options"), "sum": "paillier", "key_bits": 2048}
+        told = {**public, "sum": "paillier", "options": options}
+        store.write_party(tmp_path, party, {k: v for k, v in told.items() if k not in ("party", "format")}, arrays)
+    again = cn.load(tmp_path)
+    assert (again.sum, again.sum_) == ("encrypted", "encrypted")
+    np.testing.assert_array_equal(again.predict(*parties), model.predict(*parties))
 
 
 @pytest.mark.usefixtures("small_batches")

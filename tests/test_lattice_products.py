@@ -153,7 +153,9 @@ class Spy:
         for k, p in enumerate(RING.primes):
             place[0, k, row] = (unit >> VALUE_BITS + 2) % p
         RING.forward(place)
-        self.ciphertext = bytes(32) + RING.pack(place[0])
+        packed = RING.packed(1)
+        RING.pack(place[0], packed[0])
+        self.ciphertext = bytes(32) + packed.tobytes()
 
     def fractions(self, answer):
         """What each sum has below its unit, from -1/2 to 1/2."""

@@ -212,7 +212,7 @@ class ProductSums:
     def _plains(self, rows: int, pieces: int, part: Part) -> Iterator[FloatArray]:
         """Yield the polynomials of each answer's columns."""
         inner, width = self._layout.inner, self._layout._width(self._columns)
-        room = np.zeros((pieces, WIDE.degree))
+        room, out = np.zeros((pieces, WIDE.degree)), np.empty((pieces, WIDE.primes, WIDE.degree))
         for first in range(0, self._columns, width):
             last = min(self._columns, first + width)
             padded = np.zeros((pieces * inner, last - first))
@@ -220,7 +220,7 @@ class ProductSums:
             turned = padded.reshape(pieces, inner, last - first)[:, ::-1].transpose(0, 2, 1)
             room[:] = 0.0
             room[:, : (last - first) * inner] = turned.reshape(pieces, -1)
-            yield self._public.lattice.plain(room)
+            yield self._public.lattice.plain(room, out)
 
     def answer(self, stream: Keystream) -> tuple[bytes, Shares]:
         """Return the answer, and the masks in it as (columns, outputs, limbs)."""
