@@ -222,6 +222,31 @@ def test_the_other_half_of_an_answer_is_fresh():
     assert isinstance(Ciphertexts.from_bytes(RING, raw, 1), Ciphertexts)
 
 
+# -- what the answerer could have opened ------------------------------------------------------------------------------
+
+
+def test_an_answer_of_one_s_own_making_has_the_key_opened():
+    """Why answers are to be the program's: 47 coefficients of the key are in each number that comes back."""
+    layout, bits = ProductLayout.of(400, 1, (10,)), WIDE.answer_bits
+    at, width = layout._at(10), 47
+    c1 = np.zeros((WIDE.degree, WIDE.answer_limbs), np.uint32)
+    for j in range(width):  # 4^j units at x^j, so that place p of the product holds the sum of 4^j s_(p - j)
+        place = bits - WIDE.word_bits + 2 * j
+        c1[j, place // 32] = 1 << place % 32
+    halves = [np.zeros(WIDE.answer_words(len(at)), np.uint32), np.zeros(WIDE.answer_words(WIDE.degree), np.uint32)]
+    kernels.pack_limbs(c1, bits, halves[1])
+    opened = layout.open(KEY, b"".join(half.tobytes() for half in halves), 10)[:, 0]
+    secret = KEY._key.copy()
+    RING.backward(secret)
+    for place, limbs in zip(at, opened, strict=True):
+        number, found = int.from_bytes(limbs.tobytes(), "little"), []
+        number -= 2**96 if number >= 2**95 else 0
+        for _ in range(width):
+            found.append((number + 1) % 4 - 1)
+            number = (number - found[-1]) // 4
+        np.testing.assert_array_equal(found, secret[0, 0, place - width + 1 : place + 1][::-1])
+
+
 # -- columns as whole numbers ------------------------------------------------------------------------------------------
 
 
