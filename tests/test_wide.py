@@ -10,7 +10,23 @@ from hypothesis import strategies as st
 from colonnade.sealed import wide
 
 M = 2**96
-EDGES = [0, 1, 2, 2**16 - 1, 2**31, 2**32 - 1, 2**32, 2**48, 2**63, 2**64 - 1, 2**64, 2**95 - 1, 2**95, M - 2**32, M - 1]
+EDGES = [
+    0,
+    1,
+    2,
+    2**16 - 1,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**48,
+    2**63,
+    2**64 - 1,
+    2**64,
+    2**95 - 1,
+    2**95,
+    M - 2**32,
+    M - 1,
+]
 ONE = st.one_of(st.integers(0, M - 1), st.sampled_from(EDGES))
 MANY = st.lists(ONE, min_size=1, max_size=12)
 SIDES = pytest.mark.parametrize("first", [True, False])
@@ -80,7 +96,9 @@ def test_real_numbers(xs, bits):
 def test_no_numbers_at_all():
     none = wide.zeros(0)
     assert wide.to_floats(none, 3).shape == (0,)
-    assert wide.add(none, none).shape == wide.negative(none).shape == wide.truncated(none, 5, first=True).shape == (0, 3)
+    assert (
+        wide.add(none, none).shape == wide.negative(none).shape == wide.truncated(none, 5, first=True).shape == (0, 3)
+    )
     assert wide.product(wide.zeros(2, 3), wide.zeros(3, 0)).shape == (2, 0, 3)
 
 
