@@ -6,7 +6,7 @@ and all coefficients. `SealedParty` has the protocol in order, and `sealed` has 
 1.  `agree`: keys, and how many columns everybody has. Each party whitens its own columns (`sealed.columns`).
 2.  `bound`: the bound on the curvature is the identity within a block. Between blocks it is kappa Q_i'Q_j / n, in
     shares; and so is its inverse (`sealed.bound`, `sealed.inverse`).
-3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.correlations`).
+3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.random_products`).
     From then on a product with a share needs one message: the share minus the random vector.
 4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound.
 5.  `round`: scores and gradients (`sealed.gradients`), signals out of waves (`sealed.waves`), the curvature
@@ -26,35 +26,36 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.engine.options import Training
-from colonnade.errors import OptionError, whole_number
-from colonnade.leaks import Leak, Setting, nothing
+from colonnade.errors import OptionError, ProtocolError, whole_number
+from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.sealed import waves, wide
 from colonnade.sealed.bound import inverse_of_bound, shared_bound
 from colonnade.sealed.channel import Channel
-from colonnade.sealed.columns import OwnColumns
-from colonnade.sealed.correlations import STATE_BITS, Correlations
+from colonnade.sealed.columns import WhiteColumns
 from colonnade.sealed.curvature import shared_curvature
 from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores, signal_words
 from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
 from colonnade.sealed.members import Members
+from colonnade.sealed.random_products import STATE_BITS, RandomProducts
 from colonnade.sealed.schedule import Round, period_for, schedule
 from colonnade.sealed.series import logistic
-from colonnade.sealed.slots import Layout
+from colonnade.sealed.slots import SlotLayout
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
 
 LOSSES = ("logistic", "square")  # that can be trained so
+# Messages that show nothing: keys, encryptions, numbers minus random ones, shares, and what is the receiver's own.
 KINDS = (
-    "sealed key", "sealed sizes", "sealed question", "sealed answer", "sealed difference", "sealed share",
+    "sealed key", "sealed question", "sealed answer", "sealed difference", "sealed share",
     "own coefficients",
 )  # fmt: skip
 QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
-_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8  # of the bound's inverse
+_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 4, 8  # of the bound's inverse
+_SIZE = "size of the target"
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
-_SPREAD_BITS = 30  # of the spread of a target behind its point
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
 _FIXED: dict[str, Any] = {
     "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
@@ -133,8 +134,14 @@ class SealedNewton(Training):
         return replace(self, rounds=1, polish=0, samples=0)
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
-        """Nothing but how many columns each party has."""
-        return (nothing(setting, *KINDS),)
+        """How many columns each party has, and of a target that is a number, how large it is; of rows, nothing."""
+        everybody = setting.parties
+        counted = Leak(
+            COLUMNS, OF_COLUMNS, everybody, everybody, ("sealed sizes",), "{who} will learn how many columns you have"
+        )
+        words = "{who} will learn how large your target is, as a power of two"
+        sized = Leak(MAGNITUDE, OF_LABELS, setting.holders, everybody, (_SIZE,), words)
+        return (nothing(setting, *KINDS), counted, *((sized,) if setting.loss in QUADRATIC else ()))
 
     async def train(self, session: Any) -> None:
         """All steps of the protocol, in order."""
@@ -183,7 +190,7 @@ class SealedParty:
         self.net, self.options, self.loss, self.y, self._begin = net, options, loss, y, begin
         self.channel = Channel(net, *holders)
         self.rows, self.quadratic = len(X), loss.name in QUADRATIC
-        self.own = OwnColumns(X, penalty, loss.curvature_bound)
+        self.own = WhiteColumns(X, penalty, loss.curvature_bound)
         self.period = period_for(self.rows) if options.period is None else options.period
         self.coefficients: Floats = np.zeros(X.shape[1])
 
@@ -209,7 +216,7 @@ class SealedParty:
 
     async def correlate(self) -> None:
         """Multiply everybody's columns with random vectors, which later stand in for shares."""
-        self._made = Correlations(self.members, self.own, self.rounds, self.period)
+        self._made = RandomProducts(self.members, self.own, self.rounds, self.period)
         if not self.quadratic:
             await self._made.prepare()
 
@@ -222,6 +229,7 @@ class SealedParty:
         if channel.is_first:
             signals, begin = self._first_signals()
         if self.quadratic:
+            await self._agree_on_size()
             gradients = {self.rows: await exact_gradient(self._made, signals)}
         else:
             gradients = {rows: await first_gradient(self._made, rows, signals[:rows]) for rows in self._made.groups}
@@ -248,9 +256,21 @@ class SealedParty:
         signals = self.loss.signal(self.own.Q @ begin, self.y)
         if not self.quadratic:
             return signals, begin
-        # A target of any size: the model is made for one of spread 1 around 0, and stretched in the end.
-        self._spread = max(float(np.sqrt(np.mean(signals**2))), 2.0**-20)
-        return signals / self._spread, np.zeros(self.own.d)
+        # A target of any size: the model is made for one of about 1 around 0, and stretched in the end.
+        self._exponent = int(np.clip(np.ceil(np.log2(max(np.sqrt(np.mean(signals**2)), 1e-300))), -500, 500))
+        return signals / 2.0**self._exponent, np.zeros(self.own.d)
+
+    async def _agree_on_size(self) -> None:
+        """Tell everybody by which power of two the target was divided; coefficients are multiplied with it."""
+        first, step = self.channel.first, _SIZE
+        if self.channel.is_first:
+            for name in self.channel.others:
+                await self.net.send(name, step, self._exponent)
+            return
+        told = await self.net.recv(first, step)
+        if type(told) is not int or not -500 <= told <= 500:
+            raise ProtocolError(f"party {first!r} must tell a power of two from -500 to 500 at step {step!r}")
+        self._exponent = told
 
     async def _step(self, gradient: WideArray, stretch: tuple[int, int]) -> None:
         """Move the coefficients by minus the inverse times the gradient, times factor / 2^shift."""
@@ -283,7 +303,7 @@ class SealedParty:
 
     async def _signals(self, number: int, step: Round, angles: WordArray) -> tuple[WordArray, WordArray]:
         """Return a holder's shares of the signals, and of the second derivatives if the curvature is a new one."""
-        channel, layout, series = self.channel, Layout(step.rows), logistic(self.period, step.tolerance)
+        channel, layout, series = self.channel, SlotLayout(step.rows), logistic(self.period, step.tolerance)
         nothing_here = np.zeros(0, np.uint64)
         names = ("signal", "curvature") if step.curvature else ("signal",)
         if channel.is_first:
@@ -312,21 +332,13 @@ class SealedParty:
     # -- 5b. instead of rounds, where the loss is quadratic ------------------------------------------------------------
 
     async def solve(self) -> None:
-        """Refine the solution of B u = -g, and undo what the label holder did to its target."""
+        """Refine the solution of B u = -g."""
         channel = self.channel
         if not channel.holds:
             return
         for _ in range(_REFINEMENTS):
             (pulled,) = await channel.multiply("solution", self._bound, (self.state[:, None], CURVATURE_BITS))
             await self._step(wide.add(self._first, pulled[:, 0]), (1, 0))
-        # The spread of the target is the label holder's own, so that the product with the other's share is shared too.
-        if channel.is_first:
-            factor = np.array([[np.rint(self._spread * 2.0**_SPREAD_BITS)]])
-            mine = wide.product(wide.from_integers(factor), self.state[None])
-            share = wide.add(mine, await channel.answer_matrix("spread", channel.second, factor, self.members.width))
-        else:
-            share = await (await channel.ask_matrix("spread", channel.first, 1, self.state[None]))
-        self.state = wide.truncated(share[0], _SPREAD_BITS, first=channel.is_first)
 
     # -- 6. the end ----------------------------------------------------------------------------------------------------
 
@@ -341,5 +353,7 @@ class SealedParty:
             if holder != channel.me:
                 found = wide.add(found, await channel.receive_own(holder, self.own.d))
         self.coefficients = self.own.back @ wide.to_floats(found, STATE_BITS)
-        if self.quadratic and self._begin is not None:
-            self.coefficients[-1] += self._begin
+        if self.quadratic:
+            self.coefficients *= 2.0**self._exponent
+            if self._begin is not None:
+                self.coefficients[-1] += self._begin

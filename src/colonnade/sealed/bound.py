@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
-from colonnade.sealed.columns import OwnColumns, cross_bits
+from colonnade.sealed.columns import WhiteColumns, cross_bits
 from colonnade.sealed.inverse import CURVATURE_BITS, RESIDUAL_BITS, first_inverse, identity
 from colonnade.sealed.members import Members
 from colonnade.sealed.slots import words
@@ -18,7 +18,7 @@ EXACT_BITS = 20
 _WHAT = "cross products"
 
 
-async def shared_bound(members: Members, own: OwnColumns, *, exact: bool) -> WideArray:
+async def shared_bound(members: Members, own: WhiteColumns, *, exact: bool) -> WideArray:
     """Return a holder's share of the bound on the curvature of all rows.
 
     exact: whether it is no bound but the curvature itself.
@@ -35,14 +35,14 @@ async def shared_bound(members: Members, own: OwnColumns, *, exact: bool) -> Wid
     return wide.add(found, identity(width, CURVATURE_BITS, first=channel.is_first))
 
 
-async def _cross(members: Members, own: OwnColumns, asker: str, answerer: str) -> WideArray:
+async def _cross(members: Members, own: WhiteColumns, asker: str, answerer: str) -> WideArray:
     """Share kappa Q_j'Q_i / n, whose rows are the answerer's columns, from sums modulo 2^64."""
     channel, rows, bits = members.channel, members.rows, cross_bits(members.rows)
     vectors, share = members.sizes[asker], None
     if channel.me == asker:
         drawn, asked = await channel.ask_silent(_WHAT, vectors, rows, {answerer: members.sizes[answerer]})
         await channel.send(answerer, "difference", _WHAT, (words(own.cross(bits)) - drawn).tobytes())
-        share = await asked[answerer]
+        share = await asked[answerer]()
     elif channel.me == answerer:
         columns = own.cross(bits)
         share = await channel.answer_silent(_WHAT, asker, vectors, rows, columns, own.cross_bound(bits))
@@ -52,7 +52,7 @@ async def _cross(members: Members, own: OwnColumns, asker: str, answerer: str) -
     return members.scaled(whole, own.kappa / rows, 2 * bits, CURVATURE_BITS)
 
 
-async def _wide_cross(members: Members, own: OwnColumns, asker: str, answerer: str) -> WideArray:
+async def _wide_cross(members: Members, own: WhiteColumns, asker: str, answerer: str) -> WideArray:
     """Share the same from sums modulo 2^96."""
     channel, rows, bits = members.channel, members.rows, EXACT_BITS
     vectors, columns, share = members.sizes[asker], own.cross(bits), None
@@ -60,7 +60,7 @@ async def _wide_cross(members: Members, own: OwnColumns, asker: str, answerer: s
         drawn, asked = await channel.ask_silent(_WHAT, vectors, rows, {answerer: members.sizes[answerer]}, WIDE)
         difference = wide.subtract(wide.from_integers(columns), drawn)
         await channel.send(answerer, "difference", _WHAT, difference.tobytes())
-        share = await asked[answerer]
+        share = await asked[answerer]()
     elif channel.me == answerer:
         share = await channel.answer_silent(_WHAT, asker, vectors, rows, columns, own.cross_bound(bits), WIDE)
         difference = await channel.receive_wide(asker, "difference", _WHAT, vectors, rows)

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto.lattice import Lattice
-from colonnade.crypto.lattice_parameters import NARROW
+from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed import wide
-from colonnade.sealed.columns import OwnColumns, backward_bits, factor_bits, signal_bits
+from colonnade.sealed.columns import WhiteColumns, backward_bits, factor_bits, signal_bits
 from colonnade.sealed.inverse import CURVATURE_BITS
 from colonnade.sealed.members import Members
 from colonnade.sealed.schedule import Round
-from colonnade.sealed.slots import DEGREE, Layout, doubled, unpaired, words
+from colonnade.sealed.slots import DEGREE, SlotLayout, doubled, unpaired, words
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
@@ -27,10 +27,10 @@ Floats = npt.NDArray[np.float64]
 _DIGIT_BITS = 16
 
 
-async def shared_curvature(members: Members, own: OwnColumns, step: Round, weights: WordArray) -> WideArray:
+async def shared_curvature(members: Members, own: WhiteColumns, step: Round, weights: WordArray) -> WideArray:
     """Return a holder's share of the curvature of the first rows, from its share of D in folded words."""
     channel, rows, width = members.channel, step.curvature, members.width
-    mine = weights[: Layout(rows).length]
+    mine = weights[: SlotLayout(rows).length]
     bits, found = signal_bits(step.rows) + backward_bits(rows), wide.zeros(width, width)
     for name, share in (await _within(members, own, rows, mine)).items():
         block = members.scaled(share, 1.0 / rows, bits, CURVATURE_BITS)
@@ -47,7 +47,7 @@ async def shared_curvature(members: Members, own: OwnColumns, step: Round, weigh
     return found if channel.holds else wide.zeros(width, width)
 
 
-async def _within(members: Members, own: OwnColumns, rows: int, mine: WordArray) -> dict[str, WordArray]:
+async def _within(members: Members, own: WhiteColumns, rows: int, mine: WordArray) -> dict[str, WordArray]:
     """Return a holder's share of the upper triangle of every party's own block."""
     channel, squares = members.channel, own.squares(rows)
     waiting: dict[str, Any] = {}
@@ -59,10 +59,10 @@ async def _within(members: Members, own: OwnColumns, rows: int, mine: WordArray)
     for holder in channel.holders:
         if holder != members.me:
             share = share + await channel.answer_packed("squares", holder, squares, own.squares_bound(rows))
-    return await members.gathered("squares", share, {name: await one for name, one in waiting.items()})
+    return await members.gathered("squares", share, {name: await one() for name, one in waiting.items()})
 
 
-async def _between(members: Members, own: OwnColumns, rows: int, mine: WordArray) -> dict[tuple[str, str], WordArray]:
+async def _between(members: Members, own: WhiteColumns, rows: int, mine: WordArray) -> dict[tuple[str, str], WordArray]:
     """Return a holder's share of Q_j' D Q_i for every two parties, by (j, i); i has no more columns than j."""
     order = list(members.sizes)
     names = sorted(order, key=lambda name: (members.sizes[name], order.index(name)))
@@ -73,10 +73,10 @@ async def _between(members: Members, own: OwnColumns, rows: int, mine: WordArray
     return found
 
 
-async def _row_products(members: Members, own: OwnColumns, rows: int, mine: WordArray, owner: str) -> WordArray:
+async def _row_products(members: Members, own: WhiteColumns, rows: int, mine: WordArray, owner: str) -> WordArray:
     """Return a holder's share of D times the owner's columns, row by row: folded words (d, length)."""
     channel, what, size = members.channel, "products", members.sizes[owner]
-    blocks, pairs = Layout(rows).blocks, -(-size // 2)
+    blocks, pairs = SlotLayout(rows).blocks, -(-size // 2)
     share = np.zeros((pairs, blocks, DEGREE), np.uint64)
     if members.me == owner:
         factors, bound = own.factors(rows), own.factors_bound(rows)
@@ -88,18 +88,18 @@ async def _row_products(members: Members, own: OwnColumns, rows: int, mine: Word
         if not channel.holds:
             await channel.send(channel.second, "share", what, share.tobytes())
     elif channel.holds:
-        share = await (await channel.ask_rowwise(what, owner, doubled(mine), pairs))
+        share = await (await channel.ask_rowwise(what, owner, doubled(mine), pairs))()
         if members.me == channel.second and owner in members.lenders:
             share = share + await channel.receive_words(owner, "share", what, *share.shape)
     return cut(unpaired(share, size).reshape(size, -1), factor_bits(rows), first=channel.is_first)
 
 
 async def _sums(
-    members: Members, own: OwnColumns, rows: int, products: WordArray, owner: str, others: list[str]
+    members: Members, own: WhiteColumns, rows: int, products: WordArray, owner: str, others: list[str]
 ) -> dict[tuple[str, str], WordArray]:
     """Return a holder's share of the others' columns times these vectors, of which both holders have a share."""
     channel, me, what = members.channel, members.me, "curvature"
-    vectors, length = members.sizes[owner], Layout(rows).length
+    vectors, length = members.sizes[owner], SlotLayout(rows).length
     waiting: dict[str, Any] = {}
     found: dict[str, WordArray] = {}
     columns = {name: members.sizes[name] for name in others if name != me}
@@ -118,7 +118,7 @@ async def _sums(
         if not channel.holds:
             await channel.send(channel.second, "share", what, found.pop(me).tobytes())
     for name, answer in waiting.items():
-        found[name] = await answer
+        found[name] = await answer()
         if me == channel.second and name in members.lenders:
             found[name] = found[name] + await channel.receive_words(name, "share", what, *found[name].shape)
     return {(name, owner): share for name, share in found.items()}
@@ -147,7 +147,7 @@ def own_products(polynomials: WordArray, factors: Floats) -> WordArray:
 
     They are multiplied by digits of 16 bits, each product of which is exact modulo one prime.
     """
-    lattice = Lattice.of(NARROW)
+    lattice = Lattice.of(SMALL)
     digits = _transformed(lattice, np.stack(_signed_digits(polynomials)))
     out = np.zeros(factors.shape, np.uint64)
     room = np.empty((len(digits), len(polynomials), 1, DEGREE))

@@ -10,8 +10,8 @@ from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
 from colonnade.sealed.bound import EXACT_BITS
 from colonnade.sealed.columns import PENALTY_BITS, backward_bits, signal_bits
-from colonnade.sealed.correlations import STATE_BITS, Correlations
-from colonnade.sealed.slots import Layout, embedded, folded, words
+from colonnade.sealed.random_products import STATE_BITS, RandomProducts
+from colonnade.sealed.slots import SlotLayout, embedded, folded, words
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
@@ -19,14 +19,14 @@ Floats = npt.NDArray[np.float64]
 
 def signal_words(rows: int, values: Floats) -> WordArray:
     """Return numbers of the label holder's, one for each row, as folded words."""
-    found = folded(embedded(Layout(rows).first_copy(values)) * 2.0 ** signal_bits(rows))
+    found = folded(embedded(SlotLayout(rows).first_copy(values)) * 2.0 ** signal_bits(rows))
     return words(np.rint(found)).reshape(-1)
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
-async def shared_scores(made: Correlations, number: int, state: WideArray) -> tuple[WordArray, WideArray]:
+async def shared_scores(made: RandomProducts, number: int, state: WideArray) -> tuple[WordArray, WideArray]:
     """Return a holder's share of all scores of a round on the circle, and of the penalty's gradient S w."""
     members, own, rows = made.members, made.own, made.rounds[number].rows
     channel, me = members.channel, members.me
@@ -51,7 +51,7 @@ async def shared_scores(made: Correlations, number: int, state: WideArray) -> tu
     return angles, wide.truncated(members.together(pulled), PENALTY_BITS, first=channel.is_first)
 
 
-async def _masked_coefficients(made: Correlations, number: int, state: WideArray) -> WideArray:
+async def _masked_coefficients(made: RandomProducts, number: int, state: WideArray) -> WideArray:
     """Return this party's coefficients minus the holders' random ones."""
     members, channel, size = made.members, made.members.channel, made.own.d
     found = wide.zeros(size)
@@ -66,7 +66,7 @@ async def _masked_coefficients(made: Correlations, number: int, state: WideArray
     return found
 
 
-async def _lend(made: Correlations, mine: WordArray, pull: WideArray) -> None:
+async def _lend(made: RandomProducts, mine: WordArray, pull: WideArray) -> None:
     """At a lender: one half of its part of the scores to each holder, neither of which says anything."""
     channel = made.members.channel
     seed = channel.stream.bytes(SEED_BYTES)
@@ -75,7 +75,7 @@ async def _lend(made: Correlations, mine: WordArray, pull: WideArray) -> None:
     await channel.send(channel.second, "share", "scores", seed + pull.tobytes())
 
 
-async def _borrow(made: Correlations, owner: str, rows: int) -> tuple[WordArray, WideArray]:
+async def _borrow(made: RandomProducts, owner: str, rows: int) -> tuple[WordArray, WideArray]:
     """At a holder: its half of a lender's part; the second's comes with the lender's share of the penalty."""
     channel, size = made.members.channel, made.members.sizes[owner]
     if channel.is_first:
@@ -88,7 +88,7 @@ async def _borrow(made: Correlations, owner: str, rows: int) -> tuple[WordArray,
 # -- gradients ---------------------------------------------------------------------------------------------------------
 
 
-async def shared_gradient(made: Correlations, number: int, signals: WordArray) -> WideArray:
+async def shared_gradient(made: RandomProducts, number: int, signals: WordArray) -> WideArray:
     """Return a holder's share of Q' s / n, from its share of the signals s of a round: the second's is minus r."""
     members, channel, own = made.members, made.members.channel, made.own
     rows, place = made.rounds[number].rows, made.place(number)
@@ -106,7 +106,7 @@ async def shared_gradient(made: Correlations, number: int, signals: WordArray) -
     return _scaled(made, await members.gathered("signals", mine, asked), rows)
 
 
-async def first_gradient(made: Correlations, rows: int, signals: Floats) -> WideArray:
+async def first_gradient(made: RandomProducts, rows: int, signals: Floats) -> WideArray:
     """Return a holder's share of Q' s / n, where s is the label holder's alone."""
     members, channel, own = made.members, made.members.channel, made.own
     mine = np.zeros(0, np.uint64)
@@ -131,7 +131,7 @@ async def first_gradient(made: Correlations, rows: int, signals: Floats) -> Wide
     return found
 
 
-async def exact_gradient(made: Correlations, signals: Floats) -> WideArray:
+async def exact_gradient(made: RandomProducts, signals: Floats) -> WideArray:
     """Return the same of all rows, from sums modulo 2^96: where the solution hangs on these numbers alone."""
     members, channel, own = made.members, made.members.channel, made.own
     rows, bits, what, columns = members.rows, EXACT_BITS, "first signals", own.cross(EXACT_BITS)
@@ -143,7 +143,7 @@ async def exact_gradient(made: Correlations, signals: Floats) -> WideArray:
         difference = wide.subtract(mine, drawn)
         for name in asked:
             await channel.send(name, "difference", what, difference.tobytes())
-        shares = {name: (await answer)[:, 0] for name, answer in asked.items()}
+        shares = {name: (await answer())[:, 0] for name, answer in asked.items()}
     else:
         share = await channel.answer_silent(what, channel.first, 1, rows, columns, own.cross_bound(bits), WIDE)
         told = await channel.receive_wide(channel.first, "difference", what, 1, rows)
@@ -158,7 +158,7 @@ async def exact_gradient(made: Correlations, signals: Floats) -> WideArray:
     return members.together(found)
 
 
-async def _with_first(made: Correlations, rows: int, place: int, signals: WordArray) -> WordArray:
+async def _with_first(made: RandomProducts, rows: int, place: int, signals: WordArray) -> WordArray:
     """Tell everybody the first holder's signals minus its random ones; return this party's share of what follows."""
     members, channel, own = made.members, made.members.channel, made.own
     if channel.is_first:
@@ -166,12 +166,12 @@ async def _with_first(made: Correlations, rows: int, place: int, signals: WordAr
         for name in members.besides(members.me):
             await channel.send(name, "difference", "signals", difference.tobytes())
         return np.zeros(own.d, np.uint64)
-    told = await channel.receive_words(channel.first, "difference", "signals", Layout(rows).length)
+    told = await channel.receive_words(channel.first, "difference", "signals", SlotLayout(rows).length)
     found: WordArray = words(own.backward(rows)) @ told + made.lent["signals", channel.first, rows][:, place]
     return found
 
 
-def _scaled(made: Correlations, shares: dict[str, WordArray], rows: int) -> WideArray:
+def _scaled(made: RandomProducts, shares: dict[str, WordArray], rows: int) -> WideArray:
     bits = signal_bits(rows) + backward_bits(rows)
     return made.members.together(
         {name: made.members.scaled(share, 1.0 / rows, bits, STATE_BITS) for name, share in shares.items()}

@@ -78,25 +78,28 @@ class Members:
     ) -> npt.NDArray[Any]:
         """Return a holder's share of something that two parties share: lenders among them hand theirs over.
 
-        Both shares are uniform by themselves, and go to different holders. Whoever holds nothing of it has zeros.
-        limbs: whether they are words of 96 bits.
+        A lender cuts its share in two, so that no holder has it together with what a lender still knows. Who holds
+        nothing of it has zeros. limbs: whether they are words of 96 bits.
         """
         channel = self.channel
-        free = [name for name in channel.holders if name not in pair]
+        found: npt.NDArray[Any] = wide.zeros(*shape) if limbs else np.zeros(shape, np.uint64)
+        add: Any = wide.add if limbs else np.add
         for name in pair:
             if name in channel.holders:
+                if self.me == name:
+                    assert share is not None
+                    found = add(found, share)
                 continue
-            to = free.pop()
             if self.me == name:
                 assert share is not None
-                await channel.send(to, "share", what, share.tobytes())
-                share = None
-            elif self.me == to:
-                receive = channel.receive_wide if limbs else channel.receive_words
-                share = await receive(name, "share", what, *shape)
-        if share is None:
-            return wide.zeros(*shape) if limbs else np.zeros(shape, np.uint64)
-        return share
+                half: Any = channel.random(*shape) if limbs else channel.random_words(*shape)
+                rest = wide.subtract(share, half) if limbs else share - half
+                await channel.send(channel.first, "share", what, half.tobytes())
+                await channel.send(channel.second, "share", what, rest.tobytes())
+            elif channel.holds:
+                receive: Any = channel.receive_wide if limbs else channel.receive_words
+                found = add(found, await receive(name, "share", what, *shape))
+        return found
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 

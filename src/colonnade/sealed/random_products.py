@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from colonnade.sealed import wide
-from colonnade.sealed.columns import FORWARD_BITS, OwnColumns
+from colonnade.sealed.columns import FORWARD_BITS, WhiteColumns
 from colonnade.sealed.members import Members
 from colonnade.sealed.schedule import Round
-from colonnade.sealed.slots import Layout
+from colonnade.sealed.slots import SlotLayout
 from colonnade.sealed.wide import WideArray, WordArray
 
 STATE_BITS = 36  # of coefficients and gradients behind their points
 
 
-class Correlations:
+class RandomProducts:
     """One party's side of all random products; `await prepared(...)` makes them.
 
     Attributes
@@ -40,7 +40,7 @@ class Correlations:
         what they are, by the other party, and by the number of rows.
     """
 
-    def __init__(self, members: Members, own: OwnColumns, rounds: tuple[Round, ...], period: float) -> None:
+    def __init__(self, members: Members, own: WhiteColumns, rounds: tuple[Round, ...], period: float) -> None:
         self.members, self.own, self.rounds = members, own, rounds
         self.shift = 64 - int(np.log2(period)) - FORWARD_BITS - STATE_BITS
         # For every number of rows that rounds are about: which rounds those are.
@@ -63,7 +63,7 @@ class Correlations:
             if holder != self.members.me:
                 await self._answers(holder)
         for key, answer in waiting.items():
-            self.asked[key] = await answer
+            self.asked[key] = await answer()
 
     async def _questions(self) -> dict[tuple[str, str, int], Any]:
         channel, members, found = self.members.channel, self.members, dict[tuple[str, str, int], Any]()
@@ -74,7 +74,7 @@ class Correlations:
             found["scores", owner, 0] = await channel.ask_spread("scores", owner, words, members.rows)
         for rows, numbers in self.groups.items():
             if count := len(numbers) + channel.is_first:
-                length, columns = Layout(rows).length, members.besides(members.me)
+                length, columns = SlotLayout(rows).length, members.besides(members.me)
                 self.vectors[rows], asked = await channel.ask_silent("signals", count, length, columns)
                 found.update({("signals", owner, rows): one for owner, one in asked.items()})
         return found
@@ -89,7 +89,7 @@ class Correlations:
             )
         for rows, numbers in self.groups.items():
             if count := len(numbers) + (holder == channel.first):
-                length, bound = Layout(rows).length, own.backward_bound(rows)
+                length, bound = SlotLayout(rows).length, own.backward_bound(rows)
                 self.lent["signals", holder, rows] = await channel.answer_silent(
                     "signals", holder, count, length, own.backward(rows), bound
                 )
