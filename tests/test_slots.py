@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from colonnade.sealed.slots import (
     DEGREE,
     SLOTS,
-    Layout,
+    SlotLayout,
     doubled,
     embedded,
     folded,
@@ -22,8 +22,8 @@ from colonnade.sealed.slots import (
 )
 
 RNG = np.random.default_rng(7)
-PLACES = [0, 1, 2, 77, 2048, 4094, 4095]  # the slots that are looked at
-SHAPES = [1, 16, 569, 2048, 2049, 4095, 4096, 4097, 5000, 8192, 8193]  # rows
+PLACES = [0, 1, 2, 77, SLOTS // 2, SLOTS - 2, SLOTS - 1]  # the slots that are looked at
+SHAPES = [1, 16, 569, SLOTS // 2, SLOTS - 1, SLOTS, SLOTS + 1, 5000, 2 * SLOTS, 2 * SLOTS + 1]  # rows
 
 
 def root(slot):
@@ -112,7 +112,7 @@ def test_columns_two_by_two_come_back(count):
 def test_products_of_polynomials_are_products_of_slots():
     x = RNG.standard_normal(SLOTS)
     sparse = np.zeros(DEGREE, np.int64)
-    sparse[[0, 3, 4000, 4096, 8191]] = [2, -5, 7, 11, 13]
+    sparse[[0, 3, SLOTS - 96, SLOTS, DEGREE - 1]] = [2, -5, 7, 11, 13]
     whole = np.array([int(v) for v in np.rint(embedded(x) * 2.0**20)], dtype=object)
     product = negacyclic(whole, sparse).astype(float)
     np.testing.assert_allclose(
@@ -125,7 +125,7 @@ def test_products_of_polynomials_are_products_of_slots():
 
 @pytest.mark.parametrize("rows", SHAPES)
 def test_rows_lie_block_by_block_or_several_times(rows):
-    layout = Layout(rows)
+    layout = SlotLayout(rows)
     assert layout.copies * rows <= SLOTS or layout.copies == 1
     assert (layout.blocks - 1) * SLOTS < rows <= layout.blocks * SLOTS
     values = RNG.standard_normal((2, rows))
@@ -142,7 +142,7 @@ def test_rows_lie_block_by_block_or_several_times(rows):
 @pytest.mark.parametrize("rows", SHAPES)
 def test_inner_products_over_rows_are_those_of_folded_words(rows):
     """However many copies there are: the signals stand in one of them only."""
-    layout = Layout(rows)
+    layout = SlotLayout(rows)
     columns, signals = RNG.standard_normal((3, rows)), RNG.standard_normal(rows)
     whole = layout.columns(columns, 2.0**8)
     assert whole.shape == (3, layout.length)
