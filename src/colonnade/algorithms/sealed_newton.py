@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.engine.kept import Keeper, common_version
 from colonnade.engine.options import Training
 from colonnade.errors import OptionError, ProtocolError, whole_number
 from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
@@ -147,13 +148,18 @@ class SealedNewton(Training):
         """All steps of the protocol, in order."""
         party: SealedParty = session
         await party.agree()
-        await party.bound()
+        done = await party.resume()
+        if done is None:
+            await party.bound()
         await party.correlate()
-        await party.start()
+        if done is None:
+            await party.start()
+            party.keep(0)
         if party.quadratic:
             await party.solve()
-        for number, step in enumerate(party.rounds):
+        for number, step in enumerate(party.rounds[done or 0 :], done or 0):
             await party.round(number, step)
+            party.keep(number + 1)
         await party.open()
 
 
@@ -174,6 +180,8 @@ class SealedParty:
         This party's columns, in the order of rows that all agree on, and the penalty of each.
     y, begin
         The labels as the loss takes them, and where the intercept starts, if the last column is one; None elsewhere.
+    keeper
+        Where this party keeps its shares, if the run shall be able to go on after a break; then all have one.
     """
 
     def __init__(
@@ -186,7 +194,9 @@ class SealedParty:
         penalty: Floats,
         y: Floats | None,
         begin: float | None,
+        keeper: Keeper | None = None,
     ) -> None:
+        self.keeper = keeper
         self.net, self.options, self.loss, self.y, self._begin = net, options, loss, y, begin
         self.channel = Channel(net, *holders)
         self.rows, self.quadratic = len(X), loss.name in QUADRATIC
@@ -203,10 +213,38 @@ class SealedParty:
         if not self.quadratic:
             self.rounds = schedule(self.rows, self.members.width, given.rounds, given.polish, given.samples)
 
+    async def resume(self) -> int | None:
+        """Return after how many rounds all parties have kept their shares, and take them back; None if they have none.
+
+        Keys and random products are made anew: what was drawn before a break is never used again.
+        """
+        version = 0 if self.keeper is None else await common_version(self.net, self.keeper)
+        if self.keeper is None or not version:
+            return None
+        self.keeper.forget(version)
+        self.state, self.inverse, corrections = self.keeper.load(version)
+        self._corrections = dict(corrections)
+        self.net.report(("resumed", version))
+        return version - 1
+
+    def keep(self, rounds: int) -> None:
+        """Keep this party's shares after so many rounds; a party that holds none keeps only that it has come so far."""
+        if self.keeper is None or self.quadratic:
+            return
+        shares: tuple[Any, ...] = (None, None, ())
+        if self.channel.holds:
+            shares = (self.state, self.inverse, tuple(self._corrections.items()))
+        self.keeper.save(rounds + 1, shares)
+
+    def _begin_phase(self, phase: str, done: int) -> None:
+        self.channel.begin(phase)
+        self.net.report(("sealed", done, len(self.rounds) + 3, phase))
+
     # -- 2. the bound on the curvature ---------------------------------------------------------------------------------
 
     async def bound(self) -> None:
         """Share kappa Q'Q / n + S, and find its inverse."""
+        self._begin_phase("bound on the curvature", 0)
         self._bound = await shared_bound(self.members, self.own, exact=self.quadratic)
         if self.channel.holds:
             doublings = _EXACT_DOUBLINGS if self.quadratic else _BOUND_DOUBLINGS
@@ -216,6 +254,7 @@ class SealedParty:
 
     async def correlate(self) -> None:
         """Multiply everybody's columns with random vectors, which later stand in for shares."""
+        self._begin_phase("random products", 1)
         self._made = RandomProducts(self.members, self.own, self.rounds, self.period)
         if not self.quadratic:
             await self._made.prepare()
@@ -224,6 +263,7 @@ class SealedParty:
 
     async def start(self) -> None:
         """Take the first step, with the bound's inverse: the label holder knows all signals by itself."""
+        self._begin_phase("first step", 2)
         channel, own, members = self.channel, self.own, self.members
         signals, begin = np.zeros(self.rows), np.zeros(own.d)
         if channel.is_first:
@@ -283,6 +323,7 @@ class SealedParty:
 
     async def round(self, number: int, step: Round) -> None:
         """Take one step."""
+        self._begin_phase(f"round {number + 1} of {len(self.rounds)}", number + 3)
         self.net.traffic.round()
         angles, pulled = await shared_scores(self._made, number, self.state)
         signals, weights = await self._signals(number, step, angles)
@@ -353,7 +394,25 @@ class SealedParty:
             if holder != channel.me:
                 found = wide.add(found, await channel.receive_own(holder, self.own.d))
         self.coefficients = self.own.back @ wide.to_floats(found, STATE_BITS)
+        self._check_range(self.own.Q @ wide.to_floats(found, STATE_BITS))
         if self.quadratic:
             self.coefficients *= 2.0**self._exponent
             if self._begin is not None:
                 self.coefficients[-1] += self._begin
+
+    def _check_range(self, part: Floats) -> None:
+        """Tell this party if its own part of a score goes so far that scores may have left the period.
+
+        No score is ever opened, but everybody knows its own part of all of them in the end. A run that went astray,
+        for whatever reason, leaves coefficients that are far too large, and is noticed here too.
+        """
+        widest, most = float(np.abs(part).max(initial=0.0)), self.period / 2.0
+        if self.quadratic or widest <= most:
+            return
+        rows = int((np.abs(part) > most).sum())
+        words = (
+            f"the part of the scores that is {self.channel.me!r}'s own goes up to {widest:.3g} (above {most:g} in {rows} "
+            f"of {len(part)} rows), and scores beyond {most:g} are taken for others: clip the columns that reach so "
+            f"far, use a stronger l2, or a period above {self.period:g}"
+        )
+        self.net.report(("warning", words))

@@ -6,6 +6,7 @@ one another at the same time, then answer, then read.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -34,7 +35,8 @@ class Channel:
     def __init__(self, net: Net, first: str, second: str) -> None:
         self.net, self.me, self.first, self.second = net, net.me, first, second
         self.others = tuple(name for name in net.names if name != net.me)
-        self.stream = Keystream(net.secret("sealed"))
+        self._secret = net.secret("sealed")
+        self.stream = self._drawn("keys")
         self.narrow = SecretKey(Lattice.of(SMALL), self.stream)
         self.wide = SecretKey(Lattice.of(WIDE), self.stream)
         self._narrow: dict[str, LatticePublicKey] = {}
@@ -59,6 +61,20 @@ class Channel:
     def partner(self) -> str:
         """The other party that holds shares."""
         return self.second if self.is_first else self.first
+
+    # -- randomness ----------------------------------------------------------------------------------------------------
+
+    def _drawn(self, phase: str) -> Keystream:
+        return Keystream(hmac.digest(self._secret, phase.encode(), "sha256"))
+
+    def begin(self, phase: str) -> None:
+        """Draw from a stream of its own in each phase of a run.
+
+        So a run that goes on after a break, from the same secret, draws in a round what it would have drawn there.
+        """
+        self.stream = self._drawn(phase)
+        for key in (self.narrow, self.wide):
+            key.draw_from(self.stream)
 
     # -- bytes that arrive ---------------------------------------------------------------------------------------------
 
