@@ -72,10 +72,10 @@ def test_numbers_that_are_drawn_twice_are_noticed(monkeypatch):
 def test_masks_that_are_drawn_twice_are_noticed(monkeypatch):
     kept = {}
 
-    def repeated(stream, *shape):
-        if shape not in kept:
-            kept[shape] = masks(stream, *shape)
-        return kept[shape].copy()
+    def repeated(stream, parameters, *shape):
+        if (parameters, shape) not in kept:
+            kept[parameters, shape] = masks(stream, parameters, *shape)
+        return kept[parameters, shape].copy()
 
     masks = products._masks
     monkeypatch.setattr(products, "_masks", repeated)
@@ -87,9 +87,9 @@ def test_masks_that_are_drawn_twice_are_noticed(monkeypatch):
 def test_masks_that_end_with_the_words_are_noticed(monkeypatch):
     """And no flood below them."""
 
-    def short(stream, *shape):
-        found = masks(stream, *shape).copy()
-        found[..., :2] = 0
+    def short(stream, parameters, *shape):
+        found = masks(stream, parameters, *shape).copy()
+        found[..., : found.shape[-1] - parameters.word_limbs] = 0
         return found
 
     def short_waves(*args):
@@ -103,12 +103,15 @@ def test_masks_that_end_with_the_words_are_noticed(monkeypatch):
     monkeypatch.setattr(Scaling, "flood", lambda self, stream, bits, out: None)
     views, truth = looked_at(parties(2, 900), rounds=2, polish=1)
     for view in views.values():
-        assert any("below words of 64 bits" in one for one in findings(view, truth))
+        found = findings(view, truth)
+        assert "not uniform: below words of 64 bits" in found
+        assert "not uniform: below words of 96 bits" in found
 
 
 def test_missing_masks_are_noticed_and_show_all_columns(monkeypatch):
-    monkeypatch.setattr(products, "_masks", lambda stream, *shape: np.zeros((*shape, 4), np.uint32))
-    views, truth = looked_at(parties(3, 2000), rounds=4, polish=1)
+    masks = products._masks
+    monkeypatch.setattr(products, "_masks", lambda *args: np.zeros_like(masks(*args)))
+    views, truth = looked_at(parties(3, 2000), rounds=6, polish=1)
     for name, others in (("bank", 4), ("shop", 4)):
         found = findings(views[name], truth)
         assert any(one.startswith("not uniform") for one in found)

@@ -193,7 +193,7 @@ def below_words(key: SecretKey, answer: bytes, count: int, at: Any = None) -> An
     return (np.concatenate(found) / 2.0**unit + 0.5) % 1.0 - 0.5
 
 
-# -- from words to numbers of rows ---------------------------------------------------------------------------------------
+# -- from words to numbers of rows -------------------------------------------------------------------------------------
 
 
 def centred(words: Any) -> Any:
@@ -273,7 +273,7 @@ def features(view: SealedView, rows: int) -> Any:
     return (whole - whole.mean(axis=0))[:, spread > 0] / spread[spread > 0]
 
 
-# -- what can be made of it ----------------------------------------------------------------------------------------------
+# -- what can be made of it --------------------------------------------------------------------------------------------
 
 
 def uneven(view: SealedView) -> list[str]:
