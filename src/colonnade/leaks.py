@@ -21,6 +21,7 @@ LISTED = {
     (TOTALS := "scores, to other label holders"): "of people whose label they have too",
     (SCORES := "scores, which follow from the signals"): "everybody who gets signals",
     (MEAN := "mean of the labels"): "everybody, or the other label holders",
+    (MAGNITUDE := "how large the target is, as a power of two"): "everybody",
     (CURVATURES := "how large scores are"): "everybody, of every row",
     (CONTRIBUTION := "contributions of the partner, row by row"): "label holders, in every exchange",
     (CONTRIBUTIONS := "contributions of all others together, row by row"): "label holders, in every exchange",

@@ -79,6 +79,7 @@ class History:
 
     def __init__(self, metric: str, epochs: int, verbose: int) -> None:
         self.records: list[dict[str, Any]] = []
+        self.warnings: list[str] = []  # what a party found out in the end about its own part
         self._metric, self._training = metric, ("training", epochs)
         self._line = Line(*self._training, verbose)
 
@@ -99,6 +100,11 @@ class History:
         elif kind == "align":
             done, total = rest
             self._line.show(done, f"{done:,} of {total:,} ids", ("aligning", total))
+        elif kind == "sealed":
+            done, total, what = rest
+            self._line.show(done, what, ("sealed training", total))
+        elif kind == "warning":
+            self.warnings.append(rest[0])
         elif kind == "statistics":
             done, total = rest
             self._line.show(done, f"portion {done} of {total}", ("statistics", total))

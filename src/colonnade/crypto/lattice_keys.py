@@ -41,6 +41,10 @@ class SecretKey:
         lattice.pack(noise[0], packed[0])
         self.public: bytes = _mark(lattice.parameters) + seed + packed.astype("<u8", copy=False).tobytes()
 
+    def draw_from(self, stream: Keystream) -> None:
+        """Take what encryptions need from another stream from now on."""
+        self._stream = stream
+
     def encrypt(self, words: Words) -> bytes:
         """Encrypt polynomials of words, (count, N): a seed of all their c1, and their c0 in tightly packed bits."""
         limbs = limbs_of(words, self.lattice.parameters.word_limbs, self.lattice.degree)

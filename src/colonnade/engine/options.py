@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite, sqrt
 from numbers import Real
 from typing import Any, ClassVar
@@ -138,6 +138,10 @@ class Training:
     def remembers(self) -> bool:
         """Whether it keeps a signal of every row, so that its progress depends on how many rows there are."""
         return False
+
+    def rehearsed(self) -> Training:
+        """Return the same in small, for a rehearsal."""
+        return replace(self, epochs=1, batch=None)
 
     def alike(self, other: Training) -> bool:
         """Whether the other is the same algorithm, be it with other options."""

@@ -18,7 +18,7 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels, warn_after, warn_before
+from colonnade.families.checks import all_labels, tell, warn_after, warn_before
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
@@ -158,6 +158,8 @@ class Estimator:
 
     def _keep_record(self, history: History, outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         """Keep the history and the traffic of a run that has ended, and return how it ended at every party."""
+        for words in history.warnings:
+            tell(words)
         self.history_ = history.records
         self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())

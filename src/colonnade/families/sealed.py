@@ -72,7 +72,7 @@ class SealedFamily(LinearFamily):
                 if loss.name == "logistic":
                     begin = _log_odds(y)
         second = next(name for name in net.names if name != first)
-        party = SealedParty(net, algorithm, loss, (first, second), X, penalty, y, begin)
+        party = SealedParty(net, algorithm, loss, (first, second), X, penalty, y, begin, keeper)
         await algorithm.train(party)
         found = party.coefficients
         intercept = None

@@ -90,7 +90,7 @@ class TrainingJob:
 
     def rehearsed(self) -> TrainingJob:
         """Return the same job in small: one epoch, and no secret."""
-        return replace(self, sum="plain", algorithm=replace(self.algorithm, epochs=1, batch=None))
+        return replace(self, sum="plain", algorithm=self.algorithm.rehearsed())
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """Keys of all parties, and the messages of each product in shares.
 
-To ask is to send and to go on; what `ask_...` returns is awaited when the answer is needed. So parties ask one another
-at the same time, then answer, then read.
+To ask is to send and to go on; what `ask_...` returns is called and awaited when the answer is needed. So parties ask
+one another at the same time, then answer, then read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any
+import hmac
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ import numpy.typing as npt
 from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice import Lattice
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
-from colonnade.crypto.lattice_parameters import NARROW, WIDE, Parameters
+from colonnade.crypto.lattice_parameters import SMALL, WIDE, Parameters
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.sealed import wide
@@ -23,6 +25,8 @@ from colonnade.sealed.products import Matrix, Packed, Rowwise, Silent, Spread
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
+Reading = Callable[[], Awaitable[T]]  # call it when the answer is needed
 
 
 class Channel:
@@ -31,9 +35,10 @@ class Channel:
     def __init__(self, net: Net, first: str, second: str) -> None:
         self.net, self.me, self.first, self.second = net, net.me, first, second
         self.others = tuple(name for name in net.names if name != net.me)
-        self.stream = Keystream(net.secret("sealed"))
-        self.narrow = SecretKey(Lattice.of(NARROW), self.stream)
-        self.wide = SecretKey(Lattice.of(WIDE), self.stream) if self.holds else None
+        self._secret = net.secret("sealed")
+        self.stream = self._drawn("keys")
+        self.narrow = SecretKey(Lattice.of(SMALL), self.stream)
+        self.wide = SecretKey(Lattice.of(WIDE), self.stream)
         self._narrow: dict[str, LatticePublicKey] = {}
         self._wide: dict[str, LatticePublicKey] = {}
 
@@ -56,6 +61,20 @@ class Channel:
     def partner(self) -> str:
         """The other party that holds shares."""
         return self.second if self.is_first else self.first
+
+    # -- randomness ----------------------------------------------------------------------------------------------------
+
+    def _drawn(self, phase: str) -> Keystream:
+        return Keystream(hmac.digest(self._secret, phase.encode(), "sha256"))
+
+    def begin(self, phase: str) -> None:
+        """Draw from a stream of its own in each phase of a run.
+
+        So a run that goes on after a break, from the same secret, draws in a round what it would have drawn there.
+        """
+        self.stream = self._drawn(phase)
+        for key in (self.narrow, self.wide):
+            key.draw_from(self.stream)
 
     # -- bytes that arrive ---------------------------------------------------------------------------------------------
 
@@ -81,6 +100,17 @@ class Channel:
         raw = await self.receive(frm, kind, what, 12 * int(np.prod(shape)))
         return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(*shape, wide.LIMBS)
 
+    async def receive_own(self, frm: str, size: int) -> WideArray:
+        """Wait for a holder's share of this party's own coefficients."""
+        raw = await self.net.recv(frm, "own coefficients")
+        if not isinstance(raw, bytes) or len(raw) != 12 * size:
+            raise ProtocolError(f"party {frm!r} must send {12 * size} bytes at step 'own coefficients'")
+        return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(size, wide.LIMBS)
+
+    def random_words(self, *shape: int) -> WordArray:
+        """Draw uniform words of 64 bits."""
+        return self.stream.words(int(np.prod(shape))).reshape(shape)
+
     def random(self, *shape: int) -> WideArray:
         """Draw uniform words of 96 bits."""
         count = int(np.prod(shape)) * wide.LIMBS
@@ -89,35 +119,29 @@ class Channel:
     # -- keys ----------------------------------------------------------------------------------------------------------
 
     async def exchange_keys(self) -> None:
-        """Tell everybody this party's public keys, and read theirs; only holders have a wide one."""
-        own = self.narrow.public + (b"" if self.wide is None else self.wide.public)
+        """Tell everybody this party's two public keys, and read theirs."""
         for name in self.others:
-            await self.net.send(name, "sealed key", own)
-        length, more = NARROW.public_key_bytes, WIDE.public_key_bytes
+            await self.net.send(name, "sealed key", self.narrow.public + self.wide.public)
+        length, size = SMALL.public_key_bytes, SMALL.public_key_bytes + WIDE.public_key_bytes
         for name in self.others:
-            size = length + (more if name in self.holders else 0)
             raw = await self.net.recv(name, "sealed key")
             if not isinstance(raw, bytes) or len(raw) != size:
                 raise ProtocolError(f"party {name!r} must send {size} bytes at step 'sealed key'")
-            self._narrow[name] = LatticePublicKey.from_bytes(Lattice.of(NARROW), raw[:length])
-            if name in self.holders:
-                self._wide[name] = LatticePublicKey.from_bytes(Lattice.of(WIDE), raw[length:])
+            self._narrow[name] = LatticePublicKey.from_bytes(Lattice.of(SMALL), raw[:length])
+            self._wide[name] = LatticePublicKey.from_bytes(Lattice.of(WIDE), raw[length:])
 
-    def key_of(self, name: str, parameters: Parameters = NARROW) -> LatticePublicKey:
+    def key_of(self, name: str, parameters: Parameters = SMALL) -> LatticePublicKey:
         """Return another party's public key."""
-        return (self._narrow if parameters == NARROW else self._wide)[name]
+        return (self._narrow if parameters == SMALL else self._wide)[name]
 
     def _own(self, parameters: Parameters) -> SecretKey:
-        if parameters == NARROW:
-            return self.narrow
-        assert self.wide is not None
-        return self.wide
+        return self.narrow if parameters == SMALL else self.wide
 
     # -- products of words ---------------------------------------------------------------------------------------------
 
     async def ask_silent(
-        self, what: str, vectors: int, length: int, columns: dict[str, int], parameters: Parameters = NARROW
-    ) -> tuple[npt.NDArray[Any], dict[str, Awaitable[npt.NDArray[Any]]]]:
+        self, what: str, vectors: int, length: int, columns: dict[str, int], parameters: Parameters = SMALL
+    ) -> tuple[npt.NDArray[Any], dict[str, Reading[npt.NDArray[Any]]]]:
         """Return random vectors (T, n), and this party's share (d, T) of each named party's columns times them."""
         form, seed = Silent(vectors, length, parameters), self.stream.bytes(SEED_BYTES)
         key = self._own(parameters)
@@ -129,10 +153,10 @@ class Channel:
             answer = await self.receive(name, "answer", what, parameters.answer_bytes(width, vectors))
             return await self.net.in_thread(form.read, key, answer, width)
 
-        return drawn, {name: read(name, width) for name, width in columns.items()}
+        return drawn, {name: partial(read, name, width) for name, width in columns.items()}
 
     async def answer_silent(
-        self, what: str, asker: str, vectors: int, length: int, X: Floats, bound: float, parameters: Parameters = NARROW
+        self, what: str, asker: str, vectors: int, length: int, X: Floats, bound: float, parameters: Parameters = SMALL
     ) -> npt.NDArray[Any]:
         """Return this party's share (d, T) of its columns times the asker's random vectors."""
         form, seed = Silent(vectors, length, parameters), await self.receive(asker, "question", what, SEED_BYTES)
@@ -142,76 +166,75 @@ class Channel:
         await self.send(asker, "answer", what, answer)
         return share
 
-    async def ask_spread(self, what: str, answerer: str, b: WordArray, rows: int) -> Awaitable[WordArray]:
+    async def ask_spread(self, what: str, answerer: str, b: WordArray, rows: int) -> Reading[WordArray]:
         """Return this party's share (T, rows) of sums over the other's columns, times b (d, T)."""
         form = Spread(b.shape[0], b.shape[1], rows)
         await self.send(answerer, "question", what, await self.net.in_thread(form.ask, self.narrow, b))
 
         async def read() -> WordArray:
-            answer = await self.receive(answerer, "answer", what, NARROW.answer_bytes(form.answers))
+            answer = await self.receive(answerer, "answer", what, SMALL.answer_bytes(form.answers))
             return await self.net.in_thread(form.read, self.narrow, answer)
 
-        return read()
+        return read
 
     async def answer_spread(self, what: str, asker: str, vectors: int, X: Floats, bound: float) -> WordArray:
         """Return this party's share (T, rows) of sums over its columns X (d, rows)."""
         form = Spread(len(X), vectors, X.shape[1])
-        raw = await self.receive(asker, "question", what, NARROW.ciphertext_bytes(form.columns))
+        raw = await self.receive(asker, "question", what, SMALL.ciphertext_bytes(form.columns))
         answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, X, bound, self.stream)
         await self.send(asker, "answer", what, answer)
         return share
 
-    async def ask_packed(self, what: str, answerer: str, v: WordArray, columns: int) -> Awaitable[WordArray]:
+    async def ask_packed(self, what: str, answerer: str, v: WordArray, columns: int) -> Reading[WordArray]:
         """Return this party's share (d,) of the other's very many columns times v."""
         form = Packed(columns, len(v))
         await self.send(answerer, "question", what, await self.net.in_thread(form.ask, self.narrow, v))
 
         async def read() -> WordArray:
-            size = NARROW.answer_bytes(form.answers, form.together)
+            size = SMALL.answer_bytes(form.answers, form.together)
             return form.read(self.narrow, await self.receive(answerer, "answer", what, size))
 
-        return read()
+        return read
 
     async def answer_packed(self, what: str, asker: str, X: Floats, bound: float) -> WordArray:
         """Return this party's share (d,) of its very many columns times the asker's vector."""
         form = Packed(*X.shape)
-        raw = await self.receive(asker, "question", what, NARROW.ciphertext_bytes(form.ciphertexts))
+        raw = await self.receive(asker, "question", what, SMALL.ciphertext_bytes(form.ciphertexts))
         most = bound * np.sqrt(form.together)
         answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, X, most, self.stream)
         await self.send(asker, "answer", what, answer)
         return share
 
-    async def ask_rowwise(self, what: str, answerer: str, polynomials: WordArray, pairs: int) -> Awaitable[WordArray]:
+    async def ask_rowwise(self, what: str, answerer: str, polynomials: WordArray, pairs: int) -> Reading[WordArray]:
         """Return this party's share (pairs, blocks, N) of the other's columns times numbers of rows, row by row."""
         form = Rowwise(pairs, len(polynomials))
         await self.send(answerer, "question", what, await self.net.in_thread(form.ask, self.narrow, polynomials))
 
         async def read() -> WordArray:
-            answer = await self.receive(answerer, "answer", what, NARROW.answer_bytes(form.pairs * form.blocks))
+            answer = await self.receive(answerer, "answer", what, SMALL.answer_bytes(form.pairs * form.blocks))
             return await self.net.in_thread(form.read, self.narrow, answer)
 
-        return read()
+        return read
 
     async def answer_rowwise(self, what: str, asker: str, factors: Floats, bound: float) -> WordArray:
         """Return this party's share (pairs, blocks, N) of its columns times the asker's numbers."""
         form = Rowwise(factors.shape[0], factors.shape[1])
-        raw = await self.receive(asker, "question", what, NARROW.ciphertext_bytes(form.blocks))
+        raw = await self.receive(asker, "question", what, SMALL.ciphertext_bytes(form.blocks))
         answer, share = await self.net.in_thread(form.answer, self._narrow[asker], raw, factors, bound, self.stream)
         await self.send(asker, "answer", what, answer)
         return share
 
     # -- products of matrices ------------------------------------------------------------------------------------------
 
-    async def ask_matrix(self, what: str, answerer: str, rows: int, Q: WideArray) -> Awaitable[WideArray]:
+    async def ask_matrix(self, what: str, answerer: str, rows: int, Q: WideArray) -> Reading[WideArray]:
         """Return this party's share of P Q, where the other's P is its own and has no more than 48 bits."""
-        assert self.wide is not None
         key, form = self.wide, Matrix(rows, Q.shape[0], Q.shape[1], digits=1)
         await self.send(answerer, "question", what, form.ask(key, Q))
 
         async def read() -> WideArray:
             return form.read(key, await self.receive(answerer, "answer", what, form.sizes[1]))
 
-        return read()
+        return read
 
     async def answer_matrix(self, what: str, asker: str, P: Floats, columns: int) -> WideArray:
         """Return this party's share of P Q, where Q (b, c) is the asker's share of something."""
@@ -223,7 +246,6 @@ class Channel:
 
     async def multiply(self, what: str, X: WideArray, *parts: tuple[WideArray, int]) -> list[WideArray]:
         """Return this holder's shares of X Y / 2^shift for every (Y, shift), of all of which it has shares."""
-        assert self.wide is not None
         Y = np.concatenate([part for part, _ in parts], axis=1)
         form = Matrix(X.shape[0], X.shape[1], Y.shape[1])
         await self.send(self.partner, "question", what, await self.net.in_thread(form.ask, self.wide, Y))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from colonnade.sealed.slots import SLOTS, Layout, embedded, paired
+from colonnade.sealed.slots import SLOTS, SlotLayout, embedded, paired
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _LACKING = 0.5  # of what a sample lacks that is added to it
 _CLIP = 16.0  # rows are cut to so many times their usual length where squares of them are summed up
 
 
-class OwnColumns:
+class WhiteColumns:
     """Columns (n, d), the penalty of each, and the bound kappa on the loss's curvature."""
 
     def __init__(self, X: Floats, penalty: Floats, kappa: float) -> None:
@@ -70,7 +70,7 @@ class OwnColumns:
     def backward(self, rows: int) -> Floats:
         """Q' of the first rows, for sums over them of folded words, in whole numbers of `backward_bits`."""
         if rows not in self._kept:
-            self._kept[rows] = Layout(rows).columns(self.Q[:rows].T, 2.0 ** backward_bits(rows))
+            self._kept[rows] = SlotLayout(rows).columns(self.Q[:rows].T, 2.0 ** backward_bits(rows))
         return self._kept[rows]
 
     def backward_bound(self, rows: int) -> float:
@@ -107,13 +107,13 @@ class OwnColumns:
 
     def clipped_columns(self, rows: int) -> Floats:
         """The same, for sums over rows of folded words."""
-        return Layout(rows).columns(self.clipped(rows).T, 2.0 ** backward_bits(rows))
+        return SlotLayout(rows).columns(self.clipped(rows).T, 2.0 ** backward_bits(rows))
 
     def squares(self, rows: int) -> Floats:
         """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
         some = self.clipped(rows).T
         first, second = np.triu_indices(self.d)
-        return Layout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
+        return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
 
     def squares_bound(self, rows: int) -> float:
         """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
@@ -121,14 +121,14 @@ class OwnColumns:
         return embedded_bound(most * self.bound, rows, 2.0 ** backward_bits(rows))
 
     def factors(self, rows: int) -> Floats:
-        """The first rows of Q', two columns to a polynomial (pairs, blocks, N) of whole numbers, to multiply rows with."""
-        slots = paired(Layout(rows).spread(self.clipped(rows).T))
+        """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
+        slots = paired(SlotLayout(rows).spread(self.clipped(rows).T))
         found: Floats = np.rint(embedded(slots) * 2.0 ** factor_bits(rows))
         return found
 
     def factors_bound(self, rows: int) -> float:
-        """A bound on the norm of each of them: N / 2 times its square is the sum of squares of the slots of two columns."""
-        norm = self.bound * math.sqrt(2 * Layout(rows).copies / SLOTS)
+        """A bound on the norm of each: N / 2 times its square is the sum of squares of the slots of two columns."""
+        norm = self.bound * math.sqrt(2 * SlotLayout(rows).copies / SLOTS)
         return norm * 2.0 ** factor_bits(rows) + 0.5 * math.sqrt(2 * SLOTS)
 
 
@@ -144,7 +144,7 @@ def backward_bits(rows: int) -> int:
 
 def factor_bits(rows: int) -> int:
     """Bits of a column behind its point where it is multiplied row by row."""
-    return 14 if rows <= SLOTS else 10
+    return 14 if rows <= 4096 else 10
 
 
 def cross_bits(rows: int) -> int:
@@ -153,7 +153,7 @@ def cross_bits(rows: int) -> int:
 
 
 def embedded_bound(norm: float, rows: int, scale: float) -> float:
-    """A bound on the norm of a column of `Layout.columns`, for one of this norm over rows; rounding included."""
-    layout = Layout(rows)
+    """A bound on the norm of a column of `SlotLayout.columns`, for one of this norm over rows; rounding included."""
+    layout = SlotLayout(rows)
     # Half the coefficients, N / 2 times each: (N / 2)^2 sum c_k^2 <= (N / 2)^2 |x|^2 / (N / 2), for every copy.
-    return math.sqrt(4096.0 * layout.copies) * norm * scale + 0.5 * math.sqrt(layout.length)
+    return math.sqrt(SLOTS * layout.copies) * norm * scale + 0.5 * math.sqrt(layout.length)

@@ -7,7 +7,10 @@ shares together. Between two parties both hold shares, so neither learns anythin
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.errors import ProtocolError
 from colonnade.sealed import wide
@@ -70,24 +73,33 @@ class Members:
                 found[name] = found[name] + theirs
         return found
 
-    async def handed_over(self, what: str, share: WordArray | None, pair: tuple[str, str], *shape: int) -> WordArray:
+    async def handed_over(
+        self, what: str, share: npt.NDArray[Any] | None, pair: tuple[str, str], *shape: int, limbs: bool = False
+    ) -> npt.NDArray[Any]:
         """Return a holder's share of something that two parties share: lenders among them hand theirs over.
 
-        Both shares are uniform by themselves, and go to different holders. Whoever holds nothing of it has zeros.
+        A lender cuts its share in two, so that no holder has it together with what a lender still knows. Who holds
+        nothing of it has zeros. limbs: whether they are words of 96 bits.
         """
         channel = self.channel
-        free = [name for name in channel.holders if name not in pair]
+        found: npt.NDArray[Any] = wide.zeros(*shape) if limbs else np.zeros(shape, np.uint64)
+        add: Any = wide.add if limbs else np.add
         for name in pair:
             if name in channel.holders:
+                if self.me == name:
+                    assert share is not None
+                    found = add(found, share)
                 continue
-            to = free.pop()
             if self.me == name:
                 assert share is not None
-                await channel.send(to, "share", what, share.tobytes())
-                share = None
-            elif self.me == to:
-                share = await channel.receive_words(name, "share", what, *shape)
-        return np.zeros(shape, np.uint64) if share is None else share
+                half: Any = channel.random(*shape) if limbs else channel.random_words(*shape)
+                rest = wide.subtract(share, half) if limbs else share - half
+                await channel.send(channel.first, "share", what, half.tobytes())
+                await channel.send(channel.second, "share", what, rest.tobytes())
+            elif channel.holds:
+                receive: Any = channel.receive_wide if limbs else channel.receive_words
+                found = add(found, await receive(name, "share", what, *shape))
+        return found
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 
@@ -104,7 +116,10 @@ class Members:
         bits, to_bits: how many there are behind the point, before and after.
         """
         first = self.channel.is_first
+        return self.rescaled(wide.from_words(words, first=first), factor, bits, to_bits)
+
+    def rescaled(self, share: WideArray, factor: float, bits: int, to_bits: int) -> WideArray:
+        """Return shares modulo 2^96 times a public factor, with other bits behind the point."""
         exact = factor * 2.0 ** (to_bits - bits)
         shift = max(0, 30 - int(np.ceil(np.log2(exact))))
-        lifted = wide.from_words(words, first=first)
-        return wide.truncated(wide.times(lifted, round(exact * 2.0**shift)), shift, first=first)
+        return wide.truncated(wide.times(share, round(exact * 2.0**shift)), shift, first=self.channel.is_first)

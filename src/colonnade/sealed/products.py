@@ -14,7 +14,9 @@ turned round, and a polynomial has room for N / m of them.
     rowwise   numbers of rows times columns, row by row
     matrix    a small matrix times a small matrix, modulo 2^96
 
-The matrix's norm has a public bound wherever one is asked for: the flood of an answer hides any matrix within it.
+A mask hides an answer to the last bit, whatever the question was. So an asker that sends something else than an
+encryption learns nothing either, and sums are right up to about a unit of their words, which is far below what they
+hold. The matrix's norm has a public bound wherever one is asked for, so that noise stays small.
 """
 
 from __future__ import annotations
@@ -30,42 +32,39 @@ import numpy.typing as npt
 from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice import Ciphertexts, Lattice, check_length
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
-from colonnade.crypto.lattice_parameters import NARROW, WIDE, Parameters, check_noise
+from colonnade.crypto.lattice_parameters import SMALL, WIDE, Parameters, noise_bound, primes_of
+from colonnade.errors import OptionError
 from colonnade.sealed import wide
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
 
-# As much noise as answers bear, and how many bits of it must be more than what it hides.
-FLOOD_BITS = {NARROW: 69, WIDE: 117}
-HIDING_BITS = 36
-_WHOLE_LIMBS = 4  # of masks that reach down to the flood
+# What an answer is flooded with. Its mask reaches down to one in 2^128, so that it is uniform whatever was asked; the
+# flood evens out the last of it.
+FLOOD_BITS = {SMALL: 28, WIDE: 112}
+_SLACK_BITS = 12  # by which the noise of an answer may exceed a unit: sums have far more bits than that
+_MASK_LIMBS = 4
 
 
-def check_hidden(parameters: Parameters, norm: float, terms: int) -> None:
-    """Refuse matrices whose public bound is too large for a flood to hide them; nothing private is looked at."""
-    hiding = check_noise(parameters, norm, FLOOD_BITS[parameters], terms)
-    if hiding < HIDING_BITS:
-        from colonnade.errors import OptionError
-
+def check_noise(parameters: Parameters, norm: float, terms: int) -> None:
+    """Refuse matrices whose public bound is so large that noise would be seen in the result."""
+    noise, unit = noise_bound(parameters, norm, terms), math.prod(primes_of(parameters)) / 2.0**parameters.word_bits
+    if noise > unit * 2.0**_SLACK_BITS:
         raise OptionError(
-            f"a matrix of norm {norm:.3g} could be hidden by {hiding:.0f} bits only, and {HIDING_BITS} are needed; "
+            f"a matrix of norm {norm:.3g} makes noise of {noise / unit:.3g} units, at most {2**_SLACK_BITS} are borne; "
             f"train on fewer rows"
         )
 
 
-def _masks(stream: Keystream, shape: tuple[int, ...], limbs: int) -> npt.NDArray[np.uint32]:
-    count = math.prod(shape) * limbs
-    return stream.words((count + 1) // 2).view(np.uint32)[:count].reshape(*shape, limbs)
+def _masks(stream: Keystream, *shape: int) -> npt.NDArray[np.uint32]:
+    """Draw masks of 128 bits."""
+    return stream.words(math.prod(shape) * 2).view(np.uint32).reshape(*shape, _MASK_LIMBS)
 
 
-def _share(masks: npt.NDArray[np.uint32], limbs: int) -> npt.NDArray[np.uint32]:
-    """The upper limbs of masks: what they add to an opened word, up to its unit."""
-    return np.ascontiguousarray(masks[..., masks.shape[-1] - limbs :])
-
-
-def _as_words(limbs: npt.NDArray[np.uint32]) -> WordArray:
-    return np.ascontiguousarray(limbs).view(np.uint64)[..., 0]
+def _share(masks: npt.NDArray[np.uint32], parameters: Parameters) -> npt.NDArray[Any]:
+    """Return what the answering side keeps: minus the masks, without what is below a unit."""
+    upper = np.ascontiguousarray(masks[..., _MASK_LIMBS - parameters.word_limbs :])
+    return -upper.view(np.uint64)[..., 0] if parameters.word_limbs == 2 else wide.negative(upper)
 
 
 def _chunks(values: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
@@ -88,7 +87,7 @@ class Silent:
 
     vectors: int
     length: int
-    parameters: Parameters = NARROW
+    parameters: Parameters = SMALL
 
     @property
     def piece(self) -> int:
@@ -118,7 +117,7 @@ class Silent:
         """Return the answer, and this side's share (d, T), for columns X (d, n) whose norms are within the bound."""
         check_length("the seed of random vectors", seed, SEED_BYTES)
         assert isinstance(seed, bytes)
-        check_hidden(self.parameters, bound, self.ciphertexts)
+        check_noise(self.parameters, bound, self.ciphertexts)
         lattice = public.lattice
         drawn, totals = Ciphertexts.silent(lattice, seed, self.ciphertexts), lattice.zeros(len(X))
         room = np.zeros((self.ciphertexts, lattice.degree))
@@ -126,10 +125,9 @@ class Silent:
         for j, column in enumerate(X):
             room[:, : self.piece] = _chunks(column, self.piece)[:, ::-1]
             lattice.multiply_add(totals[j], drawn, lattice.plain(room, plains)[None])
-        masks = _masks(stream, (len(X), self.vectors), _WHOLE_LIMBS)
+        masks = _masks(stream, len(X), self.vectors)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[self.parameters], self.at)
-        upper = _share(masks, self.parameters.word_limbs)
-        return answer, -_as_words(upper) if self.parameters.word_limbs == 2 else wide.negative(upper)
+        return answer, _share(masks, self.parameters)
 
     def read(self, key: SecretKey, answer: bytes, columns: int) -> npt.NDArray[Any]:
         """Return the asker's share (d, T)."""
@@ -150,7 +148,7 @@ class Spread:
     @property
     def piece(self) -> int:
         """How many rows of each vector are in one answer."""
-        return Lattice.of(NARROW).degree // self.vectors
+        return Lattice.of(SMALL).degree // self.vectors
 
     @property
     def answers(self) -> int:
@@ -167,7 +165,7 @@ class Spread:
         self, public: LatticePublicKey, raw: bytes, X: Floats, bound: float, stream: Keystream
     ) -> tuple[bytes, WordArray]:
         """Return the answer, and this side's share (T, n), for a matrix whose norm is within the bound."""
-        check_hidden(NARROW, bound, self.columns)
+        check_noise(SMALL, bound, self.columns)
         lattice = public.lattice
         given, totals = Ciphertexts.from_bytes(lattice, raw, self.columns), lattice.zeros(self.answers)
         room = np.zeros((self.columns, lattice.degree))
@@ -175,9 +173,9 @@ class Spread:
         for i in range(self.answers):
             room[:, : self.piece] = pieces[:, i]
             lattice.multiply_add(totals[i], given, lattice.plain(room)[None])
-        masks = _masks(stream, (self.answers, lattice.degree), 2)
-        answer = public.answer(totals, masks, stream, FLOOD_BITS[NARROW])
-        return answer, self._cut(-_as_words(masks))
+        masks = _masks(stream, self.answers, lattice.degree)
+        answer = public.answer(totals, masks, stream, FLOOD_BITS[SMALL])
+        return answer, self._cut(_share(masks, SMALL))
 
     def read(self, key: SecretKey, answer: bytes) -> WordArray:
         """Return the asker's share (T, n)."""
@@ -201,13 +199,13 @@ class Packed:
     @property
     def together(self) -> int:
         """How many columns share an answer: more ask for more ciphertexts and need fewer answers."""
-        wanted = math.sqrt(0.57 * self.columns * Lattice.of(NARROW).degree / self.length)
+        wanted = math.sqrt(0.57 * self.columns * Lattice.of(SMALL).degree / self.length)
         return min(64, max(1, round(wanted)), self.columns)
 
     @property
     def piece(self) -> int:
         """How much of the vector is in one ciphertext."""
-        return Lattice.of(NARROW).degree // self.together
+        return Lattice.of(SMALL).degree // self.together
 
     @property
     def ciphertexts(self) -> int:
@@ -234,7 +232,7 @@ class Packed:
         self, public: LatticePublicKey, raw: bytes, X: Floats, bound: float, stream: Keystream
     ) -> tuple[bytes, WordArray]:
         """Return the answer, and this side's share (d,), for columns whose norms together are within the bound."""
-        check_hidden(NARROW, bound, self.ciphertexts)
+        check_noise(SMALL, bound, self.ciphertexts)
         lattice = public.lattice
         given, totals = Ciphertexts.from_bytes(lattice, raw, self.ciphertexts), lattice.zeros(self.answers)
         room = np.zeros((self.ciphertexts, lattice.degree))
@@ -243,9 +241,9 @@ class Packed:
             room[:] = 0.0
             room[:, : len(some) * self.piece] = some.swapaxes(0, 1).reshape(self.ciphertexts, -1)
             lattice.multiply_add(totals[i], given, lattice.plain(room)[None])
-        masks = _masks(stream, (self.answers, self.together), 2)
-        answer = public.answer(totals, masks, stream, FLOOD_BITS[NARROW], self.at)
-        return answer, (-_as_words(masks)).reshape(-1)[: self.columns]
+        masks = _masks(stream, self.answers, self.together)
+        answer = public.answer(totals, masks, stream, FLOOD_BITS[SMALL], self.at)
+        return answer, _share(masks, SMALL).reshape(-1)[: self.columns]
 
     def read(self, key: SecretKey, answer: bytes) -> WordArray:
         """Return the asker's share (d,)."""
@@ -276,16 +274,16 @@ class Rowwise:
 
         factors: polynomials (pairs, blocks, N) of whole numbers, each of a norm within the bound.
         """
-        check_hidden(NARROW, bound, 1)
+        check_noise(SMALL, bound, 1)
         lattice = public.lattice
         given = Ciphertexts.from_bytes(lattice, raw, self.blocks)
         answers, shares = [], np.empty((self.pairs, self.blocks, lattice.degree), np.uint64)
         for column, share in zip(factors, shares, strict=True):
             totals = lattice.zeros(self.blocks)
             lattice.multiply_add_each(totals, given, lattice.plain(column))
-            masks = stream.words(share.size).reshape(share.shape)
-            answers.append(public.answer(totals, masks, stream, FLOOD_BITS[NARROW]))
-            share[:] = -masks
+            masks = _masks(stream, *share.shape)
+            answers.append(public.answer(totals, masks, stream, FLOOD_BITS[SMALL]))
+            share[:] = _share(masks, SMALL)
         return b"".join(answers), shares
 
     def read(self, key: SecretKey, answer: bytes) -> WordArray:
@@ -357,7 +355,7 @@ class Matrix:
         """Return the answer, and this side's share (a, c). P: shares, or whole numbers below 2^47 of one digit."""
         rows, inner, columns, answers, pieces, groups = self._layout()
         digits = np.concatenate(_digits(cast(WideArray, P)), axis=1) if P.dtype == np.uint32 else np.asarray(P)
-        check_hidden(WIDE, 2.0**_DIGIT_BITS * math.sqrt(self.digits * self.b * rows), pieces)
+        check_noise(WIDE, 2.0**_DIGIT_BITS * math.sqrt(self.digits * self.b * rows), pieces)
         lattice = public.lattice
         given, totals = Ciphertexts.from_bytes(lattice, raw, groups * pieces), lattice.zeros(groups * answers)
         padded = np.zeros((answers * rows, pieces * inner))
@@ -369,9 +367,9 @@ class Matrix:
             plains = lattice.plain(room)[None]
             for g in range(groups):
                 lattice.multiply_add(totals[g * answers + i], given[g * pieces : (g + 1) * pieces], plains)
-        masks = _masks(stream, (groups * answers, rows * columns), wide.LIMBS)
+        masks = _masks(stream, groups * answers, rows * columns)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[WIDE], self._at())
-        return answer, wide.negative(self._assembled(masks))
+        return answer, self._assembled(_share(masks, WIDE))
 
     def read(self, key: SecretKey, answer: bytes) -> WideArray:
         """Return the asker's share (a, c)."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from colonnade.sealed.slots import SLOTS
 
-SAMPLE = 2 * SLOTS  # rows of a round about a sample
-_MOST_SQUARES = 2.5e6  # rows times columns whose curvature is taken anew in one round
+FEW = 4096  # rows that are so few that every round can take the curvature anew, over a wide range of scores
+SAMPLE = 2 * FEW  # rows of a round about a sample
+_MOST_SQUARES = 1.35e6  # rows times columns whose curvature is taken anew in one round
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Round:
 
 def period_for(rows: int) -> float:
     """Return the period of scores where the job does not say: wide where that is cheap."""
-    return 256.0 if rows <= SLOTS else 128.0 if rows <= 2 * SAMPLE else 64.0
+    return 256.0 if rows <= FEW else 128.0 if rows <= 2 * SAMPLE else 64.0
 
 
 def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, samples: int | None) -> tuple[Round, ...]:
@@ -43,7 +44,7 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
         sample = Round(SAMPLE, SAMPLE, 3, 1e-3)
         first = (sample,) * (2 if samples is None else samples)
     most = min(rows, max(SAMPLE, int(_MOST_SQUARES / columns) // SLOTS * SLOTS))
-    small = rows <= SLOTS
+    small = rows <= FEW
     again = Round(rows, rows if small else most, 5 if small else 3, 2e-5 if small else 1e-3)
     last = Round(rows, 0, 0, 2e-5 if small else 3e-4, (5, 2))
     return (*first, *(again,) * fresh, *(last,) * (1 if polish is None else polish))

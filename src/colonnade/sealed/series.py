@@ -52,7 +52,8 @@ def logistic(period: float, tolerance: float) -> Series:
 
     The alternating sum of logistic functions at every multiple of L / 2, which repeats every L, agrees with the
     logistic function for |z| < L / 2 - 9 to 1e-4. Its waves are known, for odd h:
-    (4 pi / L) / sinh(2 pi^2 h / L) sin(2 pi h z / L). They fall off so fast that the error is about the first that is left out.
+    (4 pi / L) / sinh(2 pi^2 h / L) sin(2 pi h z / L). They fall off so fast that the error is about the first that is
+    left out.
     """
     h = 2.0 * np.arange(int(period)) + 1.0
     sines = 4.0 * np.pi / period / np.sinh(np.minimum(2.0 * np.pi**2 * h / period, 700.0))

@@ -24,7 +24,7 @@ from colonnade.sealed.wide import WordArray
 Floats = npt.NDArray[np.float64]
 Complexes = npt.NDArray[np.complex128]
 
-DEGREE = 8192
+DEGREE = 4096
 SLOTS = DEGREE // 2
 
 
@@ -86,7 +86,7 @@ def unpaired(polynomials: WordArray, count: int) -> WordArray:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SlotLayout:
     """How rows lie in slots: block by block, or several copies of few rows in one block.
 
     With copies, each harmonic of a series has a copy of its own (`sealed.series`), so that one ciphertext carries

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from colonnade.crypto.keystream import Keystream
 from colonnade.crypto.lattice import Ciphertexts
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
-from colonnade.crypto.lattice_parameters import NARROW
+from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed.columns import signal_bits
-from colonnade.sealed.products import FLOOD_BITS, check_hidden
+from colonnade.sealed.products import FLOOD_BITS, check_noise
 from colonnade.sealed.series import Complexes, Series
-from colonnade.sealed.slots import DEGREE, SLOTS, Layout, embedded, folded
+from colonnade.sealed.slots import DEGREE, SLOTS, SlotLayout, embedded, folded
 from colonnade.sealed.wide import WordArray
 
 # Bits of the two factors behind their points. Embedding spreads rounding errors of 1/2 over all slots, which makes them
@@ -29,12 +29,12 @@ _FIRST_BITS, _SECOND_BITS = 21, 22
 _TURN = 2.0 * np.pi / 2.0**64
 
 
-def ciphertexts(layout: Layout, harmonics: int) -> int:
+def ciphertexts(layout: SlotLayout, harmonics: int) -> int:
     """Return how many ciphertexts a signal takes."""
     return -(-harmonics // layout.copies) * layout.blocks
 
 
-def _waves(layout: Layout, angles: WordArray, harmonics: int) -> Iterator[Complexes]:
+def _waves(layout: SlotLayout, angles: WordArray, harmonics: int) -> Iterator[Complexes]:
     """Yield exp(i h a) in slots (blocks, N / 2), for the next `copies` odd harmonics h each time."""
     turns: Complexes = np.exp(1j * (angles.view(np.int64) * _TURN))
     square = turns * turns
@@ -47,17 +47,17 @@ def _waves(layout: Layout, angles: WordArray, harmonics: int) -> Iterator[Comple
         yield room.reshape(layout.blocks, SLOTS)
 
 
-def ask(key: SecretKey, layout: Layout, angles: WordArray, harmonics: int) -> bytes:
+def ask(key: SecretKey, layout: SlotLayout, angles: WordArray, harmonics: int) -> bytes:
     """Encrypt the first holder's waves."""
     found = [np.rint(embedded(wave * 2.0**_FIRST_BITS)) for wave in _waves(layout, angles, harmonics)]
-    bits = NARROW.word_bits + _FIRST_BITS + _SECOND_BITS - signal_bits(layout.rows)
+    bits = SMALL.word_bits + _FIRST_BITS + _SECOND_BITS - signal_bits(layout.rows)
     return key.encrypt_scaled(np.concatenate(found), bits)
 
 
 def answer(
     public: LatticePublicKey,
     raw: bytes,
-    layout: Layout,
+    layout: SlotLayout,
     angles: WordArray,
     series: Series,
     masks: dict[str, npt.NDArray[np.uint32]],
@@ -69,8 +69,8 @@ def answer(
     coefficients = {name: getattr(series, name) for name in masks}
     totals = {name: lattice.zeros(layout.blocks) for name in masks}
     for name, c in coefficients.items():
-        check_hidden(NARROW, _norm(c, layout), len(given) // layout.blocks)
-        assert masks[name].shape == (layout.blocks, DEGREE, 3)
+        check_noise(SMALL, _norm(c, layout), len(given) // layout.blocks)
+        assert masks[name].shape == (layout.blocks, DEGREE, 4)
     for i, wave in enumerate(_waves(layout, angles, harmonics)):
         some = given[i * layout.blocks : (i + 1) * layout.blocks]
         for name, c in coefficients.items():
@@ -79,33 +79,39 @@ def answer(
             weights[: len(here) * layout.rows] = np.repeat(here, layout.rows)
             weighted = wave * (weights.reshape(layout.blocks, SLOTS) * 2.0**_SECOND_BITS)
             lattice.multiply_add_each(totals[name], some, lattice.plain(np.rint(embedded(weighted))))
-    return {name: public.answer(totals[name], masks[name], stream, FLOOD_BITS[NARROW]) for name in masks}
+    return {name: public.answer(totals[name], masks[name], stream, FLOOD_BITS[SMALL]) for name in masks}
 
 
-def read(key: SecretKey, raw: bytes, layout: Layout) -> WordArray:
+def read(key: SecretKey, raw: bytes, layout: SlotLayout) -> WordArray:
     """Return the first holder's share: one folded word per slot, with `signal_bits` behind the point."""
     return np.asarray(folded(key.open(raw, layout.blocks))).reshape(-1)
 
 
-def answer_size(layout: Layout) -> int:
+def question_size(layout: SlotLayout, harmonics: int) -> int:
+    """Return the bytes of the encrypted waves."""
+    return SMALL.ciphertext_bytes(ciphertexts(layout, harmonics))
+
+
+def answer_size(layout: SlotLayout) -> int:
     """Return the bytes of one answer."""
-    return NARROW.answer_bytes(layout.blocks)
+    return SMALL.answer_bytes(layout.blocks)
 
 
-def masks_for(shares: WordArray | None, layout: Layout, stream: Keystream) -> tuple[npt.NDArray[np.uint32], WordArray]:
+def masks_for(
+    shares: WordArray | None, layout: SlotLayout, stream: Keystream
+) -> tuple[npt.NDArray[np.uint32], WordArray]:
     """Draw masks whose folded form is given (or random), and return them with the second holder's share."""
-    count = layout.blocks * DEGREE
-    masks = stream.words(count * 3 // 2).view(np.uint32).reshape(layout.blocks, DEGREE, 3).copy()
-    upper = np.ascontiguousarray(masks[..., 1:]).view(np.uint64)[..., 0]
+    drawn = stream.words(layout.blocks * DEGREE * 2).reshape(layout.blocks, DEGREE, 2).copy()
+    upper = drawn[..., 1]
     if shares is not None:
         wanted = shares.reshape(layout.blocks, SLOTS)
         upper[:, 0] = wanted[:, 0]
         upper[:, 1:SLOTS] = wanted[:, 1:] + upper[:, :SLOTS:-1]
-        masks[..., 1:] = upper.view(np.uint32).reshape(layout.blocks, DEGREE, 2)
-    return masks, -np.asarray(folded(upper)).reshape(-1)
+    masks = drawn.view(np.uint32).reshape(layout.blocks, DEGREE, 4)
+    return masks, -np.asarray(folded(np.ascontiguousarray(upper))).reshape(-1)
 
 
-def _norm(coefficients: Complexes, layout: Layout) -> float:
+def _norm(coefficients: Complexes, layout: SlotLayout) -> float:
     """A bound on the norm of all plaintexts of an answer, which does not depend on any score."""
     rounding = 0.5 * math.sqrt(DEGREE * len(coefficients))
     return 2.0**_SECOND_BITS * math.sqrt(2.0) * float(np.linalg.norm(coefficients)) + rounding

@@ -156,6 +156,8 @@ def run_job(
                 f"the policies of all parties let {value[1]:.0f} numbers about each person out, and training ends "
                 f"there at the latest; for more, raise max_directions in [policy] of the party with the least"
             )
+        elif value[0] == "warning":
+            tell(value[1])
         elif value[0] == "budget spent":
             warn_budget(value[1], value[2])
         history.observe(name, seconds, value)
