@@ -25,7 +25,6 @@ from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.crypto.keystream import Keystream
 from colonnade.crypto.lattice import Lattice
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
-from colonnade.crypto.lattice_parameters import NARROW
 from colonnade.objective.metrics import auc
 from colonnade.remote.network import Network
 from colonnade.sealed.products import Packed, Silent
@@ -171,7 +170,8 @@ def nearness(task: Task, model: Any, best: tuple[Floats, float]) -> str:
 
 def product_of(form: str, X: Floats, v: Floats) -> tuple[float, int]:
     """Seconds of CPU of both sides for X'v in shares, all in this process, and the bytes that would travel."""
-    lattice, mine, theirs = Lattice.of(NARROW), Keystream(bytes(32)), Keystream(bytes(31) + b"1")
+    silent, mine, theirs = Silent(1, len(v)), Keystream(bytes(32)), Keystream(bytes(31) + b"1")
+    lattice = Lattice.of(silent.parameters)
     key = SecretKey(lattice, mine)
     public, bound = LatticePublicKey.from_bytes(lattice, key.public), float(np.linalg.norm(X, axis=1).max())
     began = time.process_time()
@@ -182,7 +182,7 @@ def product_of(form: str, X: Floats, v: Floats) -> tuple[float, int]:
         found, size = packed.read(key, answer) + share, len(question) + len(answer)
         seconds = time.process_time() - began
     else:
-        silent, seed = Silent(1, len(v)), mine.bytes(32)
+        seed = mine.bytes(32)
         drawn = silent.ask(key, seed)
         answer, share = silent.answer(public, seed, X, bound, theirs)
         difference = v - drawn[0]
