@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.engine.options import Training
-from colonnade.errors import OptionError, ProtocolError, whole_number
+from colonnade.errors import CheckpointError, OptionError, ProtocolError, whole_number
 from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
@@ -40,7 +40,7 @@ from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gr
 from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
 from colonnade.sealed.members import Members
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
-from colonnade.sealed.schedule import Round, period_for, schedule
+from colonnade.sealed.schedule import FEW, Round, period_for, schedule
 from colonnade.sealed.series import logistic
 from colonnade.sealed.slots import SlotLayout
 from colonnade.sealed.wide import WideArray, WordArray
@@ -54,7 +54,7 @@ KINDS = (
     "own coefficients",
 )  # fmt: skip
 QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
-_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 4, 8  # of the bound's inverse
+_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 6, 8  # of the bound's inverse
 _SIZE = "size of the target"
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
@@ -218,22 +218,29 @@ class SealedParty:
 
         Keys and random products are made anew: what was drawn before a break is never used again.
         """
-        version = 0 if self.keeper is None else await common_version(self.net, self.keeper)
-        if self.keeper is None or not version:
+        if self.keeper is None:
+            return None
+        version, last = await common_version(self.net, self.keeper), len(self.rounds) + 1
+        if version < last < max(self.keeper.versions(), default=0):
+            raise CheckpointError(
+                f"party {self.channel.me!r} has told the others their coefficients already, and not all of them have "
+                f"kept the last round; going on from an earlier one would tell them more, so start the job anew"
+            )
+        if not version:
             return None
         self.keeper.forget(version)
-        self.state, self.inverse, corrections = self.keeper.load(version)
+        self.state, self.inverse, self._least, corrections = self.keeper.load(version)
         self._corrections = dict(corrections)
         self.net.report(("resumed", version))
-        return version - 1
+        return min(version - 1, len(self.rounds))
 
     def keep(self, rounds: int) -> None:
         """Keep this party's shares after so many rounds; a party that holds none keeps only that it has come so far."""
         if self.keeper is None or self.quadratic:
             return
-        shares: tuple[Any, ...] = (None, None, ())
+        shares: tuple[Any, ...] = (None, None, None, ())
         if self.channel.holds:
-            shares = (self.state, self.inverse, tuple(self._corrections.items()))
+            shares = (self.state, self.inverse, self._least, tuple(self._corrections.items()))
         self.keeper.save(rounds + 1, shares)
 
     def _begin_phase(self, phase: str, done: int) -> None:
@@ -247,8 +254,8 @@ class SealedParty:
         self._begin_phase("bound on the curvature", 0)
         self._bound = await shared_bound(self.members, self.own, exact=self.quadratic)
         if self.channel.holds:
-            doublings = _EXACT_DOUBLINGS if self.quadratic else _BOUND_DOUBLINGS
-            self.inverse = await inverse_of_bound(self.members, self._bound, doublings)
+            doublings = _EXACT_DOUBLINGS if self.quadratic or self.rows <= FEW else _BOUND_DOUBLINGS
+            self.inverse = self._least = await inverse_of_bound(self.members, self._bound, doublings)
 
     # -- 3. random products for all rounds -----------------------------------------------------------------------------
 
@@ -337,9 +344,9 @@ class SealedParty:
         if not step.curvature:
             await self._step(gradient, step.stretch)
             return
-        # Three quarters of the last inverse: it may be too large for the new curvature, but not by a factor of two.
-        begin = wide.truncated(wide.times(self.inverse, 3), 2, first=self.channel.is_first)
-        self.inverse, found = await newton_step(self.channel, begin, curvature, gradient, step.doublings)
+        # From the bound's inverse, which is never too large: that of the last curvature could be, and would blow up.
+        begin, doublings = self._least, step.doublings
+        self.inverse, found = await newton_step(self.channel, begin, curvature, gradient, doublings)
         self.state = wide.subtract(self.state, found)
 
     async def _signals(self, number: int, step: Round, angles: WordArray) -> tuple[WordArray, WordArray]:
@@ -384,7 +391,14 @@ class SealedParty:
     # -- 6. the end ----------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Tell every party the shares of its own coefficients, and nothing else."""
+        """Tell every party the shares of its own coefficients, and nothing else.
+
+        Once all have kept their shares of the end, and it is kept that they will be told: nobody goes back behind that.
+        """
+        if self.keeper is not None and not self.quadratic:
+            if await common_version(self.net, self.keeper) <= len(self.rounds):
+                raise CheckpointError("not all parties have kept their shares of the last round; start the job again")
+            self.keep(len(self.rounds) + 1)
         channel, members, found = self.channel, self.members, wide.zeros(self.own.d)
         if channel.holds:
             found = self.state[members.of[channel.me]]
@@ -411,8 +425,8 @@ class SealedParty:
             return
         rows = int((np.abs(part) > most).sum())
         words = (
-            f"the part of the scores that is {self.channel.me!r}'s own goes up to {widest:.3g} (above {most:g} in {rows} "
-            f"of {len(part)} rows), and scores beyond {most:g} are taken for others: clip the columns that reach so "
+            f"the part of the scores that is {self.channel.me!r}'s own goes up to {widest:.3g}, above {most:g} in "
+            f"{rows} of {len(part)} rows. Scores beyond {most:g} are taken for others: clip the columns that reach so "
             f"far, use a stronger l2, or a period above {self.period:g}"
         )
         self.net.report(("warning", words))

@@ -21,6 +21,8 @@ from colonnade.crypto.lattice_words import halves, limbs_of, places_of, scale_of
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.kernels import lattice as kernels
 
+_ERROR_BOUND = 42.0  # no error of encryption is larger: it is a sum of 42 numbers of one half in size
+
 
 class SecretKey:
     """A key of one owner's, and the public one that belongs to it."""
@@ -107,28 +109,33 @@ class SecretKey:
             scale.round(opened, parameters.word_bits, to)
         return words_of(result)
 
-    def silent(self, seed: bytes, count: int) -> Words:
+    def silent(self, seed: bytes, count: int) -> Words | None:
         """Return what random ciphertexts hold, (count, N) words: random numbers that cost 32 bytes to encrypt.
 
         The owner of the key needs a random vector r of which the partner has an encryption, and which one does not
         matter. So both make (c0, c1) uniform out of a seed, and r is c0 + c1 s rounded to words. To the partner r looks
         random: with errors e, c0 + c1 s + e is a sample of ring-LWE, and rounding away all but the upper word_bits
-        gives the same r, but with probability N |e| t / q for each ciphertext (Banerjee, Peikert and Rosen, EUROCRYPT
-        2012); that is below 2^-50.
+        gives the same r (Banerjee, Peikert and Rosen, EUROCRYPT 2012), unless c0 + c1 s is closer to the next word than
+        an error can be. The owner sees that: the result is None then, and another seed will do.
 
         What the rounding cuts off, up to half a word's unit, stays in the ciphertexts. A sum of products with
         plaintexts x is therefore off by about |x| / sqrt(12), and its mask needs the bits below a unit too.
         """
         lattice = self.lattice
         n, k, bits = lattice.degree, len(lattice.primes), lattice.parameters.word_bits
-        drawn, sums = Keystream(seed), np.empty((1, k, n))
-        uniform, result = np.empty((k, n)), np.empty((count, n, lattice.parameters.word_limbs), np.uint32)
+        drawn, sums, uniform = Keystream(seed), np.empty((1, k, n)), np.empty((k, n))
+        result = np.empty((count, n, lattice.parameters.word_limbs), np.uint32)
+        other, scale = np.empty_like(result[0]), scale_of(lattice, bits, k)
         for one in result:
             lattice.uniform(drawn, sums[0])
             lattice.uniform(drawn, uniform)
             lattice.multiply(uniform, self._key[0], sums[0])
             lattice.backward(sums)
-            scale_of(lattice, bits, k).round(sums[0], bits, one)
+            scale.round(sums[0], bits, one)
+            for error in (-_ERROR_BOUND, _ERROR_BOUND):
+                scale.round(sums[0] + error, bits, other)
+                if not np.array_equal(one, other):
+                    return None
         return words_of(result)
 
 
@@ -173,9 +180,9 @@ class LatticePublicKey:
         places = places_of(at, n)
         wanted = n if places is None else len(places)
         limbs = limbs_of(masks, None, wanted)
-        if len(limbs) != len(totals) or not parameters.word_limbs <= limbs.shape[2] <= 4:
+        if len(limbs) != len(totals) or not parameters.word_limbs <= limbs.shape[2] <= 8:
             raise OptionError(
-                f"{len(totals)} answers need as many masks of {parameters.word_bits} to 128 bits, "
+                f"{len(totals)} answers need as many masks of {parameters.word_bits} to 256 bits, "
                 f"got {len(limbs)} of {32 * limbs.shape[2]} bits"
             )
         scale, rounding = scale_of(lattice, 32 * limbs.shape[2], k), scale_of(lattice, bits, k)

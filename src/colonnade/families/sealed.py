@@ -18,10 +18,10 @@ from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
+from colonnade.sealed.members import MOST_COLUMNS
 
 Floats = npt.NDArray[np.float64]
 
-MOST_COLUMNS = 400  # of one party: matrices of all parties' columns are multiplied in shares
 LEAST_ROWS = 16
 
 

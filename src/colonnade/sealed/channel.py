@@ -143,11 +143,10 @@ class Channel:
         self, what: str, vectors: int, length: int, columns: dict[str, int], parameters: Parameters = SMALL
     ) -> tuple[npt.NDArray[Any], dict[str, Reading[npt.NDArray[Any]]]]:
         """Return random vectors (T, n), and this party's share (d, T) of each named party's columns times them."""
-        form, seed = Silent(vectors, length, parameters), self.stream.bytes(SEED_BYTES)
-        key = self._own(parameters)
+        form, key = Silent(vectors, length, parameters), self._own(parameters)
+        seed, drawn = await self.net.in_thread(form.ask, key, self.stream)
         for name in columns:
             await self.send(name, "question", what, seed)
-        drawn = await self.net.in_thread(form.ask, key, seed)
 
         async def read(name: str, width: int) -> npt.NDArray[Any]:
             answer = await self.receive(name, "answer", what, parameters.answer_bytes(width, vectors))

@@ -23,7 +23,9 @@ SUM_BITS = 34  # that a sum over rows may have, so that lifting it from 64 bits 
 PENALTY_BITS = 28  # of S behind its point
 FORWARD_BITS = 14  # of Q behind its point, where scores are made
 _LACKING = 0.5  # of what a sample lacks that is added to it
-_CLIP = 16.0  # rows are cut to so many times their usual length where squares of them are summed up
+# Rows are cut to so many times their usual length where squares of them are summed up: less where a row of a sample
+# stands for many.
+_CLIP, _SAMPLE_CLIP = 64.0, 8.0
 
 
 class WhiteColumns:
@@ -85,19 +87,22 @@ class WhiteColumns:
 
     # -- curvature -----------------------------------------------------------------------------------------------------
 
+    def _longest(self, rows: int) -> float:
+        return (_CLIP if rows == self.n else _SAMPLE_CLIP) * math.sqrt(self.d / self.kappa)
+
     def clipped(self, rows: int) -> Floats:
-        """The first rows of Q, none longer than 16 times the usual, so that products of columns have a bound too."""
-        most = _CLIP * math.sqrt(self.d / self.kappa)
+        """The first rows of Q, none much longer than usual, so that products of columns have a bound too."""
+        most = self._longest(rows)
         some = self.Q[:rows]
         lengths = np.linalg.norm(some, axis=1)
         found: Floats = some * np.minimum(1.0, most / np.maximum(lengths, 1e-300))[:, None]
         return found
 
     def lacking(self, rows: int) -> Floats:
-        """What these rows lack of the bound on the curvature of all rows, where they lack anything.
+        """What these rows, as they are cut, lack of the bound on the curvature of all rows, where they lack anything.
 
-        It is added to the curvature of a sample: rows that are not in it could matter more than those that are, and a
-        step that is too short does no harm.
+        A part of it is added to their curvature: what is not in it could matter more than what is, and a step that is
+        too short does no harm.
         """
         some = self.clipped(rows)
         missing = np.eye(self.d) - self.S - some.T @ some * (self.kappa / rows)
@@ -117,7 +122,7 @@ class WhiteColumns:
 
     def squares_bound(self, rows: int) -> float:
         """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
-        most = _CLIP * math.sqrt(self.d / self.kappa)
+        most = self._longest(rows)
         return embedded_bound(most * self.bound, rows, 2.0 ** backward_bits(rows))
 
     def factors(self, rows: int) -> Floats:

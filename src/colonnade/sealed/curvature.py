@@ -42,7 +42,7 @@ async def shared_curvature(members: Members, own: WhiteColumns, step: Round, wei
         block = members.scaled(share, 1.0 / rows, bits + 1, CURVATURE_BITS)
         found[members.of[name], members.of[owner]] = block
         found[members.of[owner], members.of[name]] = block.swapaxes(0, 1)
-    fixed = own.S + (own.lacking(rows) if rows < members.rows else 0.0)
+    fixed = own.S + own.lacking(rows)
     found = wide.add(found, await _fixed(members, wide.from_integers(np.rint(fixed * 2.0**CURVATURE_BITS))))
     return found if channel.holds else wide.zeros(width, width)
 

@@ -17,7 +17,7 @@ from colonnade.sealed import wide
 from colonnade.sealed.channel import Channel
 from colonnade.sealed.wide import WideArray, WordArray
 
-_MOST_COLUMNS = 1 << 20  # that anybody is believed to have
+MOST_COLUMNS = 400  # of one party, without an intercept: matrices of all parties' columns are multiplied in shares
 
 
 class Members:
@@ -42,10 +42,10 @@ class Members:
             told = await net.recv(name, "sealed sizes")
             if not isinstance(told, tuple) or len(told) != 2 or any(type(one) is not int for one in told):
                 raise ProtocolError(f"party {name!r} must tell its rows and columns at step 'sealed sizes'")
-            if told[0] != rows or not 0 < told[1] <= _MOST_COLUMNS:
+            if told[0] != rows or not 0 < told[1] <= MOST_COLUMNS + 1:
                 raise ProtocolError(
                     f"party {name!r} has {told[0]} rows and {told[1]} columns at step 'sealed sizes', and here are "
-                    f"{rows} rows; all parties need the same rows, and a column at least"
+                    f"{rows} rows; all parties need the same rows, and from 1 to {MOST_COLUMNS} columns"
                 )
             sizes[name] = told[1]
         return cls(channel, rows, {name: sizes[name] for name in net.names})

@@ -39,11 +39,11 @@ from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
 
-# What an answer is flooded with. Its mask reaches down to one in 2^128, so that it is uniform whatever was asked; the
+# What an answer is flooded with. Its mask reaches down below a unit of q, so that it is uniform whatever was asked; the
 # flood evens out the last of it.
 FLOOD_BITS = {SMALL: 28, WIDE: 112}
 _SLACK_BITS = 12  # by which the noise of an answer may exceed a unit: sums have far more bits than that
-_MASK_LIMBS = 4
+_MASK_LIMBS = {SMALL: 4, WIDE: 8}  # 30 bits and more below a unit of q
 
 
 def check_noise(parameters: Parameters, norm: float, terms: int) -> None:
@@ -56,14 +56,15 @@ def check_noise(parameters: Parameters, norm: float, terms: int) -> None:
         )
 
 
-def _masks(stream: Keystream, *shape: int) -> npt.NDArray[np.uint32]:
-    """Draw masks of 128 bits."""
-    return stream.words(math.prod(shape) * 2).view(np.uint32).reshape(*shape, _MASK_LIMBS)
+def _masks(stream: Keystream, parameters: Parameters, *shape: int) -> npt.NDArray[np.uint32]:
+    """Draw masks of more bits than q has."""
+    limbs = _MASK_LIMBS[parameters]
+    return stream.words(math.prod(shape) * limbs // 2).view(np.uint32).reshape(*shape, limbs)
 
 
 def _share(masks: npt.NDArray[np.uint32], parameters: Parameters) -> npt.NDArray[Any]:
     """Return what the answering side keeps: minus the masks, without what is below a unit."""
-    upper = np.ascontiguousarray(masks[..., _MASK_LIMBS - parameters.word_limbs :])
+    upper = np.ascontiguousarray(masks[..., _MASK_LIMBS[parameters] - parameters.word_limbs :])
     return -upper.view(np.uint64)[..., 0] if parameters.word_limbs == 2 else wide.negative(upper)
 
 
@@ -104,9 +105,16 @@ class Silent:
         """The coefficients that hold inner products."""
         return np.arange(self.vectors, dtype=np.int64) * self.piece + self.piece - 1
 
-    def ask(self, key: SecretKey, seed: bytes) -> npt.NDArray[Any]:
-        """Return the vectors (T, n) that this seed stands for."""
-        drawn = key.silent(seed, self.ciphertexts)[:, : self.vectors * self.piece]
+    def ask(self, key: SecretKey, stream: Keystream) -> tuple[bytes, npt.NDArray[Any]]:
+        """Return a seed, and the vectors (T, n) that it stands for."""
+        while True:
+            seed = stream.bytes(SEED_BYTES)
+            held = key.silent(seed, self.ciphertexts)
+            if held is not None:
+                return seed, self._vectors(held)
+
+    def _vectors(self, held: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        drawn = held[:, : self.vectors * self.piece]
         limbs = drawn.shape[2:]
         whole = drawn.reshape(self.ciphertexts, self.vectors, self.piece, *limbs).swapaxes(0, 1)
         return np.ascontiguousarray(whole.reshape(self.vectors, -1, *limbs)[:, : self.length])
@@ -125,7 +133,7 @@ class Silent:
         for j, column in enumerate(X):
             room[:, : self.piece] = _chunks(column, self.piece)[:, ::-1]
             lattice.multiply_add(totals[j], drawn, lattice.plain(room, plains)[None])
-        masks = _masks(stream, len(X), self.vectors)
+        masks = _masks(stream, self.parameters, len(X), self.vectors)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[self.parameters], self.at)
         return answer, _share(masks, self.parameters)
 
@@ -173,7 +181,7 @@ class Spread:
         for i in range(self.answers):
             room[:, : self.piece] = pieces[:, i]
             lattice.multiply_add(totals[i], given, lattice.plain(room)[None])
-        masks = _masks(stream, self.answers, lattice.degree)
+        masks = _masks(stream, SMALL, self.answers, lattice.degree)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[SMALL])
         return answer, self._cut(_share(masks, SMALL))
 
@@ -241,7 +249,7 @@ class Packed:
             room[:] = 0.0
             room[:, : len(some) * self.piece] = some.swapaxes(0, 1).reshape(self.ciphertexts, -1)
             lattice.multiply_add(totals[i], given, lattice.plain(room)[None])
-        masks = _masks(stream, self.answers, self.together)
+        masks = _masks(stream, SMALL, self.answers, self.together)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[SMALL], self.at)
         return answer, _share(masks, SMALL).reshape(-1)[: self.columns]
 
@@ -281,7 +289,7 @@ class Rowwise:
         for column, share in zip(factors, shares, strict=True):
             totals = lattice.zeros(self.blocks)
             lattice.multiply_add_each(totals, given, lattice.plain(column))
-            masks = _masks(stream, *share.shape)
+            masks = _masks(stream, SMALL, *share.shape)
             answers.append(public.answer(totals, masks, stream, FLOOD_BITS[SMALL]))
             share[:] = _share(masks, SMALL)
         return b"".join(answers), shares
@@ -367,7 +375,7 @@ class Matrix:
             plains = lattice.plain(room)[None]
             for g in range(groups):
                 lattice.multiply_add(totals[g * answers + i], given[g * pieces : (g + 1) * pieces], plains)
-        masks = _masks(stream, groups * answers, rows * columns)
+        masks = _masks(stream, WIDE, groups * answers, rows * columns)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[WIDE], self._at())
         return answer, self._assembled(_share(masks, WIDE))
 

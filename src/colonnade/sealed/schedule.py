@@ -36,15 +36,15 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
     Few rows are cheap: every round takes the curvature anew. With many, a round or two about a sample come first; then
     the curvature is taken from all rows (or from as many as are affordable), and the last rounds go on with it.
     """
-    if rows <= 2 * SAMPLE:
-        fresh = 9 if rounds is None else rounds
-        first: tuple[Round, ...] = ()
-    else:
-        fresh = 1 if rounds is None else rounds
-        sample = Round(SAMPLE, SAMPLE, 3, 1e-3)
-        first = (sample,) * (2 if samples is None else samples)
+    if rows <= FEW:
+        # As the inverse has more terms from round to round, steps along flat directions may become longer.
+        fresh = [Round(rows, rows, min(12, 6 + 2 * i), 2e-5) for i in range(9 if rounds is None else rounds)]
+        return (*fresh, *(Round(rows, 0, 0, 2e-5, (1, 0)),) * (0 if polish is None else polish))
+    few = rows <= 2 * SAMPLE
+    sample = Round(SAMPLE, SAMPLE, 4, 1e-3)
+    first = () if few else (sample,) * (2 if samples is None else samples)
     most = min(rows, max(SAMPLE, int(_MOST_SQUARES / columns) // SLOTS * SLOTS))
-    small = rows <= FEW
-    again = Round(rows, rows if small else most, 5 if small else 3, 2e-5 if small else 1e-3)
-    last = Round(rows, 0, 0, 2e-5 if small else 3e-4, (5, 2))
-    return (*first, *(again,) * fresh, *(last,) * (1 if polish is None else polish))
+    count = (5 if few else 1) if rounds is None else rounds
+    again = [Round(rows, most, min(8, 5 + i), 1e-3 if i + 1 < count or polish != 0 else 3e-4) for i in range(count)]
+    last = Round(rows, 0, 0, 3e-4, (5, 2))
+    return (*first, *again, *(last,) * (1 if polish is None else polish))
