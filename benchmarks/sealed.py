@@ -182,8 +182,7 @@ def product_of(form: str, X: Floats, v: Floats) -> tuple[float, int]:
         found, size = packed.read(key, answer) + share, len(question) + len(answer)
         seconds = time.process_time() - began
     else:
-        seed = mine.bytes(32)
-        drawn = silent.ask(key, seed)
+        seed, drawn = silent.ask(key, mine)
         answer, share = silent.answer(public, seed, X, bound, theirs)
         difference = v - drawn[0]
         found = (silent.read(key, answer, len(X)) + share)[:, 0] + X.astype(np.int64).view(np.uint64) @ difference
