@@ -62,7 +62,7 @@ class Organisations:
         from colonnade.jobs.init import init
 
         self.folder, self._delay = folder, delay
-        init(folder, NAMES)
+        init(folder, NAMES, protection="masked")
         for name in NAMES:  # trials are trainings, and what leaves in them is counted
             path = folder / f"{name}.toml"
             path.write_text(path.read_text().replace("max_directions = 0.5", "max_directions = 10000"))

@@ -33,7 +33,7 @@ def make(folder: Path) -> Path:
 
     from colonnade.jobs.init import init
 
-    init(folder, NAMES)
+    init(folder, NAMES, protection="masked")
     job, text = folder / "job.toml", (folder / "job.toml").read_text()
     for number in range(len(NAMES)):
         with socket.socket() as one:

@@ -12,7 +12,7 @@ import numpy as np
 
 from colonnade.data.ids import pack, unpack
 from colonnade.errors import ColonnadeError, HandshakeFailed, ProtocolError
-from colonnade.jobs.init import _JOB, _PARTY
+from colonnade.jobs.init import job_text, party_text
 from colonnade.jobs.job_file import JOB, job_of
 from colonnade.jobs.party_file import PARTY
 from colonnade.remote.authority import Authority
@@ -104,7 +104,8 @@ def toml_reader(data: bytes) -> None:
                 raise AssertionError("an error must be one sentence") from error
 
 
-PARTIES = "[parties.bank]\naddress = '127.0.0.1:1'\nlabels = true\n[parties.shop]\n"
+PARTIES = ("bank", "shop")
+HOW = (("logistic", "sealed"), ("network", "masked"))
 AUTHORITY = Authority()
 BANK, SHOP = AUTHORITY.issue("bank"), OwnIdentity(AUTHORITY.issue("shop"))
 PACKED = pack(np.array(["anna", "bo", "é"], dtype=object))
@@ -124,8 +125,8 @@ SEEDS = {
     ],
     "certificates": [BANK.chain()[0], AUTHORITY.issue("shop").chain()[0]],
     "toml": [
-        _JOB.format(name="loans", parties=PARTIES).encode(),
-        _PARTY.format(name="bank", label='label = "label"', port=1).encode(),
+        *(job_text("loans", PARTIES, PARTIES[:1], *how).encode() for how in HOW),
+        *(party_text("bank", labels=True, model=model, protection=word).encode() for model, word in HOW),
         b'version = 1\n[[a]]\nb.c = """x\ny"""\n"\\u00e9" = [1, 2.5, {d = 1979-05-27T07:32:00Z}]\n',
     ],
 }  # fmt: skip

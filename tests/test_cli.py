@@ -41,9 +41,9 @@ def test_the_demo_shows_what_federation_gains(capfd, tmp_path, monkeypatch):
     assert abs(auc["all three, federated"] - auc["all data in one place"]) <= 0.002
     assert auc["all three, federated"] > auc["the hospital alone"]
     assert "All three ledgers verified" in text
-    common = int(re.search(r"hospital: trained on (\d+) common rows", text)[1])
-    held_out = int(re.search(r"hospital: trained on \d+ common rows, (\d+) held out", text)[1])
-    assert common + held_out == len(patients().common)
+    common = int(re.search(r"hospital: trained on (\d+) common rows; protection sealed", text)[1])
+    assert common == len(patients().common)
+    assert "laboratory:   training: nothing; nobody learns anything from it but its own coefficients" in text
     assert "hospital: scored 140 people" in text
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
 

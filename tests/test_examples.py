@@ -25,7 +25,7 @@ def check(name, said):
     """What this example is there to show."""
     if name == "two_companies.py":
         assert "$ colonnade run" in said
-        assert "bank: trained on 1,536 common rows, 384 held out" in said
+        assert "bank: trained on 1,920 common rows; protection sealed" in said
         assert "the bank asked about 2400 customers and has scores for the 1920 whom both serve" in said
     elif name == "several_label_holders.py":
         alone, both = shares(said)

@@ -67,7 +67,7 @@ def write_tables(folder, names):
 
 def federation(tmp_path, names, algorithm):
     folder = tmp_path / "first"
-    assert main(["init", str(folder), "--parties", ",".join(names)]) == 0
+    assert main(["init", str(folder), "--parties", ",".join(names), "--protection", "masked"]) == 0
     text = (folder / "job.toml").read_text()
     for number, port in enumerate(free_ports(len(names))):
         text = text.replace(f"127.0.0.1:{7443 + number}", f"127.0.0.1:{port}")
@@ -539,7 +539,7 @@ def size_of(path):
 def test_a_policy_that_lets_nothing_out(tmp_path):
     folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nepochs = 2')
     path = folder / "shop.toml"
-    path.write_text(path.read_text().replace("plain = false", "kinds = []\nplain = false"))
+    path.write_text(path.read_text().replace("sequential = false", "kinds = []\nsequential = false"))
     assert read_party(path, read_job(folder / "job.toml")).policy.kinds == ()
     started = {name: start(folder, name) for name in ("bank", "shop")}
     said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
@@ -666,7 +666,19 @@ def test_jobs_that_differ_are_named_on_both_sides(tmp_path):
             r"shop.*takes part with 2 columns, its policy asks for 9",
         ),
         ("bank.toml", "bank.pem", "shop.pem", r"the key .*does not belong to the certificate"),
-        ("job.toml", 'kind = "auto"', 'kind = "plain"', r"sum 'plain'"),
+        ("job.toml", 'protection = "masked"', 'protection = "plain"', r"discloses .*|asks for protection 'plain'"),
+        (
+            "job.toml",
+            'kind = "auto"',
+            'kind = "plain"',
+            r"key sum.kind: protection 'masked' adds up under masks, got 'plain'; remove it, or set",
+        ),
+        (
+            "shop.toml",
+            'protection = ["sealed", "masked"]',
+            'protection = ["sealed"]',
+            r"policy WRONG the job asks for protection 'masked', which shows its partners \"directions of columns",
+        ),
         ("bank.csv", ",bad\n", ",good\n", r"labels .* the labels hold only one class \('good'\)"),
         (
             "job.toml",

@@ -68,8 +68,8 @@ def test_public_names():
         "AFSGD", "BlockNewton", "FDML", "FDSKL", "Faults", "FedAvg", "FedBCD", "FedSGD", "Identity",
         "KernelClassifier", "KernelRegressor", "LinearSVC", "LogisticRegression", "MiniBatchSGD", "NetworkClassifier",
         "NetworkRegressor", "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression",
-        "SSCA", "SSCAClassifier", "Simulation", "Site", "SoftmaxRegression", "TransferClassifier", "VFB2",
-        "align_parties", "errors", "load", "split", "split_rows",
+        "SSCA", "SSCAClassifier", "SealedNewton", "Simulation", "Site", "SoftmaxRegression", "TransferClassifier",
+        "VFB2", "align_parties", "errors", "load", "split", "split_rows",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -32,6 +32,7 @@ from colonnade.leaks import (
     CURVATURES,
     EMBEDDINGS,
     LISTED,
+    MAGNITUDE,
     MEAN,
     NOTHING,
     REPRESENTATIONS,
@@ -367,10 +368,11 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
                             leaks = leaks_of(replace(job_, **changes))
                             kinds.update(kind for leak in leaks for kind in leak.kinds)
                             names.update(leak.name for leak in leaks if leak.name)
+    sealed = [leak for loss in ("logistic", "square") for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss))]
     two = Setting(("bank", "shop"), ("bank",))
-    for leak in (*split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
+    for leak in (*sealed, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
         kinds.update(leak.kinds)
-        names.add(leak.name)
+        names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
     assert names == set(LISTED)
 
@@ -394,6 +396,7 @@ def table():
         "AFSGD, two label holders": {"algorithm": ALGORITHMS["AFSGD"], "holders": 2},
         "FDSKL": {"algorithm": ALGORITHMS["FDSKL"]},
         "networks": {"algorithm": signals[0], "family": "torch", "model": TorchOptions()},
+        "SealedNewton": {"algorithm": cn.SealedNewton()},
     }
     lists = {job_with(algorithm).disclosed() for algorithm in signals}
     assert len(lists) == 1  # so one column will do for them
@@ -409,6 +412,7 @@ def table():
         COVARIANCES: "statistics",
         COMMON: "alignment",
         CLASSES: "several label holders, or softmax",
+        MAGNITUDE: "sealed ridge",
     }
     rows = [
         "| a job lists | who learns it | " + " | ".join(columns) + " | and with |",

@@ -56,7 +56,7 @@ def test_two_companies_in_fifteen_minutes(tmp_path):
             job.write_text(written)
     all_done()
     shown = re.findall(r"^    (shop: .*)$", page, re.MULTILINE)
-    assert len(shown) == 12
+    assert len(shown) == 10
     assert "\n".join(shown) in heard  # as the page has it, in one piece
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert lines[0] == "id,known,prediction,p(lost),p(repaid)"

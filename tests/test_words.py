@@ -147,7 +147,8 @@ def test_run_says_it_before_anything_about_the_data_is_sent(folder, monkeypatch)
     job_ = read_job(folder / "job.toml")
     with pytest.raises(RunFailed):
         run.run_job(job_, read_party(folder / "bank.toml", job_), verbose=0, tell=said.append)
-    assert said[1] == "what the others could work out about you, beside the model:"
+    assert said[0].startswith("protection masked: training is in the open, and sums are masked; between two parties")
+    assert said[2] == "what the others could work out about you, beside the model:"
     assert "  your labels: shop could work out your label of each of the people in common" in said
     # "city" has three categories, which are one column
     assert any("up to 2 independent combinations of your 3 columns" in line for line in said), said

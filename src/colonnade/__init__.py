@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from colonnade.algorithms.fdskl import FDSKL
     from colonnade.algorithms.fedavg import FedAvg, MiniBatchSGD, ParallelRestartedSGD
     from colonnade.algorithms.fedbcd import FedBCD, FedSGD
+    from colonnade.algorithms.sealed_newton import SealedNewton
     from colonnade.algorithms.ssca import SSCA
     from colonnade.algorithms.vfb2 import VFB2
     from colonnade.alignment.common_rows import align_parties
@@ -56,6 +57,7 @@ _HOME = {
     "NetworkClassifier": "colonnade.estimators.torch_networks",
     "NetworkRegressor": "colonnade.estimators.torch_networks",
     "TransferClassifier": "colonnade.estimators.transfer",
+    "SealedNewton": "colonnade.algorithms.sealed_newton",
     "VFB2": "colonnade.algorithms.vfb2",
     "align_parties": "colonnade.alignment.common_rows",
     "SSCAClassifier": "colonnade.estimators.horizontal",
@@ -98,6 +100,7 @@ __all__ = [
     "Processes",
     "RidgeRegression",
     "SSCAClassifier",
+    "SealedNewton",
     "Simulation",
     "Site",
     "SoftmaxRegression",

@@ -38,6 +38,7 @@ LISTED = {
     (CORRELATIONS := "correlations of rotated columns, to the first label holder"): "between every two parties",
     (COVARIANCES := "correlations of own columns with all others' together"): "each party",
     (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
+    (PREDICTED := "parts of scores, in predictions alone"): "label holders, of people whom they ask about",
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
 # A name on the left need not be listed beside one on the right, which says all that it says.
@@ -76,6 +77,7 @@ class Setting:
     aligned: bool = False  # whether the parties' rows are those of the same people already
     features: int = 0  # of a kernel
     scaled: bool = False  # whether a kernel's gamma comes from everybody's columns
+    sealed: bool = False  # whether training is on shares, of which nobody sees anything
 
     @property
     def pair(self) -> bool:

@@ -40,7 +40,7 @@ from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gr
 from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
 from colonnade.sealed.members import Members
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
-from colonnade.sealed.schedule import FEW, Round, period_for, schedule
+from colonnade.sealed.schedule import FEW, Round, curvature_rows, period_for, schedule
 from colonnade.sealed.series import logistic
 from colonnade.sealed.slots import SlotLayout
 from colonnade.sealed.wide import WideArray, WordArray
@@ -54,7 +54,7 @@ KINDS = (
     "own coefficients",
 )  # fmt: skip
 QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
-_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 6, 8  # of the bound's inverse
+_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8  # of the bound's inverse
 _SIZE = "size of the target"
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
@@ -71,11 +71,11 @@ class SealedNewton(Training):
     Parameters
     ----------
     rounds : int, optional
-        Rounds about all rows with fresh curvature; None chooses by the number of rows.
+        Rounds with fresh curvature; None chooses by the number of rows.
     polish : int, optional
-        Rounds after them with the last curvature; None chooses by the number of rows.
+        Rounds after them with the last curvature; None is none with few rows, and two otherwise.
     samples : int, optional
-        Rounds about a sample of the rows before them, where there are many rows; None is two.
+        Rounds before them, where there are many rows: with the bound, or with very many rows about a sample; at most 2.
     period : float, optional
         Scores are told apart modulo this number, a power of two: those beyond half of it are taken for others. None
         chooses by the number of rows, as a wider range costs more.
@@ -229,7 +229,7 @@ class SealedParty:
         if not version:
             return None
         self.keeper.forget(version)
-        self.state, self.inverse, self._least, corrections = self.keeper.load(version)
+        self.state, self._before, self.inverse, self._least, corrections = self.keeper.load(version)
         self._corrections = dict(corrections)
         self.net.report(("resumed", version))
         return min(version - 1, len(self.rounds))
@@ -238,9 +238,9 @@ class SealedParty:
         """Keep this party's shares after so many rounds; a party that holds none keeps only that it has come so far."""
         if self.keeper is None or self.quadratic:
             return
-        shares: tuple[Any, ...] = (None, None, None, ())
+        shares: tuple[Any, ...] = (None, None, None, None, ())
         if self.channel.holds:
-            shares = (self.state, self.inverse, self._least, tuple(self._corrections.items()))
+            shares = (self.state, self._before, self.inverse, self._least, tuple(self._corrections.items()))
         self.keeper.save(rounds + 1, shares)
 
     def _begin_phase(self, phase: str, done: int) -> None:
@@ -252,10 +252,13 @@ class SealedParty:
     async def bound(self) -> None:
         """Share kappa Q'Q / n + S, and find its inverse."""
         self._begin_phase("bound on the curvature", 0)
-        self._bound = await shared_bound(self.members, self.own, exact=self.quadratic)
+        rows = None if self.quadratic else curvature_rows(self.rows, self.members.width)
+        self._bound = await shared_bound(self.members, self.own, rows)
         if self.channel.holds:
             doublings = _EXACT_DOUBLINGS if self.quadratic or self.rows <= FEW else _BOUND_DOUBLINGS
-            self.inverse = self._least = await inverse_of_bound(self.members, self._bound, doublings)
+            whole = rows in (None, self.rows)
+            self.inverse = await inverse_of_bound(self.members, self._bound, doublings, whole=whole)
+            self._least = self.inverse
 
     # -- 3. random products for all rounds -----------------------------------------------------------------------------
 
@@ -291,7 +294,7 @@ class SealedParty:
             self.state[here] = wide.from_integers(np.rint(begin * 2.0**STATE_BITS))
             pulled = wide.from_integers(np.rint(own.S @ begin * 2.0**STATE_BITS))
             whole[here] = wide.add(whole[here], pulled)
-        self._first = whole
+        self._first, self._before = whole, self.state
         await self._step(whole, (1, 0))
 
     def _first_signals(self) -> tuple[Floats, Floats]:
@@ -332,7 +335,11 @@ class SealedParty:
         """Take one step."""
         self._begin_phase(f"round {number + 1} of {len(self.rounds)}", number + 3)
         self.net.traffic.round()
-        angles, pulled = await shared_scores(self._made, number, self.state)
+        here = self.state
+        if step.momentum[0] and self.channel.holds:
+            further = wide.times(wide.subtract(here, self._before), step.momentum[0])
+            here = wide.add(here, wide.truncated(further, step.momentum[1], first=self.channel.is_first))
+        angles, pulled = await shared_scores(self._made, number, here)
         signals, weights = await self._signals(number, step, angles)
         gradient = wide.add(await shared_gradient(self._made, number, signals), pulled)
         if step.curvature:
@@ -341,6 +348,7 @@ class SealedParty:
             return
         if step.rows != self.rows:
             gradient = wide.add(gradient, self._corrections[step.rows])
+        self._before, self.state = self.state, here
         if not step.curvature:
             await self._step(gradient, step.stretch)
             return

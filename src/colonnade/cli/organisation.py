@@ -26,6 +26,10 @@ def add_commands(commands: Any) -> None:
     init.add_argument("name", type=Path, help="the folder to write, whose name is the job's")
     init.add_argument("--parties", required=True, help="their names, separated by commas")
     init.add_argument("--labels", default="", help="those who hold labels, separated by commas (the first party)")
+    init.add_argument("--model", default="logistic", metavar="KIND", help="the kind of the model (%(default)s)")
+    init.add_argument(
+        "--protection", metavar="WORD", help="sealed, masked or plain (sealed for linear models, masked for others)"
+    )
 
     for name, text in (
         ("check", "look at everything that can be known before training, and say what is wrong"),
@@ -127,9 +131,11 @@ def _init(options: argparse.Namespace) -> int:
 
     given = (options.parties, options.labels)
     parties, labels = ([name.strip() for name in text.split(",") if name.strip()] for text in given)
-    for path in init(options.name, parties, labels):
+    told: list[str] = []
+    for path in init(options.name, parties, labels, options.model, options.protection, told.append):
         print(f"wrote {path}")
     print(f"wrote test certificates to {options.name / 'certificates'}: not for real data")
+    print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
     return 0
 
@@ -165,7 +171,8 @@ def _run(options: argparse.Namespace) -> int:
     with _notes(party.name):
         done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
     trained, traffic = done.trained, done.outcome.traffic
-    _say(f"{party.name}: trained on {trained.rows:,} common rows, {trained.held_out:,} held out")
+    apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""
+    _say(f"{party.name}: trained on {trained.rows:,} common rows{apart}; protection {job.protection}")
     if done.kept:
         kept, metric = done.kept, done.kept["metric_name"]
         held_out = f", {metric} {kept['validation_metric']:.4f} held out" if "validation_metric" in kept else ""

@@ -24,7 +24,9 @@ _ROUNDING = 1e-9
 
 
 def budget_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """What the agreed limit shows: it is a share of some party's columns."""
+    """What the agreed limit shows: it is a share of some party's columns. Sealed training has no use for one."""
+    if setting.sealed:
+        return ()
     words = "{who} could work out about how many columns you have, from how much your policy lets out"
     return (Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("budget",), words),)
 

@@ -19,6 +19,7 @@ from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.families import family, store
 from colonnade.families.checks import all_labels, tell, warn_after, warn_before
+from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
@@ -54,9 +55,13 @@ class Estimator:
     rounds_ : int
         The exchanges between the parties in training; 0 in a model that was loaded.
     sum_ : str
-        How contributions were added up: the option `sum`, where "auto" has become one of the others.
+        How contributions were added up: the option `sum`, where "auto" has become one of the others. After sealed
+        training it is how predictions are added up.
+    protection_ : str
+        How training was protected: "sealed", "masked" or "plain".
     """
 
+    protection: str
     sum: str
     topology: str
     verbose: int
@@ -116,6 +121,22 @@ class Estimator:
         defaults = inspect.signature(type(self)).parameters
         given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
         return f"{type(self).__name__}({', '.join(given)})"
+
+    # -- protection ---------------------------------------------------------------------------------------------
+
+    @property
+    def protection_(self) -> str:
+        """Return how training was protected: "sealed", "masked" or "plain"."""
+        self._check_fitted()
+        return protection_of(self._family, self.sum_)
+
+    def _summed(self, kind: str, parties: int) -> str:
+        """Return the sum that `protection` and `sum` stand for between so many parties; `kind` names the family."""
+        check_word(self.protection, family(kind))
+        found = masked_sum(self.protection, self.sum, parties)
+        if self.protection == MASKED and self.sum == AUTO and parties == 2:
+            tell(f"protection='masked': {HIDES_NOTHING}; linear models have protection='sealed', which hides it")
+        return found
 
     # -- training -----------------------------------------------------------------------------------------------
 

@@ -28,7 +28,9 @@ from colonnade.errors import (
     whole_number,
 )
 from colonnade.estimators.base import Estimator
+from colonnade.families import family
 from colonnade.families.checks import warn_scales
+from colonnade.families.protection import MASKED, PLAIN, check_word, masked_sum
 from colonnade.families.rows import RowsFamily
 from colonnade.horizontal.conduct import Result, ServerJob
 from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
@@ -74,6 +76,10 @@ class SSCAClassifier(Estimator):
         How the model is trained; None is `SSCA()`.
     classes : array-like, optional
         All classes, where not every site has rows of each.
+    protection : {"auto", "masked", "plain"}
+        How training is protected. "masked" is under the masks of `sum`, so that the server sees the answers of all
+        sites as one sum; "plain" is with answers in the clear, and "auto" is what `sum` says. "sealed" is for linear
+        models over columns, and refused here.
     sum : {"auto", "pairwise", "plain"}
         How the sites' answers are added up: "pairwise" masks every site's part, "plain" does not, and "auto" masks from
         two sites on.
@@ -102,8 +108,9 @@ class SSCAClassifier(Estimator):
         `skipped`, and under limits `slack` and `costs`.
     traffic_, rounds_
         What the server and each site sent, and the rounds of the server.
-    parties_, holders_, columns_, sum_
-        As in other estimators; the model is whole, and the one name in them is "model". `sum_` is the option `sum`.
+    parties_, holders_, columns_, sum_, protection_
+        As in other estimators; the model is whole, and the one name in the first three is "model". `sum_` is the option
+        `sum`, or what `protection` makes of "auto".
     """
 
     _unsaved: ClassVar = ("algorithm", "verbose", "network", "classes", "cost_limit")
@@ -118,6 +125,7 @@ class SSCAClassifier(Estimator):
         network: Any = None,
         algorithm: SSCA | LocalSteps | None = None,
         classes: Any = None,
+        protection: str = "auto",
         sum: str = "auto",  # noqa: A002
         verbose: int = 1,
     ) -> None:
@@ -128,6 +136,7 @@ class SSCAClassifier(Estimator):
         self.network = network
         self.algorithm = algorithm
         self.classes = classes
+        self.protection = protection
         self.sum = sum
         self.verbose = verbose
 
@@ -188,8 +197,7 @@ class SSCAClassifier(Estimator):
     ) -> ServerJob:
         """Return what the server is told: who takes part, the model, the algorithm and the limits."""
         described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
-        masked = self.sum == "pairwise" or (self.sum == "auto" and len(sites) > 1)
-        threshold = (method.threshold or default_threshold(len(sites))) if masked else 0
+        threshold = (method.threshold or default_threshold(len(sites))) if _masks(self._sum(), len(sites)) else 0
         return ServerJob(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
 
     def _carry_out(self, programs: Any, on: Runtime | None, method: Any, sites: tuple[str, ...]) -> dict[str, Outcome]:
@@ -207,7 +215,7 @@ class SSCAClassifier(Estimator):
         self, plan: ServerJob, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
     ) -> None:
         """Take over what a run ended with, and warn of rounds that were skipped."""
-        self.parties_, self.holders_, self.sum_, self._family = (SHARED,), (SHARED,), self.sum, RowsFamily.name
+        self.parties_, self.holders_, self.sum_, self._family = (SHARED,), (SHARED,), self._sum(), RowsFamily.name
         self.sites_, self.classes_, self.columns_ = plan.sites, classes, {SHARED: columns}
         self._states, self._model = {SHARED: (ended.parameters,)}, plan.model
         self.costs_, self.slack_ = limits.by_key(ended.costs), limits.by_key(ended.slack)
@@ -226,6 +234,8 @@ class SSCAClassifier(Estimator):
         whole_number("hidden", self.hidden, 0)
         at_least("l2", self.l2, 0, finite=True)
         one_of("sum", self.sum, SUMS)
+        check_word(self.protection, family(RowsFamily.name))
+        added = self._sum()
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(METHODS)}, got {method!r}")
@@ -237,17 +247,29 @@ class SSCAClassifier(Estimator):
                 f"threshold must be between {least} and the {sites} sites, got {method.threshold}: sites answer to no "
                 f"server that could tell two halves of them different things"
             )
-        if method.threshold is not None and self.sum == "plain":
-            raise OptionError("threshold is of masked sums, got sum='plain'; leave one of them out")
+        if method.threshold is not None and added == "plain":
+            word = "sum" if self.sum == "plain" else "protection"
+            raise OptionError(f"threshold is of masked sums, got {word}='plain'; leave one of them out")
         chosen = len(method.chosen(sites, 1)) or sites
-        if sites > 1 and chosen < 2 and self.sum != "plain":
+        if sites > 1 and chosen < 2 and added != "plain":
             raise OptionError(
                 f"fraction chooses {chosen} of {sites} sites in a round, and the sum of one site is its own part; "
                 f"raise it, or give sum='plain'"
             )
-        if self.sum == "pairwise" and sites < 2:
-            raise OptionError("sum='pairwise' needs at least two sites: the sum of one site is its own part")
+        if added == "pairwise" and sites < 2:
+            word = "sum='pairwise'" if self.sum == "pairwise" else "protection='masked'"
+            raise OptionError(f"{word} needs at least two sites: the sum of one site is its own part")
         return method
+
+    def _sum(self) -> str:
+        """Return the option `sum`, or what `protection` makes of "auto"."""
+        return self.sum if self.protection == "auto" else masked_sum(self.protection, self.sum, 0)
+
+    @property
+    def protection_(self) -> str:
+        """Return how training was protected: "masked" or "plain"."""
+        self._check_fitted()
+        return MASKED if _masks(self.sum_, len(self.sites_)) else PLAIN
 
     def _check_held_out(self, sites: Any, validation: Any, classes: Array) -> list[Site] | None:
         if validation is None:
@@ -382,6 +404,11 @@ class SSCAClassifier(Estimator):
             check_description(self._model)
         except ProtocolError as error:
             raise DataError(f"the model's file is damaged: {error}") from None
+
+
+def _masks(added: str, sites: int) -> bool:
+    """Return whether the answers of so many sites are masked; "auto" masks from two on."""
+    return added == "pairwise" or (added == "auto" and sites > 1)
 
 
 class _Table:

@@ -22,7 +22,6 @@ from colonnade.families.kernel import KernelFamily, KernelOptions
 from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
-from colonnade.sums import choose_sum
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="KernelModel")
@@ -49,6 +48,9 @@ class KernelModel(Estimator):
         The weight of |f|² / 2 in the objective, at least 0.
     algorithm : FDSKL, optional
         How the model is trained; None is `FDSKL()`.
+    protection : {"auto", "masked", "plain"}
+        How training is protected. "masked" is under the masks of `sum`, which hide nothing between two parties; "plain"
+        is with sums in the clear, and "auto" is what `sum` says. "sealed" is for linear models, and refused here.
     sum : {"auto", "pairwise", "two-trees", "plain"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything.
@@ -61,7 +63,7 @@ class KernelModel(Estimator):
     ----------
     gamma_ : float
         The kernel's gamma, also where the option was "scale".
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 
@@ -76,6 +78,7 @@ class KernelModel(Estimator):
         features: int = 4096,
         alpha: float = 1e-5,
         algorithm: FDSKL | None = None,
+        protection: str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
@@ -86,6 +89,7 @@ class KernelModel(Estimator):
         self.features = features
         self.alpha = alpha
         self.algorithm = algorithm
+        self.protection = protection
         self.sum = sum
         self.topology = topology
         self.verbose = verbose
@@ -121,7 +125,7 @@ class KernelModel(Estimator):
         kind = family(KernelFamily.name)
         classes = self._classes(parties, loss)
         held_out = self._check_validation(parties, validation)
-        sum_name = choose_sum(self.sum, len(parties))
+        sum_name = self._summed(kind.name, len(parties))
         job = TrainingJob(kind.name, options, loss.name, 1, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
         self._train(job, parties, classes, held_out, on)
@@ -201,7 +205,8 @@ class KernelClassifier(ProbabilityMixin, KernelModel):
     (that of FDSKL, Table 1) and "square" (half the squared distance of f from -1 and +1). `score` is the accuracy. With
     "smooth_hinge" the model is close to scikit-learn's `SVC(C=1 / (n * alpha))`.
 
-    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, sum, topology, verbose.
+    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, protection, sum,
+    topology, verbose.
     """
 
     _LOSSES: ClassVar = {
@@ -218,7 +223,8 @@ class KernelRegressor(KernelModel):
     The only loss is "square", which is also "auto"; `score` is R². The model approximates scikit-learn's
     `KernelRidge(alpha=n * alpha)` with the same kernel.
 
-    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, sum, topology, verbose.
+    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, protection, sum,
+    topology, verbose.
     """
 
     _LOSSES: ClassVar = {"auto": "square", "square": "square"}

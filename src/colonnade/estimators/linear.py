@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy.typing as npt
 
-from colonnade.algorithms import ALGORITHMS, Algorithm
+from colonnade.algorithms import ALGORITHMS, Algorithm, SealedNewton
 from colonnade.blocks.columns import columns_to_value
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
@@ -24,11 +24,11 @@ from colonnade.families.checks import (
     label_holders,
     owned_rows,
 )
-from colonnade.families.linear import AveragedFamily, LinearOptions, choose
-from colonnade.families.training import ScoringPart, TrainingJob
+from colonnade.families.linear import AveragedFamily, LinearFamily, LinearOptions, choose
+from colonnade.families.protection import SEALED, check_sealed, check_without_effect, check_word, seals
+from colonnade.families.training import KEY_BITS, ScoringPart, TrainingJob
 from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
-from colonnade.sums import choose_sum
 
 if TYPE_CHECKING:
     from colonnade.inference.statistics import Statistics
@@ -54,10 +54,16 @@ class LinearModel(Estimator):
         Whether there is an intercept. It is not penalised and belongs to the first label holder; with FDML every party
         has one of its own.
     algorithm : Algorithm or "auto"
-        How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD` or `FDML`, with its options. "auto"
-        is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048 columns or its
-        matrices would take too long; both end at the optimum and need no step size. With sum="paillier", "auto" is
-        `FedSGD()`. One line on stderr says which it is, and why.
+        How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD`, `FDML` or `SealedNewton`, with its
+        options. "auto" is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048
+        columns or its matrices would take too long; both end at the optimum and need no step size. With
+        protection="sealed", "auto" is `SealedNewton()`, and with sum="paillier" `FedSGD()`. One line on stderr says
+        which it is, and why.
+    protection : {"auto", "sealed", "masked", "plain"}
+        How training is protected. "sealed" trains on shares, by `SealedNewton`: each party learns its own coefficients,
+        and nothing else of the training; `sum`, `topology` and `key_bits` have no effect then. "masked" trains in the
+        open, under the masks of `sum`, which hide nothing between two parties. "plain" trains in the open, with sums in
+        the clear. "auto" is "sealed" if the algorithm is a `SealedNewton`, and else what `sum` says.
     sum : {"auto", "pairwise", "two-trees", "plain", "paillier"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything. "paillier" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
@@ -79,7 +85,7 @@ class LinearModel(Estimator):
         The intercept: a number, or one for each class; with FDML, {party: its own}.
     rows_ : int or None
         How many rows the model was trained on; None where a file does not say.
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 
@@ -93,6 +99,7 @@ class LinearModel(Estimator):
         penalty: str = "l2",
         fit_intercept: bool = True,
         algorithm: Algorithm | str = "auto",
+        protection: str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         key_bits: int = 2048,
@@ -102,6 +109,7 @@ class LinearModel(Estimator):
         self.penalty = penalty
         self.fit_intercept = fit_intercept
         self.algorithm = algorithm
+        self.protection = protection
         self.sum = sum
         self.topology = topology
         self.key_bits = key_bits
@@ -146,10 +154,15 @@ class LinearModel(Estimator):
         classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
         algorithm = self._chosen(parties, outputs)
+        if validation is not None and seals(algorithm):
+            raise OptionError(
+                "validation has no meaning with protection='sealed', as nobody sees how far training has come; leave "
+                "it out, and call score with those rows afterwards"
+            )
         kind = family(algorithm.family)
         options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
         held_out = self._check_validation(parties, validation)
-        sum_name = choose_sum(self.sum, len(parties))
+        sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(
             kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm, self.key_bits
         )
@@ -167,16 +180,24 @@ class LinearModel(Estimator):
         penalties.penalty(self.penalty, self.l2)
         self._check_sums(linear=True)
         algorithm = self.algorithm
-        if algorithm == "auto":
-            return
-        if isinstance(algorithm, str) or not isinstance(algorithm, tuple(ALGORITHMS.values())):
+        if not isinstance(algorithm, tuple(ALGORITHMS.values())) and not _is_auto(algorithm):
             raise OptionError(f"algorithm must be one of {', '.join(ALGORITHMS)}, or 'auto', got {algorithm!r}")
-        algorithm.batch_for(rows)
+        check_word(self.protection, family(LinearFamily.name))
+        check_sealed(self.protection, algorithm, SealedNewton)
+        if self.protection == SEALED or seals(algorithm):
+            by_default = {"sum": "auto", "topology": "tree", "key_bits": KEY_BITS}
+            check_without_effect({option: (getattr(self, option), usual) for option, usual in by_default.items()})
+        if not isinstance(algorithm, str):
+            algorithm.batch_for(rows)
 
     def _chosen(self, parties: tuple[Party, ...], outputs: int) -> Algorithm:
         """Return the algorithm that the option `algorithm` stands for, and say so where it was chosen here."""
         found, columns = self.algorithm, [party.features for party in parties]
-        if isinstance(found, str):
+        if self.protection == SEALED and isinstance(found, str):
+            found = SealedNewton()
+            if self.verbose:
+                print(f"algorithm: {found.name}, as protection is 'sealed'", file=sys.stderr)
+        elif isinstance(found, str):
             found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == ENCRYPTED)
             if self.verbose:
                 print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
@@ -270,7 +291,8 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    key_bits, verbose.
     """
 
     loss = "logistic"
@@ -282,7 +304,8 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    key_bits, verbose.
     """
 
     loss = "softmax"
@@ -294,7 +317,8 @@ class LinearSVC(LinearModel):
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
     it. There are neither probabilities nor `statistics`; `score` is the accuracy.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    key_bits, verbose.
     """
 
     loss = "smooth_hinge"
@@ -306,7 +330,8 @@ class RidgeRegression(LinearModel):
     scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
     is R².
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    key_bits, verbose.
     """
 
     loss = "square"
@@ -318,10 +343,15 @@ class PoissonRegression(LinearModel):
     scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, sum, topology, key_bits, verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    key_bits, verbose.
     """
 
     loss = "poisson"
+
+
+def _is_auto(algorithm: Any) -> bool:
+    return isinstance(algorithm, str) and algorithm == "auto"
 
 
 def load(folder: str | Path) -> Estimator:

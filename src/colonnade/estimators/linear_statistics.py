@@ -8,6 +8,7 @@ from colonnade.algorithms import FedSGD
 from colonnade.crypto.paillier import check_key_bits
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
+from colonnade.families import protection
 from colonnade.families.checks import all_labels, warn_shown
 from colonnade.families.training import rows_of
 from colonnade.inference import statistics_leaks
@@ -90,6 +91,11 @@ def _check_model(model: LinearModel) -> None:
             f"PoissonRegression have them"
         )
     model._check_fitted()
+    if model.protection_ == protection.SEALED:
+        raise OptionError(
+            "a sealed model has no statistics: they would show what sealed training hides; train it with "
+            "protection='masked' where that may be seen"
+        )
     if model._family != "linear":
         raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
     if model.penalty != "l2":

@@ -86,7 +86,7 @@ def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, tuple[di
 
 
 # Options that are in every party's file; the networks themselves stay with their owners.
-_OPTIONS = ("l2", "sum", "topology")
+_OPTIONS = ("l2", "protection", "sum", "topology")
 
 
 def save_networks(model: Any, folder: str | Path) -> None:
@@ -116,7 +116,7 @@ def restore_networks(
 ) -> None:
     """Turn a new model into the one that the files describe."""
     for key in _OPTIONS:
-        setattr(model, key, public["options"][key])
+        setattr(model, key, public["options"].get(key, getattr(model, key)))  # version 0.2 knew no protection
     model.shape = {name: own["shape"] for name, (own, _) in files.items() if own["shape"]} or None
     model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
     model.sum_, model.loss_ = public["sum"], public["loss"]

@@ -38,7 +38,6 @@ from colonnade.objective import losses, metrics
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime
 from colonnade.runtimes.simulation import Simulation
-from colonnade.sums import choose_sum
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="NetworkModel")
@@ -70,6 +69,10 @@ class NetworkModel(Estimator):
         How the model is trained; None is `FedSGD()`. With a top network, step="auto" needs optimizer="adam".
     evaluate_rows : int, optional
         How many of the training rows evaluations look at; None is all of them.
+    protection : {"auto", "masked", "plain"}
+        How training is protected. "masked" is under the masks of `sum`, which hide nothing between two parties; "plain"
+        is with sums in the clear, and "auto" is what `sum` says. "sealed" is for linear models, and
+        refused here; with a top network "masked" is refused too.
     sum : {"auto", "pairwise", "two-trees", "plain"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything.
@@ -84,7 +87,7 @@ class NetworkModel(Estimator):
         {party: its trained network}, and the top network under "top". They are new modules each time.
     loss_ : str
         The name of the loss that was minimised.
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 
@@ -100,6 +103,7 @@ class NetworkModel(Estimator):
         l2: float = 0.0,
         algorithm: FedSGD | FedBCD | None = None,
         evaluate_rows: int | None = None,
+        protection: str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
@@ -111,6 +115,7 @@ class NetworkModel(Estimator):
         self.l2 = l2
         self.algorithm = algorithm
         self.evaluate_rows = evaluate_rows
+        self.protection = protection
         self.sum = sum
         self.topology = topology
         self.verbose = verbose
@@ -149,6 +154,7 @@ class NetworkModel(Estimator):
         check_runtime(on)
         check_together(parties)
         algorithm = self._check_options(parties)
+        sum_name = self._summed(self._family_of(with_top=self.top is not None), len(parties))
         holders, names = label_holders(parties), tuple(party.name for party in parties)
         if self.top is not None and len(holders) > 1:
             raise LabelError(
@@ -159,7 +165,6 @@ class NetworkModel(Estimator):
             widths = {party.name: self._width(party, networks[party.name], algorithm.seed) for party in parties}
             loss, classes = self._loss(parties, widths, top, holders[0], algorithm.seed)
             held_out = self._check_validation(parties, validation)
-            sum_name = choose_sum(self.sum, len(parties))
             job = self._job(loss, classes, widths, holders, sum_name, algorithm)
             self._check(job, parties)
             own: dict[str, Any] = networks
@@ -444,8 +449,8 @@ class NetworkClassifier(NetworkModel):
     Networks (or the top network) give one number per row for two classes, with the logistic loss, or one per class,
     with the cross-entropy. It has probabilities (`predict_proba`); `score` is the accuracy.
 
-    The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows, sum,
-    topology, verbose.
+    The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows,
+    protection, sum, topology, verbose.
     """
 
     kind: ClassVar[str] = "classes"
@@ -479,8 +484,8 @@ class NetworkRegressor(NetworkModel):
 
     Networks (or the top network) give one number per row, which is the prediction; `score` is R².
 
-    The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows, sum,
-    topology, verbose.
+    The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows,
+    protection, sum, topology, verbose.
     """
 
     kind: ClassVar[str] = "real"

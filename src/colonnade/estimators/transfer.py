@@ -18,7 +18,9 @@ from colonnade.errors import DataError, LabelError, OptionError, at_least, one_o
 from colonnade.estimators.base import check_columns
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
+from colonnade.families import family
 from colonnade.families.checks import label_holders
+from colonnade.families.protection import check_word
 from colonnade.families.torch_networks import TransferFamily, TransferOptions
 from colonnade.families.training import ScoringPart, TrainingJob, rows_of
 from colonnade.objective import losses
@@ -57,6 +59,9 @@ class TransferClassifier(NetworkModel):
         optimizer="adam".
     evaluate_rows : int, optional
         How many of the common rows evaluations look at; None is all of them.
+    protection : {"auto", "plain"}
+        How training is protected: both words say that the source gets the target's representations as they are.
+        "sealed" and "masked" are refused, as there is no sum to hide them in.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -68,7 +73,7 @@ class TransferClassifier(NetworkModel):
         {party: its trained network}; they are new modules each time.
     loss_ : str
         The name of the loss, "logistic".
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_
+    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 
@@ -86,11 +91,12 @@ class TransferClassifier(NetworkModel):
         l2: float = 0.0,
         algorithm: FedSGD | FedBCD | None = None,
         evaluate_rows: int | None = None,
+        protection: str = "auto",
         verbose: int = 1,
     ) -> None:
         super().__init__(
             networks, shape=shape, optimizer=optimizer, l2=l2, algorithm=algorithm, evaluate_rows=evaluate_rows,
-            verbose=verbose,
+            protection=protection, verbose=verbose,
         )  # fmt: skip
         self.gamma = gamma
         self.alignment = alignment
@@ -130,6 +136,7 @@ class TransferClassifier(NetworkModel):
             )
         ordered = tuple(common[party.name] for party in parties)
         algorithm = self._check_options(ordered)
+        check_word(self.protection, family(TransferFamily.name))
         check_step(algorithm.step, self.optimizer, parties, "for transfer learning")
         at_least("gamma", self.gamma, 0, finite=True)
         one_of("alignment", self.alignment, ALIGNMENTS)

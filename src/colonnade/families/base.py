@@ -59,6 +59,9 @@ class Family(ABC):
         Whether every party brings something of its own beside columns, which is a network.
     minds_scales
         Whether columns of very different sizes make its training slow.
+    lacks
+        {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
+        word; see `families.protection`.
     """
 
     name: ClassVar[str]
@@ -71,6 +74,7 @@ class Family(ABC):
     plannable: ClassVar[bool] = False
     takes_own: ClassVar[bool] = False
     minds_scales: ClassVar[bool] = False
+    lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,10 @@ class KernelFamily(Family):
         Key("alpha", float, default=KernelOptions.alpha, least=0),
     )
     options: ClassVar[type[Any]] = KernelOptions
+    lacks: ClassVar[Mapping[str, str]] = {
+        "sealed": "is for linear models; a kernel model has 'masked', in which label holders see all others' parts of "
+        "a random feature as one sum, or 'plain'"
+    }
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDSKL,)
 
     # -- jobs ---------------------------------------------------------------------------------------------------

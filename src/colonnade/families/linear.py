@@ -68,6 +68,7 @@ class LinearFamily(Family):
     encryptable: ClassVar[bool] = True
     plannable: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
+    lacks: ClassVar[Mapping[str, str]] = {}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 

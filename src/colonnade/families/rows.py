@@ -5,6 +5,7 @@ They are trained by programs of their own, a server's and a site's (`horizontal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from colonnade.errors import OptionError
@@ -18,6 +19,10 @@ class RowsFamily(Family):
     name: ClassVar[str] = "rows"
     called: ClassVar[str] = "horizontal"
     options: ClassVar[type[Any]] = tuple
+    lacks: ClassVar[Mapping[str, str]] = {
+        "sealed": "is for linear models over columns; a model over rows has 'masked', in which the server sees the "
+        "answers of all sites as one sum, or 'plain'"
+    }
 
     async def train(self, *_: Any) -> Any:
         """Refuse to train between parties, as such a model needs a server that asks."""

@@ -67,6 +67,10 @@ class TorchFamily(Family):
     options: ClassVar[type[Any]] = TorchOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = (FedSGD, FedBCD)
     takes_own: ClassVar[bool] = True
+    lacks: ClassVar[Mapping[str, str]] = {
+        "sealed": "is for linear models; networks have 'masked', in which label holders see the outputs of all others' "
+        "networks as one sum, or 'plain'"
+    }
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -193,6 +197,12 @@ class SplitFamily(TorchFamily):
     kinds: ClassVar[Mapping[str, str]] = {}
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = SplitOptions
+    lacks: ClassVar[Mapping[str, str]] = {
+        "sealed": "is for linear models; with a top network there is 'plain' alone, as the label holder gets every "
+        "party's embeddings as they are",
+        "masked": "needs sums, and with a top network the label holder gets every party's embeddings as they are; give "
+        "'plain', or leave the top network out",
+    }
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Return what split learning shows: embeddings, in the clear."""
@@ -278,6 +288,12 @@ class TransferFamily(TorchFamily):
     kinds: ClassVar[Mapping[str, str]] = {}
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = TransferOptions
+    lacks: ClassVar[Mapping[str, str]] = {
+        "sealed": "is for linear models; transfer learning has 'plain' alone, as the source gets the "
+        "target's representations as they are",
+        "masked": "needs sums, and in transfer learning the source gets the target's representations as they are; "
+        "give 'plain'",
+    }
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Return what transfer learning shows: representations, in the clear."""

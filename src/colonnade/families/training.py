@@ -21,6 +21,7 @@ from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.families import family
+from colonnade.families.protection import SEALED, protection_of
 from colonnade.leaks import Setting
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
@@ -79,9 +80,9 @@ class TrainingJob:
     def setting(self, parties: tuple[str, ...], rows: int | None = None) -> Setting:
         """Return those facts about the run that decide what is shown to whom."""
         more = family(self.family).setting(self.options)
-        return Setting(
-            parties, self.holders, self.loss, self.sum, self.topology, outputs=self.outputs, rows=rows, **more
-        )
+        sealed = protection_of(self.family, self.sum) == SEALED
+        how = (self.loss, self.sum, self.topology)
+        return Setting(parties, self.holders, *how, outputs=self.outputs, rows=rows, sealed=sealed, **more)
 
     def check(self, model: str, parties: tuple[str, ...]) -> None:
         """Refuse what the family or the algorithm can't train; `model` is what the user calls the model."""

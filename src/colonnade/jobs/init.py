@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from colonnade.errors import OptionError
+from colonnade.errors import OptionError, one_of
+from colonnade.families import family_of_kind
+from colonnade.families.linear import LinearFamily
+from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, check_word
 from colonnade.jobs.job_file import JOB, described, party_name
 from colonnade.leaks import LISTED
 from colonnade.remote.authority import issue, make_authority
@@ -13,49 +17,94 @@ from colonnade.settings import toml
 
 _PORT = 7443
 
-_JOB = """\
+_HEAD = """\
 # What all parties agree on. Every organisation has this same file; before anything private is read, the parties
 # compare its content, and a difference is named.
 version = 1
 name = "{name}"
 
+# "sealed": nobody learns anything from training but its own coefficients. "masked": training in the open, under masks,
+# which hide nothing between two parties. "plain": in the open, without masks. Each party's [policy] must agree to it.
+protection = "{protection}"
+
+# What the parties learn of each other's rows beside the model. It must be complete: see docs/security.md.
+disclosed = [
+{disclosed}]
+
 # Who takes part. address: where the others can dial this party; leave it out for one that can only dial out
 # (at most one). labels: whether it holds labels; at least one does.
-{parties}
+{parties}"""
+_LINEAR = """\
 [model]
-kind = "logistic"        # logistic, softmax, svm, ridge or poisson; kernel, ..., network, ...: docs/guide.md
+kind = {kind}# logistic, softmax, svm, ridge or poisson; kernel, ..., network, ...: docs/guide.md
 l2 = 1e-4                # weight of the penalty
 # penalty = "l2"         # or "nonconvex"
 # intercept = true
 
+"""
+_OTHER = """\
+[model]
+kind = {kind}# the others are in docs/guide.md
+{keys}
+"""
+_SEALED_TRAINING = """\
 [algorithm]
-kind = "auto"            # BlockNewton for linear models: tens of rounds; or VFB2, AFSGD, FedBCD, FedSGD, FDML
+kind = "auto"            # SealedNewton: Newton steps on shares, as many as the number of rows asks for
+seed = 0
+
+"""
+_OPEN_TRAINING = """\
+[algorithm]
+kind = "auto"            # {algorithms}
 epochs = 100             # at most; it stops by itself when a pass brings less than tol
 seed = 0
 
 [sum]
-kind = "auto"            # how scores are added up: "pairwise" masks, "two-trees", or "plain" if every policy allows it;
-                         # "paillier": as "pairwise", and signals are encrypted (with FedSGD or FedBCD, in batches of 55
-                         # rows or more for each column)
-topology = "tree"        # or "star", "ring"
-
-[alignment]
-kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned
-minimum = 100            # fewer people in common end the job
+{sum}topology = "tree"        # or "star", "ring"
 
 [validation]
 part = 0.2               # of the common rows, held out for the history and for stopping
+
+"""
+_MASKS = """\
+kind = "auto"            # how scores are added up under masks: "pairwise" or "two-trees"{more}
+"""
+_ENCRYPTED = """;
+                         # "paillier": as "pairwise", and signals are encrypted (with FedSGD or FedBCD, in batches of 55
+                         # rows or more for each column)"""
+_REST = """\
+[alignment]
+kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned
+minimum = 100            # fewer people in common end the job
 
 [run]
 deadline = 60            # seconds of silence after which a party is given up
 grace = 10               # seconds that a line may be down
 patience = 600           # seconds to wait for the others at the start
 checkpoint_every = 1     # epochs
-statistics = false       # true: standard errors and p values after training; best without validation
-
-# What the parties learn of each other's rows beside the model. It must be complete: see docs/security.md.
 """
-_DISCLOSED = "disclosed = [\n{items}]\n\n"
+_STATISTICS = """\
+statistics = false       # true: standard errors and p values after training; best without validation
+"""
+_CONSENT = {
+    SEALED: """\
+protection = ["sealed"]   # how training may be protected: sealed, so that nobody learns anything but its own
+                          # coefficients; "masked" and "plain", in the open, are further words to agree to
+""",
+    MASKED: """\
+protection = ["sealed", "masked"]   # how training may be protected; "masked" is consent to training in the open, under
+                          # masks: partners could work out what job.toml lists as disclosed
+""",
+    PLAIN: """\
+protection = ["sealed", "plain"]   # how training may be protected; "plain" is consent to training in the open, without
+                          # masks: whoever is on the way of a sum sees this party's own part of it
+""",
+}
+_NETWORK = """\
+[network]                 # how this party's own network is made: a function without arguments in a file of its own
+build = "{name}_network.py:make"
+
+"""
 _PARTY = """\
 # Private: what is {name}'s own business. Paths are relative to this file. The other parties never see it.
 name = "{name}"
@@ -75,7 +124,7 @@ id = "id"                 # the column by which people are found again at the ot
 # income = [{{ clip = [0, 250000] }}, "impute", "standardise"]
 # city = ["one-hot"]
 
-[certificates]            # these are for tests only; ask your own authority for real ones
+{network}[certificates]            # these are for tests only; ask your own authority for real ones
 authority = "certificates/authority.pem"
 certificate = "certificates/{name}.pem"
 key = "certificates/{name}.key"
@@ -83,8 +132,7 @@ key = "certificates/{name}.key"
 # pins = {{ partner = "sha256:..." }}      # a partner's only certificate; its `colonnade check` tells the fingerprint
 
 [policy]                  # what may leave this party, whatever job.toml says
-plain = false             # sums without masks
-sequential = false        # three or more parties that move one after another, which undoes the masks
+{consent}sequential = false        # three or more parties that move one after another, which undoes the masks
 min_features = 2          # columns that this party takes part with, at least
 min_batch = 8             # rows of a batch, at least
 max_rounds = 1000000      # of a run
@@ -99,8 +147,29 @@ min_prediction = 1        # people of a question, at least
 """
 
 
-def init(folder: Path, parties: Sequence[str], holders: Sequence[str] = ()) -> list[Path]:
-    """Write the files of a new federation; returns their paths."""
+def init(
+    folder: Path,
+    parties: Sequence[str],
+    holders: Sequence[str] = (),
+    model: str = "logistic",
+    protection: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Path]:
+    """Write the files of a new federation, and return their paths.
+
+    Parameters
+    ----------
+    folder
+        Where they go; its name is the name of the job.
+    parties, holders
+        Who takes part, and who of them holds labels: by default the first one.
+    model
+        The `kind` of the model.
+    protection
+        How training is protected. None is "sealed" where models of this kind can be trained so, and else "masked".
+    tell
+        Hears how training is protected, and if not sealed, why not.
+    """
     if trouble := party_name(folder.name):
         raise OptionError(f"the name of a federation {trouble}, got {folder.name!r}")
     if len(parties) < 2 or len(set(parties)) != len(parties):
@@ -111,6 +180,7 @@ def init(folder: Path, parties: Sequence[str], holders: Sequence[str] = ()) -> l
     holders = tuple(holders) or (parties[0],)
     if strangers := [name for name in holders if name not in parties]:
         raise OptionError(f"labels are held by parties, {strangers[0]!r} is none; parties are {', '.join(parties)}")
+    word, job, why = _protected(folder.name, parties, holders, model, protection)
     try:
         if folder.exists() and any(folder.iterdir()):
             raise OptionError(f"the folder {str(folder)!r} is there already and not empty; choose another name")
@@ -121,31 +191,71 @@ def init(folder: Path, parties: Sequence[str], holders: Sequence[str] = ()) -> l
         ) from None
     make_authority(folder / "certificates")
     written = [folder / "job.toml"]
-    written[0].write_text(_job(folder.name, parties, holders), encoding="utf-8")
+    written[0].write_text(job, encoding="utf-8")
     for name in parties:
         issue(folder / "certificates", name)
         written.append(folder / f"{name}.toml")
-        label = (
-            'label = "label"           # empty cells are rows without a label'
-            if name in holders
-            else "# no label column here"
-        )
-        written[-1].write_text(_PARTY.format(name=name, label=label, port=_PORT), encoding="utf-8")
+        own = party_text(name, labels=name in holders, model=model, protection=word)
+        written[-1].write_text(own, encoding="utf-8")
+    tell(f'protection = "{word}"{why}')
     return written
 
 
-def _job(name: str, parties: Sequence[str], holders: Sequence[str]) -> str:
+def _protected(
+    name: str, parties: Sequence[str], holders: Sequence[str], model: str, protection: str | None
+) -> tuple[str, str, str]:
+    """Return (the protection, the text of the job, why it is no better one, if none was asked for)."""
+    kind = family_of_kind(model)
+    if protection is not None:
+        one_of("protection", protection, PROTECTIONS)
+        check_word(protection, kind)
+        return protection, job_text(name, parties, holders, model, protection), ""
+    why = f"{SEALED!r} {kind.lacks.get(SEALED, '')}"
+    if SEALED not in kind.lacks:
+        try:
+            return SEALED, job_text(name, parties, holders, model, SEALED), ""
+        except OptionError as error:  # a linear model that can't be trained on shares, or not by these parties
+            why = str(error).partition(": ")[2]
+    return MASKED, job_text(name, parties, holders, model, MASKED), f", training in the open: {why}"
+
+
+def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:
+    """Return the file of a party that agrees to this protection; `labels` says whether it holds any."""
+    column = 'label = "label"           # empty cells are rows without a label' if labels else "# no label column here"
+    network = _NETWORK.format(name=name) if family_of_kind(model).takes_own else ""
+    return _PARTY.format(name=name, label=column, port=_PORT, consent=_CONSENT[protection], network=network)
+
+
+def job_text(name: str, parties: Sequence[str], holders: Sequence[str], model: str, protection: str) -> str:
+    """Return the file of a job, with a complete list of what it discloses."""
     tables = ""
     for number, party in enumerate(parties):
         tables += f'[parties.{party}]\naddress = "127.0.0.1:{_PORT + number}"\n'
         tables += f"labels = {'true' if party in holders else 'false'}\n\n"
-    # Before the first table: keys after one belong to it.
-    head, rest = _JOB.format(name=name, parties=tables).split("\n# Who takes part", 1)
-    body, note = rest.rsplit("\n# What the parties learn", 1)
+    body = _model(model) + _training(model, protection) + _REST
+    body += _STATISTICS if protection != SEALED and model in LinearFamily.kinds else ""
 
     def written(items: str) -> str:
-        disclosed = f"\n# What the parties learn{note}" + _DISCLOSED.format(items=items)
-        return f"{head}\n{disclosed.lstrip()}# Who takes part{body}"
+        return _HEAD.format(name=name, protection=protection, parties=tables, disclosed=items) + body
 
     told = described(toml.parse(written("").encode(), JOB, "job.toml")).disclosed()
     return written("".join(f'  "{what}",  # {LISTED[what]}\n' for what in told))
+
+
+def _model(model: str) -> str:
+    kind, quoted = family_of_kind(model), f'"{model}"'.ljust(18)
+    if model in LinearFamily.kinds:
+        return _LINEAR.format(kind=quoted)
+    keys = "".join(f"# {key.name} = {json.dumps(key.default)}\n" for key in kind.keys)
+    return _OTHER.format(kind=quoted, keys=keys)
+
+
+def _training(model: str, protection: str) -> str:
+    if protection == SEALED:
+        return _SEALED_TRAINING
+    kind = family_of_kind(model)
+    algorithms = " or ".join(one.name for one in kind.algorithms)
+    if kind.encryptable:
+        algorithms = "BlockNewton for linear models: tens of rounds; or VFB2, AFSGD, FedBCD, FedSGD, FDML"
+    masks = _MASKS.format(more=_ENCRYPTED if kind.encryptable else "")
+    return _OPEN_TRAINING.format(algorithms=algorithms, sum=masks if protection == MASKED else "")

@@ -8,6 +8,7 @@ from typing import Any
 
 from colonnade.engine.options import Training
 from colonnade.families import family
+from colonnade.families.protection import SEALED, protection_of
 from colonnade.families.training import KEY_BITS, TrainingJob
 from colonnade.leaks import Setting, listed
 
@@ -31,7 +32,7 @@ class Job:
     algorithm
         How the model is trained, with its options.
     sum, topology
-        How contributions are added up, and along which tree.
+        How contributions are added up, and along which tree; after sealed training, those to predictions.
     aligned
         Whether the parties' rows are about the same people already, in the same order.
     minimum
@@ -79,6 +80,11 @@ class Job:
         """Return the names of all parties in alphabetical order, as the tables of a TOML file have none."""
         return tuple(self.addresses)
 
+    @property
+    def protection(self) -> str:
+        """Return how training is protected: "sealed", "masked" or "plain"; the family and the sum decide it."""
+        return protection_of(self.family, self.sum)
+
     def setting(self, rows: int | None = None) -> Setting:
         """Return those facts about the run that decide what is shown to whom; `rows` is the most there can be."""
         return Setting(
@@ -90,6 +96,7 @@ class Job:
             outputs=None if self.loss == "softmax" else 1,  # classes are counted once the run has begun
             rows=rows,
             aligned=self.aligned,
+            sealed=self.protection == SEALED,
             **family(self.family).setting(self.model),
         )
 

@@ -22,6 +22,8 @@ from colonnade.families import families, family, family_of_kind
 from colonnade.families.base import Family
 from colonnade.families.checks import check_encrypted
 from colonnade.families.linear import LinearFamily
+from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
+from colonnade.families.training import KEY_BITS
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES
 from colonnade.objective.metrics import LIKELIHOODS
@@ -57,6 +59,7 @@ _PARTY = Section(Key("address", str, check=address), Key("labels", bool, default
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
     Key("name", str, required=True, check=party_name),
+    Key("protection", str, allowed=PROTECTIONS),
     Key("parties", Section(others=Key("party", _PARTY)), required=True),
     Key(
         "model",
@@ -76,7 +79,7 @@ JOB = Section(
         Section(
             Key("kind", str, default="auto", allowed=("auto", *SUMS)),
             Key("topology", str, default="tree", allowed=tuple(TOPOLOGIES)),
-            Key("key_bits", int, default=2048),
+            Key("key_bits", int, default=KEY_BITS),
         ),
         default={},
     ),
@@ -141,13 +144,21 @@ def described(settings: Settings) -> Job:
     model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
     kind = family_of_kind(model["kind"])
     _check_keys(model, kind)
+    if settings["protection"] in kind.lacks:
+        word = settings["protection"]
+        raise settings.error("protection", f"{word!r} {kind.lacks[word]}")
     loss, options, algorithm = kind.kinds[model["kind"]], kind.read_options(model), _algorithm(settings, kind)
-    _check_sum(added, algorithm, settings, kind)
     made = family(kind.trained_by(algorithm))
+    if seals(algorithm):
+        _check_sealed(settings)
+    else:
+        _check_sum(added, algorithm, settings, kind)
     if run["statistics"]:
         _check_statistics(settings, loss, made, algorithm)
-    # Masks also between two parties, from whom they hide nothing: no sum between organisations is a plain one.
-    sum_name = "pairwise" if added["kind"] == "auto" else added["kind"]
+    # Masks also between two parties, from whom they hide nothing: no sum between organisations is a plain one, unless
+    # the job asks for it by name.
+    usual = PLAIN if settings["protection"] == PLAIN else "pairwise"
+    sum_name = usual if added["kind"] == "auto" else added["kind"]
     job = Job(
         settings["name"],
         {name: parties[name]["address"] for name in names},
@@ -165,7 +176,7 @@ def described(settings: Settings) -> Job:
         run["grace"],
         run["patience"],
         run["checkpoint_every"],
-        settings.plain(),
+        {**settings.plain(), "protection": protection_of(made.name, sum_name)},
         added["key_bits"],
         run["statistics"],
     )
@@ -187,6 +198,9 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
     try:
         job.training(1).check(model["kind"], job.parties)
     except LabelError:
+        if seals(job.algorithm):
+            words = f"sealed training has one label holder, the job has {len(job.holders)}; set another protection"
+            raise settings.error("protection", words) from None
         words = f"{job.algorithm.name} has one label holder, the job has {len(job.holders)}; use another algorithm"
         raise settings.error("algorithm", words) from None
     except OptionError as error:
@@ -195,8 +209,29 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
         raise where.error(key, str(error).removeprefix(f"{key} ")) from None
 
 
+def _check_sealed(settings: Settings) -> None:
+    """Refuse what has no effect beside sealed training: how sums are made, and rows that are held out to judge it."""
+    added, apart = settings["sum"], settings["validation"]
+    for key, usual in (("kind", "auto"), ("topology", "tree"), ("key_bits", KEY_BITS)):
+        if added[key] != usual:
+            raise added.error(
+                key,
+                "has no effect with protection 'sealed', which adds up shares; remove it, or set another protection",
+            )
+    if apart["part"]:
+        words = "has no meaning with protection 'sealed', as nobody sees how far training has come; remove it"
+        raise apart.error("part", words)
+
+
 def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: Family) -> None:
-    """Refuse encrypted signals of models, algorithms or key lengths that do not go with them."""
+    """Refuse a sum that the protection excludes, and encrypted signals that do not go with the rest of the job."""
+    word, given = settings["protection"], added["kind"]
+    if word == PLAIN and given not in ("auto", PLAIN):
+        words = f"protection 'plain' adds up in the clear, got {given!r}; remove it, or set protection = \"masked\""
+        raise added.error("kind", words)
+    if word == MASKED and given == PLAIN:
+        words = "protection 'masked' adds up under masks, got 'plain'; remove it, or set protection = \"plain\""
+        raise added.error("kind", words)
     if added["kind"] != ENCRYPTED:
         if "key_bits" in added.given and not settings["run"]["statistics"]:
             raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
@@ -216,6 +251,9 @@ def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Tr
     from colonnade.crypto.paillier import check_key_bits
 
     model, run, added = settings["model"], settings["run"], settings["sum"]
+    if seals(algorithm):
+        words = 'they would show what sealed training hides; remove it, or set protection = "masked"'
+        raise run.error("statistics", words)
     linear = made.name == LinearFamily.name
     if loss not in LIKELIHOODS or not linear:
         kind = model["kind"] if linear or made.kinds else algorithm.name
@@ -230,7 +268,15 @@ def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Tr
 
 def _algorithm(settings: Settings, of: Family) -> Training:
     table = settings["algorithm"]
-    kind = _KINDS.get(table["kind"])
+    kind, word, by = _KINDS.get(table["kind"]), settings["protection"], sealing(of)
+    if word == SEALED and kind not in (None, by):
+        words = f"protection 'sealed' trains with {by and by.name}, got {table['kind']!r}; remove it, or set another"
+        raise table.error("kind", f"{words} protection")
+    if word in (MASKED, PLAIN) and kind is not None and seals(kind):
+        words = f"{kind.name} is sealed training, and the job has protection {word!r}; remove one of them"
+        raise table.error("kind", words)
+    if word == SEALED:
+        kind = by
     if kind is None:  # "auto"
         kind = of.default_algorithm(encrypted=settings["sum"]["kind"] == ENCRYPTED)
     if kind not in of.algorithms:
@@ -247,7 +293,8 @@ def _algorithm(settings: Settings, of: Family) -> Training:
     try:
         return kind(**options)
     except OptionError as error:
-        named = next((name for name in options if str(error).startswith(name)), "kind")
+        given = [name for name in options if str(error).startswith((name, f"{kind.name} takes no {name}"))]
+        named = given[0] if given else "kind"
         raise table.error(named, str(error)) from None
     except TypeError:
         raise settings.error("algorithm", f"an option of {kind.name} has a value of the wrong kind") from None

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from colonnade import private_files
 from colonnade.errors import DataError
 from colonnade.families import family, store
+from colonnade.families.protection import SEALED
 from colonnade.jobs.job import Job
 from colonnade.tables.learned import LearnedPreparation
 
@@ -85,9 +86,11 @@ def digest_of(value: Any) -> bytes:
 def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedPreparation) -> Path:
     """Write a party's part, whole or not at all, and return its path."""
     kind = family(job.family)
-    options = kind.estimator_options(job.model, job.loss)
+    # Sealed training takes no sum; what the job has one for is its predictions.
+    added = "auto" if job.protection == SEALED else job.sum
+    options = {"protection": job.protection, "sum": added, "topology": job.topology}
     public = {
-        "model": kind.estimator(job.loss), "options": {**options, "sum": job.sum, "topology": job.topology},
+        "model": kind.estimator(job.loss), "options": {**kind.estimator_options(job.model, job.loss), **options},
         "family": kind.name, **kind.facts(job.training(trained.outputs)),
         "parties": job.parties, "holders": job.holders, "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip

@@ -24,6 +24,7 @@ from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.families import family
+from colonnade.families.protection import PROTECTIONS
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
 from colonnade.jobs.policy import KINDS, SERVED, Policy
@@ -62,6 +63,7 @@ PARTY = Section(
         "policy",
         Section(
             Key("kinds", ListOf(str), allowed=KINDS),
+            Key("protection", ListOf(str, 1), default=list(Policy.protection), allowed=PROTECTIONS),
             Key("plain", bool, default=Policy.plain),
             Key("min_features", int, default=Policy.min_features, least=1),
             Key("min_batch", int, default=Policy.min_batch, least=1),
@@ -151,6 +153,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             **{
                 **rules,
                 "kinds": KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
+                "protection": tuple(dict.fromkeys(rules["protection"])),
                 "peers": tuple(rules["peers"] or ()),
                 "serve_list": None if rules["serve_list"] is None else base / rules["serve_list"],
             }

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.errors import PolicyRefused
+from colonnade.families.protection import PLAIN, SEALED
 from colonnade.jobs.budget import OF_COLUMNS, Budget
 from colonnade.leaks import CHANGES
 from colonnade.ledger.ledger import Ledger
@@ -26,6 +28,7 @@ KINDS = (
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
     "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
+    "sealed sizes", "size of the target", *SEALED_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
@@ -41,7 +44,11 @@ _NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
 
 
 def kind_of(step: str) -> str:
-    """Return the kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks."""
+    """Return the kind of a message from the name of its step: "scores for 2" are scores, and all masks are masks.
+
+    Behind a colon a step of sealed training says what it is about, which changes nothing about what it shows.
+    """
+    step, _, _ = step.partition(":")
     match = _NUMBERED.fullmatch(step)
     if match is None or step.startswith("align"):
         return "alignment" if step.startswith("align") else step
@@ -55,7 +62,8 @@ class Policy:
     Parameters
     ----------
     kinds : messages that may leave.
-    plain : whether scores may be added up without masks.
+    protection : how training may be protected: words of `families.protection`. See `consent`.
+    plain : whether scores may be added up without masks; "plain" among the words of `protection` says it too.
     min_features : the fewest columns with which this party takes part.
     min_batch : the fewest rows of a batch.
     max_rounds : the most exchanges in a run.
@@ -72,6 +80,7 @@ class Policy:
     """
 
     kinds: tuple[str, ...] = KINDS
+    protection: tuple[str, ...] = (SEALED,)
     plain: bool = False
     min_features: int = 2
     min_batch: int = 8
@@ -100,10 +109,10 @@ class Policy:
                 f"the policy of {me!r} allows the peers {', '.join(map(repr, self.peers))}, the job has "
                 f"{strangers[0]!r} too; add it to peers, or leave the job"
             )
-        if sum_name == "plain" and not self.plain:
+        if sum_name == "plain" and not (self.plain or PLAIN in self.protection):
             raise PolicyRefused(
                 f"the job adds up scores with sum 'plain', which shows each party's own to the next one, and the "
-                f"policy of {me!r} does not allow it; use 'pairwise', or set plain = true in [policy]"
+                f"policy of {me!r} does not allow it; use 'pairwise', or add \"plain\" to protection in [policy]"
             )
 
     def check_shown(self, me: str, algorithm: str, disclosed: Sequence[str]) -> None:

@@ -68,9 +68,10 @@ def what_others_learn(
     return found
 
 
-def lines(learnt: dict[str, list[str]]) -> list[str]:
-    """Return the same sentences, each on a line of its own, under a heading."""
+def lines(learnt: dict[str, list[str]], *, sealed: bool = False) -> list[str]:
+    """Return the same sentences, each on a line of its own, under a heading; `sealed` is how the job trains."""
     found = ["what the others could work out about you, beside the model:"]
+    found += ["  training: nothing; nobody learns anything from it but its own coefficients"] if sealed else []
     for about, sentences in learnt.items():
         found += [f"  {about}: {sentence}" for sentence in sentences] or [f"  {about}: nothing"]
     return found

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from colonnade.leaks import Leak, Setting, nothing, objective
+from colonnade.leaks import COLUMNS, OF_COLUMNS, Leak, Setting, nothing, objective
 
 
 def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
-    """Declare what a plan shows beside its trials, which are runs: how far from the optimum they were."""
-    # A party without labels tells what its policy allows, and how many bytes it sent.
-    return (objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))
+    """Declare what a plan shows beside its trials, which are runs: how far from the optimum they were.
+
+    Of sealed training there is no trial. What it takes is worked out from how many columns each party has, which sealed
+    training shows as well.
+    """
+    words = "{who} will learn how many columns you have"
+    told = Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("plan",), words)
+    if setting.sealed:
+        return (told,)
+    # A party without labels tells beside that what its policy allows, and how many bytes it sent.
+    return (told, objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))

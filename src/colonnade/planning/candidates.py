@@ -10,6 +10,7 @@ from colonnade.algorithms import VFB2, Algorithm, BlockNewton, FedBCD, FedSGD
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError
 from colonnade.families import family
 from colonnade.families.linear import LinearFamily
+from colonnade.families.protection import SEALED
 from colonnade.jobs.job import Job
 from colonnade.runtimes.net import Net
 
@@ -40,7 +41,7 @@ class Candidate:
 def check_plannable(job: Job) -> None:
     """Refuse what there is no choice for."""
     kind = family(job.family)
-    if not kind.plannable:
+    if not kind.plannable and job.protection != SEALED:
         raise OptionError(
             f"a plan compares algorithms of linear models, and this job trains a {kind.called} model with "
             f"{job.algorithm.name}; try it with few epochs instead"
@@ -48,8 +49,13 @@ def check_plannable(job: Job) -> None:
 
 
 def candidates(job: Job) -> list[Candidate]:
-    """Return the job's own algorithm, then others with their own defaults and the job's seed and batch."""
+    """Return the job's own algorithm, then others with their own defaults and the job's seed and batch.
+
+    Of a sealed job there are none: see `untried`.
+    """
     check_plannable(job)
+    if job.protection == SEALED:
+        return []
     own: Any = job.algorithm
     found = [Candidate(own, own=True)]
     if own.family != LinearFamily.name:  # another model: no other algorithm trains it

@@ -12,6 +12,7 @@ from typing import Any
 from colonnade.errors import at_least
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.checkpoints import Checkpoints
+from colonnade.jobs.consent import check_consent
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.planning.candidates import check_plannable
@@ -54,6 +55,7 @@ def plan_job(
 
     at_least("seconds", seconds, 0, strict=True, finite=True)
     check_plannable(job)
+    check_consent(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
@@ -103,7 +105,8 @@ def _clear(kept: Path) -> None:
 
 def reason(plan: Plan) -> str:
     """Say in a line why one algorithm is recommended."""
-    best, others = plan.best, [one for one in plan.forecasts if one is not plan.best]
+    best = plan.best
+    others = [one for one in plan.forecasts if one is not best and one.tried]
     if not others:
         return f"{best.name}: no other algorithm trains this model and discloses no more than the job does"
     near = [one for one in others if one.gap <= NEAR]
@@ -139,7 +142,7 @@ def show(plan: Plan, me: str, job: str) -> None:
         table.add_column(Text(name), justify="left" if name in ("", "algorithm") else "right")
     for one in plan.forecasts:
         mark = "*" if one is plan.best else ""
-        name = f"{one.name} (the job's)" if one.own else one.name
+        name = f"{one.name} (the job's)" if one.own else one.name + ("" if one.tried else f", {one.protection}")
         sent = (sum(one.sent.values()), one.sent[me])
         cells = (_rounds(one.rounds), *map(human_bytes, sent), _time(one.seconds), _gap(one, plan.rows))
         table.add_row(mark, Text(name), *map(Text, cells))
@@ -153,8 +156,21 @@ def show(plan: Plan, me: str, job: str) -> None:
         f"lines from {me}: {lines}",
         f"time is that of a whole run, {human_seconds(plan.before)} of it for alignment and preparation; rounds go on "
         "until an algorithm's own rule ends it",
+        *_note(plan),
     ):
         console.print(Text(text))
+
+
+def _note(plan: Plan) -> list[str]:
+    """Say why something was not tried, and what its figures come from."""
+    names = [f"{one.name}, {one.protection}," for one in plan.forecasts if not one.tried]
+    if not names:
+        return []
+    sealed = any(one.own and not one.tried for one in plan.forecasts)
+    why = "a plan of a sealed job tries nothing, as that would show more than the job does" if sealed else ""
+    why = why or "sealed training has no short trial"
+    was = "was" if len(names) == 1 else "were"
+    return [f"{' and '.join(names)} {was} not tried: {why}, and the figures follow from rows, columns and lines alone"]
 
 
 def _rounds(span: Span) -> str:
@@ -169,6 +185,8 @@ def _time(span: Span) -> str:
 
 def _gap(one: Forecast, rows: int) -> str:
     """Write how far above the optimum an algorithm ends, relative to it."""
+    if not one.tried:
+        return "not tried"
     if math.isnan(one.gap):
         return "not seen"
     text = "nothing" if one.gap <= 0.0 else f"{one.gap:.0e}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from colonnade.algorithms import Algorithm
+from colonnade.families.protection import MASKED
 from colonnade.planning.candidates import Candidate
 from colonnade.planning.forecast import Costs, Span, bytes_of, epochs_of_curve, epochs_of_sample, save_of, seconds_of
 from colonnade.planning.trials import LineSpeed, Taken
@@ -24,8 +25,9 @@ class Forecast:
     rounds: Span
     seconds: Span
     gap: float  # to the lowest objective, as a part of it, on the rows that were tried; nan where nothing is known
-    tried: int  # rows that it was tried on
+    tried: int  # rows that it was tried on; 0 where it was not
     sent: Mapping[str, float]  # bytes, by party
+    protection: str = MASKED
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,15 @@ class Plan:
 
     @property
     def best(self) -> Forecast:
-        """The fastest of those that end near the optimum or, where none is known to do so, the nearest."""
-        near = [one for one in self.forecasts if one.gap <= NEAR]
+        """The fastest of those that end near the optimum or, where none is known to do so, the nearest.
+
+        What was not tried is not recommended, unless it is the job's own and nothing was.
+        """
+        known = [one for one in self.forecasts if one.tried] or [one for one in self.forecasts if one.own]
+        near = [one for one in known if one.gap <= NEAR]
         if near:
             return min(near, key=lambda one: one.seconds.likely)
-        return min(self.forecasts, key=lambda one: (math.inf if math.isnan(one.gap) else one.gap, one.seconds.likely))
+        return min(known, key=lambda one: (math.inf if math.isnan(one.gap) else one.gap, one.seconds.likely))
 
 
 @dataclass(frozen=True)

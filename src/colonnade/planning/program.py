@@ -6,6 +6,8 @@
 4. together  how many rounds there will be (`planning.forecast`): on some of the rows where all of them take too long,
              and side by side, so that round trips overlap
 5. figures   the first label holder works them out and tells them; each party adds the bytes that will leave it
+6. untried   sealed training, and for a sealed job open training too, worked out from the number of columns and the
+             lines; of a sealed job there is nothing else but the lines
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from colonnade.algorithms import Algorithm
 from colonnade.engine.exposure import ENCRYPTED, agree_on_batch
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError
+from colonnade.families.protection import SEALED
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.planning.candidates import Candidate, agree_on_candidates, candidates, timed
 from colonnade.planning.figures import FIGURES, Figures, Forecast, Plan, Trial
 from colonnade.planning.forecast import Span
 from colonnade.planning.trials import Aside, LineSpeed, Taken, attempt, measure_lines, sample
+from colonnade.planning.untried import untried
 from colonnade.runtimes.net import Net
 from colonnade.service.training import Align, Ready, Source, get_ready
 from colonnade.sums.trees import topology
@@ -91,6 +95,10 @@ async def make_plan(
         known = [replace(one, algorithm=replace(one.algorithm, batch=batch)) for one in known]
     before, sent = net.elapsed(), net.traffic.bytes
     columns = len(ready.prepared.columns)
+    if job.protection == SEALED:
+        say("the lines", 0, 2)
+        lines = await measure_lines(net)
+        return Plan(ready.train, lines, before, await _untried(net, job, ready, lines, (before, sent)))
     chosen = await agree_on_candidates(net, known, ready.train, len(job.holders), lambda batch: check(columns, batch))
     if budget is not None:
         budget.check(_NUMBERS * len(chosen) * ready.outputs, f"a plan that tries {len(chosen)} algorithms")
@@ -98,7 +106,43 @@ async def make_plan(
     planner = Planner(net, job, ready, chosen, keeper_of, seconds, say, await measure_lines(net), budget)
     await planner.try_alone()
     await planner.try_together()
-    return await planner.figures(before, sent)
+    plan = await planner.figures(before, sent)
+    return replace(plan, forecasts=(*plan.forecasts, *await _untried(net, job, ready, planner.lines, (before, sent))))
+
+
+async def _untried(
+    net: Net, job: Job, ready: Ready, lines: Mapping[str, LineSpeed], spent: tuple[float, int]
+) -> tuple[Forecast, ...]:
+    """Return what is worked out and not tried, in the seconds of the first label holder, whose lines it is about.
+
+    spent: the seconds and bytes of what comes before training, which are part of every run.
+    """
+    before, sent = spent
+    others = [name for name in net.names if name != net.me]
+    mine = (float(len(ready.prepared.columns)), float(sent))
+    for name in others:
+        await net.send(name, "plan", mine)
+    told = {net.me: mine, **{name: _numbers(await net.recv(name, "plan"), 2, name) for name in others}}
+    columns = {name: int(told[name][0]) for name in net.names}
+    line = LineSpeed(
+        max((one.latency for one in lines.values()), default=0.0),
+        min((one.bandwidth for one in lines.values()), default=math.inf),
+    )
+    found, leader = untried(job, ready.train, columns, ready.outputs, line), job.holders[0]
+    seconds = tuple(before + one.seconds.likely for one in found)
+    if net.me != leader:
+        seconds = tuple(_numbers(await net.recv(leader, "plan"), len(found), leader))
+    else:
+        for name in others:
+            await net.send(name, "plan", seconds)
+    return tuple(
+        replace(
+            one,
+            seconds=Span(whole, whole, whole),
+            sent={name: told[name][1] + count for name, count in one.sent.items()},
+        )
+        for one, whole in zip(found, seconds, strict=True)
+    )
 
 
 async def _usual_batch(net: Net, job: Job, ready: Ready) -> int:
@@ -243,7 +287,7 @@ class Planner:
         forecasts = [
             Forecast(
                 one.name, one.own, Span(*figures[:3]), Span(*figures[3:6]), figures[6], int(figures[7]),
-                {name: by_party[name][turn] for name in self.net.names},
+                {name: by_party[name][turn] for name in self.net.names}, self.job.protection,
             )
             for turn, (one, figures) in enumerate(zip(self.chosen, each, strict=True))
         ]  # fmt: skip

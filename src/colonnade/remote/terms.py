@@ -52,8 +52,11 @@ class RunTerms:
 
 
 def difference(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str, str, str]:
-    """(key, here, there) of the first entry that two jobs do not share."""
-    for key in sorted({*mine, *theirs}):
+    """(key, here, there) of the first entry that two jobs do not share; elements of lists come last.
+
+    The list of what a job discloses follows from the rest of it, so that a difference there is no reason but a result.
+    """
+    for key in sorted({*mine, *theirs}, key=lambda key: ("[" in key, key)):
         here, there = mine.get(key, _ABSENT), theirs.get(key, _ABSENT)
         if here != there:
             return key, here, there

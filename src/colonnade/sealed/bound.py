@@ -1,9 +1,12 @@
 """The bound on the curvature, kappa Q'Q / n + S, in shares, and its inverse.
 
-Within a party's block it is the identity, by the choice of Q. Between two blocks are kappa Q_i'Q_j / n.
+Within a party's block it is the identity, by the choice of Q. Between two blocks are kappa Q_i'Q_j / n. Where there are
+too many rows to take the curvature of all of them, it is that of a sample, to which each party adds what it lacks.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
@@ -18,33 +21,39 @@ EXACT_BITS = 20
 _WHAT = "cross products"
 
 
-async def shared_bound(members: Members, own: WhiteColumns, *, exact: bool) -> WideArray:
-    """Return a holder's share of the bound on the curvature of all rows.
+async def shared_bound(members: Members, own: WhiteColumns, rows: int | None) -> WideArray:
+    """Return a holder's share of the bound on the curvature of the first rows, as they are tamed.
 
-    exact: whether it is no bound but the curvature itself.
+    rows: how many; None for all of them as they are, and exactly, where the bound is the curvature itself.
     """
     channel, width = members.channel, members.width
     names, found = tuple(members.sizes), wide.zeros(width, width)
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
             asker, answerer = (one, other) if members.sizes[one] <= members.sizes[other] else (other, one)
-            share = await (_wide_cross if exact else _cross)(members, own, asker, answerer)
+            if rows is None:
+                share = await _wide_cross(members, own, asker, answerer)
+            else:
+                share = await _cross(members, own, asker, answerer, rows)
             if channel.holds:
                 found[members.of[answerer], members.of[asker]] = share
                 found[members.of[asker], members.of[answerer]] = share.swapaxes(0, 1)
-    return wide.add(found, identity(width, CURVATURE_BITS, first=channel.is_first))
+    if rows is None:
+        return wide.add(found, identity(width, CURVATURE_BITS, first=channel.is_first))
+    mine = wide.from_integers(np.rint(own.own_bound(rows) * 2.0**CURVATURE_BITS))
+    return wide.add(found, await members.own_blocks("bound", mine))
 
 
-async def _cross(members: Members, own: WhiteColumns, asker: str, answerer: str) -> WideArray:
+async def _cross(members: Members, own: WhiteColumns, asker: str, answerer: str, rows: int) -> WideArray:
     """Share kappa Q_j'Q_i / n, whose rows are the answerer's columns, from sums modulo 2^64."""
-    channel, rows, bits = members.channel, members.rows, cross_bits(members.rows)
+    channel, bits = members.channel, cross_bits(rows)
     vectors, share = members.sizes[asker], None
     if channel.me == asker:
         drawn, asked = await channel.ask_silent(_WHAT, vectors, rows, {answerer: members.sizes[answerer]})
-        await channel.send(answerer, "difference", _WHAT, (words(own.cross(bits)) - drawn).tobytes())
+        await channel.send(answerer, "difference", _WHAT, (words(own.cross(bits, rows)) - drawn).tobytes())
         share = await asked[answerer]()
     elif channel.me == answerer:
-        columns = own.cross(bits)
+        columns = own.cross(bits, rows)
         share = await channel.answer_silent(_WHAT, asker, vectors, rows, columns, own.cross_bound(bits))
         difference = await channel.receive_words(asker, "difference", _WHAT, vectors, rows)
         share = share + words(columns) @ difference.T
@@ -70,12 +79,13 @@ async def _wide_cross(members: Members, own: WhiteColumns, asker: str, answerer:
     return members.rescaled(whole, own.kappa / rows, 2 * bits, CURVATURE_BITS)
 
 
-async def inverse_of_bound(members: Members, bound: WideArray, doublings: int) -> WideArray:
+async def inverse_of_bound(members: Members, bound: WideArray, doublings: int, *, whole: bool) -> WideArray:
     """Return a holder's share of the bound's inverse.
 
-    Its eigenvalues are at most the number of parties, so the inverse starts at 2 / parties times the identity.
+    Its blocks are at most the identity (whole: of all rows) or twice that, so its eigenvalues are at most as many as
+    there are parties or twice as many, and the inverse starts at 2 or 1 over the number of parties.
     """
-    first, scale = members.channel.is_first, 2.0 / len(members.sizes)
+    first, scale = members.channel.is_first, (2.0 if whole else 1.0) / len(members.sizes)
     cut_off = 16 + CURVATURE_BITS - RESIDUAL_BITS
     part = wide.truncated(wide.times(bound, round(2.0**16 * scale)), cut_off, first=first)
     residual = wide.subtract(identity(len(bound), RESIDUAL_BITS, first=first), part)

@@ -22,7 +22,6 @@ Floats = npt.NDArray[np.float64]
 SUM_BITS = 34  # that a sum over rows may have, so that lifting it from 64 bits fails once in 2^30
 PENALTY_BITS = 28  # of S behind its point
 FORWARD_BITS = 14  # of Q behind its point, where scores are made
-_LACKING = 0.5  # of what a sample lacks that is added to it
 # Rows are cut to so many times their usual length where squares of them are summed up: less where a row of a sample
 # stands for many.
 _CLIP, _SAMPLE_CLIP = 64.0, 8.0
@@ -35,6 +34,7 @@ class WhiteColumns:
         n, d = X.shape
         self.n, self.d, self.kappa = n, d, kappa
         self._kept: dict[int, Floats] = {}
+        self._tamed: dict[int, Floats] = {}
         gram = X.T @ X * (kappa / n) + np.diag(penalty)
         # A column that others make up for, without a penalty, would have no coordinates; this is below all rounding.
         gram[np.diag_indices(d)] += 1e-10 * max(float(np.trace(gram)) / max(d, 1), 1e-300)
@@ -60,9 +60,9 @@ class WhiteColumns:
 
     # -- sums over rows ------------------------------------------------------------------------------------------------
 
-    def cross(self, bits: int) -> Floats:
-        """Q' in whole numbers, for products with others' columns."""
-        found: Floats = np.rint(self.Q.T * 2.0**bits)
+    def cross(self, bits: int, rows: int | None = None) -> Floats:
+        """Q' in whole numbers, for products with others' columns; or of the first rows, as they are `tamed`."""
+        found: Floats = np.rint((self.Q if rows is None else self.tamed(rows)).T * 2.0**bits)
         return found
 
     def cross_bound(self, bits: int) -> float:
@@ -90,33 +90,45 @@ class WhiteColumns:
     def _longest(self, rows: int) -> float:
         return (_CLIP if rows == self.n else _SAMPLE_CLIP) * math.sqrt(self.d / self.kappa)
 
-    def clipped(self, rows: int) -> Floats:
-        """The first rows of Q, none much longer than usual, so that products of columns have a bound too."""
-        most = self._longest(rows)
-        some = self.Q[:rows]
-        lengths = np.linalg.norm(some, axis=1)
-        found: Floats = some * np.minimum(1.0, most / np.maximum(lengths, 1e-300))[:, None]
-        return found
+    def tamed(self, rows: int) -> Floats:
+        """The first rows of Q, as the curvature and its bound are taken of them.
 
-    def lacking(self, rows: int) -> Floats:
-        """What these rows, as they are cut, lack of the bound on the curvature of all rows, where they lack anything.
-
-        A part of it is added to their curvature: what is not in it could matter more than what is, and a step that is
-        too short does no harm.
+        No row is much longer than usual, so that products of columns have a bound too. And kappa times their mean
+        product is at most the identity, as it is for all rows: of a sample in which long rows happen to be many,
+        columns are made shorter along these directions.
         """
-        some = self.clipped(rows)
-        missing = np.eye(self.d) - self.S - some.T @ some * (self.kappa / rows)
-        values, vectors = np.linalg.eigh(missing)
-        found: Floats = _LACKING * (vectors * np.maximum(values, 0.0)) @ vectors.T
+        if rows not in self._tamed:
+            some = self.Q[:rows]
+            lengths = np.linalg.norm(some, axis=1)
+            some = some * np.minimum(1.0, self._longest(rows) / np.maximum(lengths, 1e-300))[:, None]
+            values, vectors = np.linalg.eigh(some.T @ some * (self.kappa / rows))
+            self._tamed[rows] = some @ ((vectors / np.sqrt(np.maximum(values, 1.0))) @ vectors.T)
+        return self._tamed[rows]
+
+    def fixed(self, rows: int) -> Floats:
+        """The penalty, and what these rows lack of the bound of all rows, where they lack anything.
+
+        It is added to their curvature and to their bound: what is not in the sample could matter more than what is, and
+        a step that is too short does no harm.
+        """
+        some = self.tamed(rows)
+        values, vectors = np.linalg.eigh(np.eye(self.d) - self.S - some.T @ some * (self.kappa / rows))
+        found: Floats = self.S + (vectors * np.maximum(values, 0.0)) @ vectors.T
         return found
 
-    def clipped_columns(self, rows: int) -> Floats:
-        """The same, for sums over rows of folded words."""
-        return SlotLayout(rows).columns(self.clipped(rows).T, 2.0 ** backward_bits(rows))
+    def own_bound(self, rows: int) -> Floats:
+        """The bound on the curvature of these rows, within this party's own block."""
+        some = self.tamed(rows)
+        found: Floats = some.T @ some * (self.kappa / rows) + self.fixed(rows)
+        return found
+
+    def tamed_columns(self, rows: int) -> Floats:
+        """`tamed` for sums over rows of folded words."""
+        return SlotLayout(rows).columns(self.tamed(rows).T, 2.0 ** backward_bits(rows))
 
     def squares(self, rows: int) -> Floats:
         """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
-        some = self.clipped(rows).T
+        some = self.tamed(rows).T
         first, second = np.triu_indices(self.d)
         return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
 
@@ -127,7 +139,7 @@ class WhiteColumns:
 
     def factors(self, rows: int) -> Floats:
         """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
-        slots = paired(SlotLayout(rows).spread(self.clipped(rows).T))
+        slots = paired(SlotLayout(rows).spread(self.tamed(rows).T))
         found: Floats = np.rint(embedded(slots) * 2.0 ** factor_bits(rows))
         return found
 

@@ -42,8 +42,8 @@ async def shared_curvature(members: Members, own: WhiteColumns, step: Round, wei
         block = members.scaled(share, 1.0 / rows, bits + 1, CURVATURE_BITS)
         found[members.of[name], members.of[owner]] = block
         found[members.of[owner], members.of[name]] = block.swapaxes(0, 1)
-    fixed = own.S + own.lacking(rows)
-    found = wide.add(found, await _fixed(members, wide.from_integers(np.rint(fixed * 2.0**CURVATURE_BITS))))
+    fixed = wide.from_integers(np.rint(own.fixed(rows) * 2.0**CURVATURE_BITS))
+    found = wide.add(found, await members.own_blocks("fixed", fixed))
     return found if channel.holds else wide.zeros(width, width)
 
 
@@ -108,7 +108,7 @@ async def _sums(
         for name in columns:
             await channel.send(name, "difference", what, (products - drawn).tobytes())
     if me in others:
-        mine, bound = own.clipped_columns(rows), own.backward_bound(rows)
+        mine, bound = own.tamed_columns(rows), own.backward_bound(rows)
         found[me] = words(mine) @ products.T if channel.holds else np.zeros((own.d, vectors), np.uint64)
         for holder in channel.holders:
             if holder != me:
@@ -122,21 +122,6 @@ async def _sums(
         if me == channel.second and name in members.lenders:
             found[name] = found[name] + await channel.receive_words(name, "share", what, *found[name].shape)
     return {(name, owner): share for name, share in found.items()}
-
-
-async def _fixed(members: Members, mine: WideArray) -> WideArray:
-    """Return a holder's share of matrices that every party has of its own block; a lender cuts its own in two."""
-    channel, found = members.channel, wide.zeros(members.width, members.width)
-    if not channel.holds:
-        random = channel.random(*mine.shape[:2])
-        await channel.send(channel.first, "share", "fixed", random.tobytes())
-        await channel.send(channel.second, "share", "fixed", wide.subtract(mine, random).tobytes())
-        return found
-    found[members.of[members.me], members.of[members.me]] = mine
-    for name in members.lenders:
-        size = members.sizes[name]
-        found[members.of[name], members.of[name]] = await channel.receive_wide(name, "share", "fixed", size, size)
-    return found
 
 
 # -- row by row --------------------------------------------------------------------------------------------------------

@@ -101,6 +101,21 @@ class Members:
                 found = add(found, await receive(name, "share", what, *shape))
         return found
 
+    async def own_blocks(self, what: str, mine: WideArray) -> WideArray:
+        """Return a holder's share of matrices that every party has of its own block: each cuts its own in two."""
+        channel, found = self.channel, wide.zeros(self.width, self.width)
+        half = channel.random(*mine.shape[:2])
+        rest, here = wide.subtract(mine, half), self.of[self.me]
+        if channel.holds:
+            await channel.send(channel.partner, "share", what, half.tobytes())
+            found[here, here] = rest
+        else:
+            await channel.send(channel.first, "share", what, half.tobytes())
+            await channel.send(channel.second, "share", what, rest.tobytes())
+        for name, size in self.besides(self.me).items() if channel.holds else ():
+            found[self.of[name], self.of[name]] = await channel.receive_wide(name, "share", what, size, size)
+        return found
+
     # -- numbers -------------------------------------------------------------------------------------------------------
 
     def together(self, shares: dict[str, WideArray]) -> WideArray:

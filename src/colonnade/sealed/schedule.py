@@ -7,44 +7,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from colonnade.sealed.slots import SLOTS
-
 FEW = 4096  # rows that are so few that every round can take the curvature anew, over a wide range of scores
-SAMPLE = 2 * FEW  # rows of a round about a sample
-_MOST_SQUARES = 1.35e6  # rows times columns whose curvature is taken anew in one round
+_MODEST = 4 * FEW  # rows of which a few more rounds do not matter
+_MOST_SQUARES = 1.35e6  # rows times columns, up to which all rows are taken for the curvature
+_SAMPLE = 2 * FEW  # rows that are taken otherwise, for every 64 columns
 
 
 @dataclass(frozen=True)
 class Round:
-    """One step: about the first so many rows, and with the curvature of so many of them, or with the last one."""
+    """One step: about the first so many rows, and with the curvature of so many of them, or with the last one.
+
+    Where the curvature is an old one, or the bound itself, it is larger than the true one. So the step is stretched,
+    and starts somewhat further along the last one. Both factors are written as a / 2^b.
+    """
 
     rows: int
     curvature: int
     doublings: int
     tolerance: float
-    stretch: tuple[int, int] = (1, 0)  # the step times 5 / 2^2, where the curvature is an old one
+    stretch: tuple[int, int] = (1, 0)
+    momentum: tuple[int, int] = (0, 0)
 
 
 def period_for(rows: int) -> float:
     """Return the period of scores where the job does not say: wide where that is cheap."""
-    return 256.0 if rows <= FEW else 128.0 if rows <= 2 * SAMPLE else 64.0
+    return 256.0 if rows <= FEW else 128.0 if rows <= _MODEST else 64.0
+
+
+def curvature_rows(rows: int, columns: int) -> int:
+    """Return of how many rows the curvature and its bound are taken."""
+    return rows if rows * columns <= _MOST_SQUARES else min(rows, _SAMPLE * -(-columns // 64))
 
 
 def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, samples: int | None) -> tuple[Round, ...]:
     """Return all rounds after the first step, for so many rows and columns of all parties.
 
-    Few rows are cheap: every round takes the curvature anew. With many, a round or two about a sample come first; then
-    the curvature is taken from all rows (or from as many as are affordable), and the last rounds go on with it.
+    Few rows are cheap: every round takes the curvature anew. With more, two rounds with the bound come first, and
+    those after the curvature was taken go on with it. With very many, the first rounds are about a sample.
     """
     if rows <= FEW:
         # As the inverse has more terms from round to round, steps along flat directions may become longer.
         fresh = [Round(rows, rows, min(12, 6 + 2 * i), 2e-5) for i in range(9 if rounds is None else rounds)]
-        return (*fresh, *(Round(rows, 0, 0, 2e-5, (1, 0)),) * (0 if polish is None else polish))
-    few = rows <= 2 * SAMPLE
-    sample = Round(SAMPLE, SAMPLE, 4, 1e-3)
-    first = () if few else (sample,) * (2 if samples is None else samples)
-    most = min(rows, max(SAMPLE, int(_MOST_SQUARES / columns) // SLOTS * SLOTS))
-    count = (5 if few else 1) if rounds is None else rounds
-    again = [Round(rows, most, min(8, 5 + i), 1e-3 if i + 1 < count or polish != 0 else 3e-4) for i in range(count)]
-    last = Round(rows, 0, 0, 3e-4, (5, 2))
-    return (*first, *again, *(last,) * (1 if polish is None else polish))
+        return (*fresh, *(Round(rows, 0, 0, 2e-5),) * (polish or 0))
+    of = curvature_rows(rows, columns)
+    whole = (Round(rows, 0, 0, 2e-3, (3, 1), (3, 4)), Round(rows, 0, 0, 2e-3, (3, 1), (5, 4)))
+    first = whole if of == rows else (Round(of, of, 4, 1e-3),) * 2
+    count = (4 if rows <= _MODEST else 1) if rounds is None else rounds
+    again = [Round(rows, of, min(8, 5 + i), 1e-3 if i + 1 < count else 3e-4) for i in range(count)]
+    last = Round(rows, 0, 0, 3e-4, (5, 2), (1, 3))
+    return (*first[: samples if samples is not None else 2], *again, *(last,) * (2 if polish is None else polish))

@@ -15,7 +15,9 @@ from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, usual_batch
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.families import family
+from colonnade.families.protection import SEALED
 from colonnade.jobs.budget import allowance
+from colonnade.jobs.consent import check_consent, words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.words import what_others_learn
@@ -39,7 +41,9 @@ class Finding:
 
 def check(job: Job, party: PartyFile) -> list[Finding]:
     """Return all findings; nothing is sent but a greeting to the peers' doors."""
-    found = [Finding("job", True, f"{len(job.parties)} parties, {job.algorithm.name}, sum {job.sum}")]
+    sealed = job.protection == SEALED
+    how = f"{job.algorithm.name}" + ("" if sealed else f", sum {job.sum}")
+    found = [Finding("job", True, f"{len(job.parties)} parties, {how}"), Finding("protection", None, words_of(job))]
     found.append(_try("certificates", lambda: _certificates(party)))
     found.append(_try("folder", lambda: _folder(party)))
     found += _data(job, party)
@@ -71,6 +75,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         return [Finding("data", False, str(error))]
 
     def policy() -> str:
+        check_consent(party.policy, party.name, job)
         party.policy.check_company(party.name, job.parties, job.sum)
         party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
         party.policy.check_part(party.name, len(columns), batch)
@@ -79,6 +84,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
+        if job.protection == SEALED:
+            return "training is sealed, and no number about a person leaves in it"
         silent = not job.algorithm.tells_signals or job.sum == ENCRYPTED
         if silent and job.holders == (party.name,):
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"

@@ -20,10 +20,12 @@ from colonnade import private_files
 from colonnade.errors import ColonnadeError
 from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
+from colonnade.families.protection import SEALED
 from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
+from colonnade.jobs.consent import check_consent, words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Trained
 from colonnade.jobs.party_file import PartyFile
@@ -127,15 +129,18 @@ def run_job(
     """Take part in a job, and save this party's part of the model."""
     from colonnade.alignment.protocol import align
 
+    check_consent(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     history = History(metrics.METRICS[loss(job.loss).kind], job.algorithm.epochs, verbose)
 
     def read() -> tuple[Any, ...]:
         source = TableSource(data.load(party.data), party.prepare)
+        tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         width = source.width()
         most = None if width is None else allowance(party.policy.max_directions, width)
-        for line in lines(what_others_learn(job, party.name, width, rows=source.rows, directions_at_most=most)):
+        learnt = what_others_learn(job, party.name, width, rows=source.rows, directions_at_most=most)
+        for line in lines(learnt, sealed=job.protection == SEALED):
             tell(line)
         return (source,)
 
@@ -145,7 +150,8 @@ def run_job(
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
         trained = await take_part(net, job, source, find, check, kept, party.network, budget)
-        budget.paid(model_file.digest(job.family, trained.state))
+        if job.protection != SEALED:  # where nothing was charged, the first use of the model is
+            budget.paid(model_file.digest(job.family, trained.state))
         return source, trained
 
     def observe(name: str, seconds: float, value: Any) -> None:

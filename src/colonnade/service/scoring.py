@@ -22,7 +22,7 @@ from colonnade.data.ids import pack, unpack
 from colonnade.errors import PolicyRefused, ProtocolError, RunFailed
 from colonnade.families.scoring import Scorer
 from colonnade.jobs.people import DAY, FEW, Refusal
-from colonnade.leaks import ASKED, OF_PEOPLE, Leak, Setting
+from colonnade.leaks import ASKED, OF_COLUMNS, OF_PEOPLE, PREDICTED, Leak, Setting
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import SecureSum, open_sum
@@ -39,7 +39,15 @@ def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
         "{who}, asking for predictions, will learn of everybody whom they name whether you serve them, by default the "
         "people in common alone"
     )
+    part = "{who}, asking for predictions, will see your part of the score of everybody whom they name"
+    added = () if not setting.sealed else (  # what is trained in the open declares it with its exchanges
+        Leak(
+            PREDICTED, OF_COLUMNS, setting.parties, setting.holders, ("prediction",),
+            part + ("" if setting.pair else ", added to {theirs}"),
+        ),
+    )  # fmt: skip
     return (
+        *added,
         Leak(ASKED, OF_PEOPLE, setting.holders, setting.parties, ("scoring",), words),
         Leak(ASKED, OF_PEOPLE, setting.parties, setting.holders, ("scoring",), known),
     )

@@ -1,0 +1,72 @@
+"""A party's consent to how a job is protected: asked for before anything is sent, and given by name in its policy."""
+
+from __future__ import annotations
+
+from colonnade.errors import PolicyRefused
+from colonnade.families import family
+from colonnade.families.protection import HIDES_NOTHING, MASKED, PROTECTIONS, SEALED
+from colonnade.jobs.job import Job
+from colonnade.jobs.policy import Policy
+from colonnade.jobs.words import leaks_of
+from colonnade.leaks import (
+    ALL_DIRECTIONS,
+    CONTRIBUTION,
+    CONTRIBUTIONS,
+    DIRECTIONS,
+    DISTANCES,
+    EMBEDDINGS,
+    GRADIENTS,
+    OF_COLUMNS,
+    OF_LABELS,
+    SCORES,
+    SHARED,
+    SIGNALS,
+    SINGLE,
+)
+
+# What says most about labels, or about columns, comes first.
+_TELLING = (
+    SIGNALS, GRADIENTS, SHARED, EMBEDDINGS, SINGLE, DIRECTIONS, ALL_DIRECTIONS, DISTANCES, CONTRIBUTION, CONTRIBUTIONS,
+    SCORES,
+)  # fmt: skip
+# What each protection is, for people; between two parties `words_of` adds that masks hide nothing.
+_WORDS = {
+    SEALED: "nobody learns anything from training but its own coefficients",
+    MASKED: "training is in the open, and sums are masked",
+    "plain": "training is in the open, and sums are in the clear",
+}
+
+
+def words_of(job: Job) -> str:
+    """Return a job's protection, and what it is."""
+    note = f"; {HIDES_NOTHING}" if job.protection == MASKED and len(job.parties) == 2 else ""
+    return f"{job.protection}: {_WORDS[job.protection]}{note}"
+
+
+def check_consent(policy: Policy, me: str, job: Job) -> None:
+    """Refuse a job with a protection that this party has not agreed to by name."""
+    word = job.protection
+    if word in policy.protection:
+        return
+    agreed = " and ".join(map(repr, policy.protection))
+    line = ", ".join(f'"{one}"' for one in PROTECTIONS if one == word or one in policy.protection)
+    other = "" if word == SEALED or SEALED in family(job.family).lacks else 'set protection = "sealed" in the job, or, '
+    other += "" if word == SEALED else "if they may see that, "
+    raise PolicyRefused(
+        f"the job asks for protection {word!r}, which shows {shown(job, me)}, and the policy of {me!r} agrees to "
+        f"{agreed} alone; {other}add protection = [{line}] under [policy] in its file"
+    )
+
+
+def shown(job: Job, me: str) -> str:
+    """Return in few words what training would show of this party: what says most about its labels and its columns."""
+    if job.protection == SEALED:
+        return "nobody anything but its own coefficients"
+    mine = [leak for leak in leaks_of(job) if me in leak.of and set(leak.to) - {me} and leak.name in _TELLING]
+    found = []
+    for about in (OF_LABELS, OF_COLUMNS):
+        names = {leak.name for leak in mine if leak.about == about}
+        found += [name for name in _TELLING if name in names][:1]
+    if not found:
+        return "its partners none of its labels or columns, but more than sealed training would"
+    return "its partners " + " and ".join(f'"{name}"' for name in found)
