@@ -25,6 +25,7 @@ from lattice import lattice
 from network import mpi_rounds, network_deaths, network_latency, network_rounds
 from planned import planned_and_real
 from programs import echo, hammer, spread
+from sealed import sealed
 from shortest import best
 from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
@@ -164,6 +165,7 @@ MEASURES = (
     encrypted_products,
     encrypted_training,
     lattice,
+    sealed,
     horizontal_rounds,
     group_operations,
     alignment,
