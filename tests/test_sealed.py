@@ -18,7 +18,6 @@ from colonnade.errors import (
     ProtocolError,
 )
 from colonnade.sealed.columns import WhiteColumns
-from colonnade.sealed.members import Members
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")
 NAMES = ("bank", "shop", "clinic", "school")
@@ -341,8 +340,9 @@ def test_norms_stay_within_their_public_bounds(rows, kind):
         assert np.linalg.norm(own.Q, axis=0).max() <= own.bound * (1 + 1e-6)
         assert np.linalg.norm(own.forward) <= own.forward_bound()
         assert np.linalg.norm(own.cross(12), axis=1).max() <= own.cross_bound(12)
+        assert np.linalg.norm(own.cross(12, first), axis=1).max() <= own.cross_bound(12)
         assert np.linalg.norm(own.backward(first), axis=1).max() <= own.backward_bound(first)
-        assert np.linalg.norm(own.clipped_columns(first), axis=1).max() <= own.backward_bound(first)
+        assert np.linalg.norm(own.tamed_columns(first), axis=1).max() <= own.backward_bound(first)
         assert np.linalg.norm(own.squares(first), axis=1).max() <= own.squares_bound(first)
         assert np.linalg.norm(own.factors(first), axis=-1).max() <= own.factors_bound(first)
         # The identity, but for directions in which there is nothing.
@@ -553,29 +553,3 @@ def test_a_key_of_other_parameters_is_refused(monkeypatch):
     lying(monkeypatch, "bank", "sealed key", lambda value: value[::-1])
     with pytest.raises(ColonnadeError, match="key"):
         cn.LogisticRegression(algorithm=SealedNewton(rounds=1), verbose=0).fit(*parties_of(*drawn(60, (2, 3)), (2, 3)))
-
-
-# -- who hands what to whom --------------------------------------------------------------------------------------------
-
-
-def test_what_lenders_hand_over_is_cut_in_two(monkeypatch):
-    """A holder together with a lender must not have both halves of what two lenders share."""
-    handed = {}
-    honest = Members.handed_over
-
-    async def watched(self, what, share, pair, *shape, **more):
-        found = await honest(self, what, share, pair, *shape, **more)
-        handed.setdefault(pair, {})[self.me] = (None if share is None else share.copy(), found.copy())
-        return found
-
-    monkeypatch.setattr(Members, "handed_over", watched)
-    widths = (2, 2, 2, 2)
-    cn.LogisticRegression(algorithm=SealedNewton(rounds=1), verbose=0).fit(*parties_of(*drawn(60, widths), widths))
-    pair = next(pair for pair in handed if set(pair) == {"clinic", "school"})
-    seen = handed[pair]
-    total = seen["clinic"][0] + seen["school"][0]
-    np.testing.assert_array_equal(seen["bank"][1] + seen["shop"][1], total)
-    for holder in ("bank", "shop"):
-        for lender in ("clinic", "school"):
-            left = (total - seen[holder][1] - seen[lender][0]).view(np.int64)
-            assert np.abs(left / 2.0**63).min() > 1e-9

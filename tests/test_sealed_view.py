@@ -57,6 +57,42 @@ def test_nor_where_samples_of_the_rows_come_first():
         assert findings(view, truth) == [], view.me
 
 
+def of_unlike_widths():
+    """Four parties with 3 (and an intercept), 5, 6 and 7 columns: a shape says whose product it is."""
+    rng = np.random.default_rng(9)
+    columns = [rng.standard_normal((200, width)) for width in (3, 5, 6, 7)]
+    y = (columns[0].sum(axis=1) + rng.logistic(size=200) > 0).astype(int)
+    return [cn.Party(name, X, y if i == 0 else None) for i, (name, X) in enumerate(zip(NAMES, columns, strict=True))]
+
+
+WIDTHS = {"bank": 4, "shop": 5, "clinic": 6, "school": 7}
+COALITIONS = [
+    ("bank",), ("shop",), ("clinic",), ("bank", "clinic"), ("bank", "school"), ("shop", "clinic"), ("shop", "school"),
+    ("clinic", "school"), ("bank", "clinic", "school"), ("shop", "clinic", "school"),
+]  # fmt: skip
+
+
+def known_to(coalition, views):
+    """Shapes that add up where they should not: those about somebody who is not in the coalition."""
+    others = {width for name, width in WIDTHS.items() if name not in coalition}
+    return [shape for shape in sealed.joined([views[name] for name in coalition]) if others & set(shape)]
+
+
+def test_nothing_adds_up_for_a_coalition_without_one_of_the_holders():
+    views, _ = looked_at(of_unlike_widths(), rounds=1, polish=1)
+    for coalition in COALITIONS:
+        assert known_to(coalition, views) == [], coalition
+    # The two holders together have both halves of everything.
+    assert (7, 6) in sealed.joined([views["bank"], views["shop"]])
+
+
+def test_shares_that_are_handed_over_whole_are_noticed(monkeypatch):
+    """A lender that gives all of its share to one holder: that holder has both halves of what two lenders share."""
+    monkeypatch.setattr(Channel, "random_words", lambda self, *shape: np.zeros(shape, np.uint64))
+    views, _ = looked_at(of_unlike_widths(), rounds=1, polish=1)
+    assert (7, 6) in known_to(("shop",), views)
+
+
 # -- what must not go unnoticed ----------------------------------------------------------------------------------------
 
 

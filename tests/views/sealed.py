@@ -294,6 +294,35 @@ def _p_uniform(values: Any) -> float:
     return float(scipy.stats.kstest(values[:200_000] + 0.5, "uniform").pvalue)
 
 
+def joined(views: list[SealedView]) -> list[tuple[int, ...]]:
+    """Shapes of sums and differences of two things that members of a coalition have, which are not uniform but small.
+
+    Two shares of a number are, whoever has them: what a coalition shares among its own members, it may know. So may it
+    know a member's own vector again, from what that one has drawn and told; and a message that went to two of them.
+    """
+    arrays = [
+        (view.me, words)
+        for view in views
+        for what, words in view.seen
+        if words.dtype == np.uint64 and words.size >= 12 and not what.startswith("drawn")
+    ]
+    for view in views:  # and what lenders handed over about the same thing, added up
+        totals: dict[str, Any] = {}
+        for what, words in view.seen:
+            if what.startswith("share of") and words.dtype == np.uint64 and words.size >= 12:
+                about = what.split(": ", maxsplit=1)[1]
+                totals[about] = totals[about] + words if about in totals else words
+        arrays += [(view.me, total) for total in totals.values()]
+    found = set()
+    for i, (one, a) in enumerate(arrays):
+        for other, b in arrays[i + 1 :]:
+            if a.shape != b.shape or (one == other and len(views) > 1) or np.array_equal(a, b):
+                continue
+            if any(np.abs(centred(both)).max() < 1 / 16 for both in (a + b, a - b)):
+                found.add(a.shape)
+    return sorted(found)
+
+
 def findings(view: SealedView, truth: Truth) -> list[str]:
     """What a party finds that it should not, in words; nothing at all if training is sealed."""
     found = [f"not uniform: {what}" for what in uneven(view)]
