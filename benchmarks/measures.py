@@ -17,7 +17,7 @@ from colonnade.kernels import columns as _kernels
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
-from encrypted import encrypted_training, modular_products
+from encrypted import encrypted_products, encrypted_training
 from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
@@ -162,7 +162,7 @@ MEASURES = (
     kernel_learning,
     kernel_growth,
     kernel_memory,
-    modular_products,
+    encrypted_products,
     encrypted_training,
     lattice,
     sealed,

@@ -3,7 +3,7 @@
     python examples/encrypted_signals.py
 
 The signal that a label holder sends back in ordinary training is dL/dz, and for the logistic loss its sign *is* the
-label: the shop reads every label off what it receives. Here the signals are then encrypted (Paillier, under a key of
+label: the shop reads every label off what it receives. Here the signals are then encrypted (ring-LWE, under a key of
 the label holder's own), and the coefficients come out the same. Gradients still tell something, so batches are large
 and epochs few: docs/security.md says how much.
 """
@@ -28,12 +28,13 @@ def main() -> None:
 
     algorithm = cn.FedBCD(local_steps=5, epochs=5, batch=600)
     models = {}
-    for kind in ("plain", "paillier"):
+    for kind in ("plain", "encrypted"):
         models[kind] = cn.LogisticRegression(sum=kind, algorithm=algorithm, verbose=0).fit(bank, shop)
         steps = models[kind].traffic_["bank"].by_step
         sent = {step: size for step, (_, size) in steps.items() if "signal" in step}
         print(f"{kind}: {models[kind].score(bank, shop):.1%} right; the bank has sent {sent}")
-    apart = max(np.abs(models["plain"].coef_[name] - models["paillier"].coef_[name]).max() for name in ("bank", "shop"))
+    coefs = [models[kind].coef_ for kind in ("plain", "encrypted")]
+    apart = max(np.abs(coefs[0][name] - coefs[1][name]).max() for name in ("bank", "shop"))
     print(f"the coefficients of the two models differ by {apart:.0e} at most")
 
 

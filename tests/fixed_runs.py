@@ -103,7 +103,7 @@ def runs():
         "afsgd, simulation": lambda: linear(into=4, active=2, algorithm=cn.AFSGD("saga", epochs=2, tol=None)),
         "fdml, simulation": lambda: linear(algorithm=cn.FDML(epochs=2, tol=None)),
         "ridge, two trees": lambda: linear("RidgeRegression", y=X[:, 0], into=4, sum="two-trees", algorithm=fedbcd),
-        "encrypted fedsgd, simulation": lambda: linear(sum="paillier", algorithm=cn.FedSGD(epochs=2, tol=None)),
+        "encrypted fedsgd, simulation": lambda: linear(sum="encrypted", algorithm=cn.FedSGD(epochs=2, tol=None)),
         "kernel, simulation": kernel,
         "kernel, processes": lambda: kernel(cn.Processes(**secret)),
         "networks, simulation": networks,

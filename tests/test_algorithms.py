@@ -32,7 +32,7 @@ def test_its_parameters_are_documented_one_by_one(kind):
 def test_only_gradients_of_whole_batches_can_be_encrypted():
     assert [kind.name for kind in EVERY if kind().encryptable] == ["FedSGD", "FedBCD"]
     assert not cn.FedBCD(curvature=True).encryptable
-    encrypted = Setting(TWO.parties, TWO.holders, sum="paillier")
+    encrypted = Setting(TWO.parties, TWO.holders, sum="encrypted")
     cn.FedBCD().check(encrypted)
     with pytest.raises(OptionError, match="VFB2 needs them row by row"):
         cn.VFB2().check(encrypted)

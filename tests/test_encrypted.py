@@ -11,13 +11,15 @@ import scipy.sparse as sp
 from scipy import stats
 
 import colonnade as cn
-from colonnade.crypto import paillier
-from colonnade.crypto.modular import whole_numbers
-from colonnade.crypto.paillier import PrivateKey, PublicKey
+from colonnade.crypto import lattice_products
+from colonnade.crypto.lattice import Ciphertexts, Lattice
+from colonnade.crypto.lattice_parameters import WIDE
+from colonnade.crypto.lattice_products import ProductLayout, new_secret_key
 from colonnade.engine import encrypted
 from colonnade.engine.encrypted import EncryptedSignals, whole_signals
 from colonnade.engine.session import Session
-from colonnade.errors import ColonnadeError, OptionError, ProtocolError, RingOverflow, WrongShape
+from colonnade.errors import ColonnadeError, OptionError, RingOverflow
+from colonnade.families import store
 from colonnade.families.training import train
 from colonnade.objective import metrics
 from test_exposure import small_batches  # noqa: F401 (a fixture)
@@ -31,18 +33,12 @@ X = RNG.standard_normal((N, 9))
 X[:, 1] = RNG.integers(0, 2, N)
 X[RNG.random(X.shape) < 0.2] = 0.0
 Z = X @ RNG.standard_normal(9) + RNG.logistic(size=N)
-SHORT = 1024
-KEY, SIGNAL, BLINDED, OPENED = "paillier key", "encrypted signal", "blinded gradient", "opened gradient"
-
-
-@pytest.fixture(autouse=True)
-def short_keys(monkeypatch):
-    """The door for tests: keys of 1024 bits, in this process only."""
-    monkeypatch.setattr(paillier, "SHORTEST_KEY", SHORT)
+KEY, SIGNAL, BLINDED, OPENED = "encryption key", "encrypted signal", "blinded gradient", "opened gradient"
+RING = Lattice.of(WIDE)
 
 
 def fit(parties, algorithm, model=cn.LogisticRegression, **options):
-    options = {"sum": "paillier", "key_bits": SHORT, **options}
+    options = {"sum": "encrypted", **options}
     return model(algorithm=algorithm, verbose=0, **options).fit(*parties)
 
 
@@ -63,9 +59,8 @@ class FixedPoint(EncryptedSignals):
 
     async def take(self, holder, rows):
         whole = (await self.session.net.recv(holder, SIGNAL)).astype(np.int64).astype(object)
-        gradient = np.zeros((self.columns.width, whole.shape[1]), dtype=object)
-        for place, column, value in zip(*self.columns.entries(rows), strict=True):
-            gradient[column] += int(value) * whole[place]
+        values = self.columns.part(rows)(0, self.columns.width).astype(np.int64).astype(object)
+        gradient = values.T @ whole
         return gradient.astype(float) * (self.columns.scale / 2.0**32)[:, None] / len(rows)
 
 
@@ -89,7 +84,7 @@ CASES = {
     "svm": (2, 1, BCD, {"model": cn.LinearSVC}),
     "ridge": (2, 2, BCD, {"model": cn.RidgeRegression}),
     "softmax": (3, 1, BCD, {"model": cn.SoftmaxRegression, "classes": 4}),
-    "more classes than a ciphertext holds": (2, 2, BCD, {"model": cn.SoftmaxRegression, "classes": 14}),
+    "more classes than columns": (2, 2, BCD, {"model": cn.SoftmaxRegression, "classes": 14}),
 }
 
 
@@ -122,8 +117,11 @@ def test_encrypted_is_the_fixed_point_run_and_nearly_the_plain_one(case, kind, m
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_wide_tables_send_only_the_columns_of_the_batch(monkeypatch):
-    """3,000 columns of which a batch of 20 rows has some 60; and one party's columns are all zeros in most rows."""
+def test_wide_tables_share_answers(monkeypatch):
+    """3,000 columns, of which a batch of 20 rows has some 60; and one party's columns are all zeros in most rows.
+
+    How many columns have a number in a batch is not to be seen: there are as many answers for all of them.
+    """
     rng = np.random.default_rng(5)
     wide = sp.random(N, 3000, density=0.001, random_state=rng, format="csr")
     few = np.zeros((N, 2))
@@ -132,7 +130,8 @@ def test_wide_tables_send_only_the_columns_of_the_batch(monkeypatch):
     parties = [cn.Party("bank", X[:, :3], y), cn.Party("shop", wide), cn.Party("gym", few)]
     sealed = fit(parties, SGD)
     messages, sent = sealed.traffic_["shop"].by_step[BLINDED]
-    assert sent / messages < 10 * 256 + 100  # eight ciphertexts or a few more, of 256 bytes each with short keys
+    assert sent / messages < 10 * 120_000  # eight answers or so
+    assert len({sealed.traffic_["shop"].by_step[BLINDED][1] % messages}) == 1
     monkeypatch.setattr(encrypted, "EncryptedSignals", FixedPoint)
     clear = fit(parties, SGD)
     for name in sealed.parties_:
@@ -146,7 +145,8 @@ def test_many_rows_go_in_portions(monkeypatch):
     parties = cn.split(wide, y, into=3)
     once = fit(parties, cn.FedSGD(epochs=3, tol=None, batch=330), cn.SoftmaxRegression)
     assert "pace" not in once.traffic_["party2"].by_step
-    monkeypatch.setattr(encrypted, "PORTION", 70)
+    monkeypatch.setattr(ProductLayout, "of", staticmethod(lambda n, outputs, _: ProductLayout(n, outputs, 70, 2, 4)))
+    monkeypatch.setattr(lattice_products, "_PORTION", 1)
     often = fit(parties, cn.FedSGD(epochs=3, tol=None, batch=330), cn.SoftmaxRegression)
     assert [often.traffic_[name].by_step["pace"][0] for name in ("party2", "party3")] == [12, 12]
     assert often.traffic_["party1"].by_step[SIGNAL][0] == 3 * 5 * 2
@@ -168,30 +168,42 @@ def test_the_usual_algorithm_and_a_model_that_is_kept(tmp_path):
     rng = np.random.default_rng(3)
     columns = rng.standard_normal((600, 9))
     parties = cn.split(columns, columns @ rng.standard_normal(9) + rng.logistic(size=600) > 0, into=2)
-    model = cn.LogisticRegression(sum="paillier", key_bits=SHORT, verbose=0).set_params(key_bits=SHORT)
-    model.fit(*parties)
+    model = cn.LogisticRegression(sum="encrypted", verbose=0).fit(*parties)
     model.save(tmp_path)
     again = cn.load(tmp_path)
-    assert again.key_bits == SHORT
+    assert again.sum == "encrypted"
     np.testing.assert_array_equal(again.predict(*parties), model.predict(*parties))
     assert model.score(*parties) > 0.75
 
 
+def test_files_of_models_from_paillier_s_time_are_read(tmp_path):
+    """They name the sum by its old word, and the length of keys."""
+    parties = cn.split(X, Z > 0, into=2)
+    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1), verbose=0).fit(*parties)
+    model.save(tmp_path)
+    for party in model.parties_:
+        public, arrays = store.read_party(tmp_path / f"{party}{store.SUFFIX}")
+        options = {**public.pop("options"), "sum": "paillier", "key_bits": 2048}
+        told = {**public, "sum": "paillier", "options": options}
+        store.write_party(tmp_path, party, {k: v for k, v in told.items() if k not in ("party", "format")}, arrays)
+    again = cn.load(tmp_path)
+    assert (again.sum, again.sum_) == ("encrypted", "encrypted")
+    np.testing.assert_array_equal(again.predict(*parties), model.predict(*parties))
+
+
 @pytest.mark.usefixtures("small_batches")
 def test_a_broken_run_goes_on_with_new_keys(monkeypatch):
-    monkeypatch.setattr("colonnade.engine.exchange.Agreement.__init__.__defaults__", (SHORT,))
     algorithm, made = cn.FedBCD(local_steps=3, batch=30, epochs=3, tol=None), []
-    generate = PrivateKey.generate.__func__
-    monkeypatch.setattr(PrivateKey, "generate", classmethod(lambda *a: made.append(generate(*a)) or made[-1]))
-    whole, records = run(algorithm, [Shelf() for _ in range(3)], sum_="paillier")
+    monkeypatch.setattr(encrypted, "new_secret_key", lambda: made.append(new_secret_key()) or made[-1])
+    whole, records = run(algorithm, [Shelf() for _ in range(3)], sum_="encrypted")
     shelves = [Shelf() for _ in range(3)]
-    run(cn.FedBCD(local_steps=3, batch=30, epochs=1, tol=None), shelves, sum_="paillier")
+    run(cn.FedBCD(local_steps=3, batch=30, epochs=1, tol=None), shelves, sum_="encrypted")
     for shelf in shelves:  # as a run of three epochs leaves them after the first
         _, *rest = shelf.load(1)
         shelf.save(1, (True, *rest))
-    resumed, rest = run(algorithm, shelves, sum_="paillier")
+    resumed, rest = run(algorithm, shelves, sum_="encrypted")
     assert (resumed, rest) == (whole, records)
-    assert len({key.public.n for key in made}) == len(made) == 6  # two holders, three runs
+    assert len({key.public for key in made}) == len(made) == 6  # two holders, three runs
 
 
 # -- what a party sees -------------------------------------------------------------------------------------------------
@@ -201,7 +213,7 @@ def transcripts(parties, algorithm, sum_, wrap=Recorder):
     """Train, and return what every party received."""
     seen = {party.name: [] for party in parties}
     holders = tuple(party.name for party in parties if party.active)
-    job = linear_job(algorithm, holders, sum_=sum_, intercept=False, key_bits=SHORT)
+    job = linear_job(algorithm, holders, sum_=sum_, intercept=False)
 
     def program(name):
         async def recorded(net, job, mine):
@@ -218,8 +230,8 @@ def rows_of(algorithm, n, sum_):
     """(epoch, rows) of every message with signals, in the public order of rows, with one label holder."""
     for epoch in range(1, algorithm.epochs + 1):
         shuffled = np.random.default_rng([algorithm.seed, epoch]).permutation(np.arange(n))
-        whole = epoch == 1 and sum_ == "paillier"
-        for rows in np.array_split(shuffled, -(-n // (encrypted.PORTION if whole else algorithm.batch))):
+        whole = epoch == 1 and sum_ == "encrypted"
+        for rows in np.array_split(shuffled, 1 if whole else -(-n // algorithm.batch)):
             yield epoch, rows
 
 
@@ -232,6 +244,16 @@ def attack(features, y):
     return metrics.auc(y[half:], F[half:] @ weights)
 
 
+def coefficients(raw, rows):
+    """What a ciphertext has at the place of each row: residues of both of its halves."""
+    layout = ProductLayout.of(rows, 1, (3,))
+    given = Ciphertexts.from_bytes(RING, raw, layout.ciphertexts(rows))
+    found = np.stack((given.c0, given.c1))
+    for half in found:
+        RING.backward(half)
+    return found[..., : layout.inner].transpose(1, 3, 0, 2).reshape(-1, 10)[:rows]
+
+
 def test_no_message_about_a_row_tells_its_label():
     """Columns that know nothing of the labels, so that all that an attack finds was in the messages."""
     # On 5,000 rows chance alone moves the AUC by 0.0082: the bounds are six times as far.
@@ -239,12 +261,14 @@ def test_no_message_about_a_row_tells_its_label():
     columns, y = rng.standard_normal((n, 6)), rng.integers(0, 2, n)
     parties = [cn.Party("bank", columns[:, :3], y), cn.Party("shop", columns[:, 3:])]
     algorithm = cn.FedSGD(batch=1000, epochs=2, tol=None, step=0.1, schedule="constant")
-    for sum_, tag in (("pairwise", "signal"), ("paillier", SIGNAL)):
+    for sum_, tag in (("pairwise", "signal"), ("encrypted", SIGNAL)):
         seen, _ = transcripts(parties, algorithm, sum_)
         received = [value for _, step, value in seen["shop"] if step == tag]
-        features, width = np.zeros((n, 2 * received[0][0].size)), received[0][0].size
+        width = 1 if tag == "signal" else 10
+        features = np.zeros((n, 2 * width))
         for (epoch, rows), value in zip(rows_of(algorithm, n, sum_), received, strict=True):
-            features[rows, width * (epoch - 1) : width * epoch] = value.reshape(len(rows), -1)
+            of_rows = value if tag == "signal" else coefficients(value, len(rows))
+            features[rows, width * (epoch - 1) : width * epoch] = of_rows.reshape(len(rows), -1)
         found = attack(features, y)
         if tag == "signal":
             assert found == 1.0
@@ -265,7 +289,7 @@ def gradients_of(parties, algorithm, monkeypatch):
         return gradient
 
     monkeypatch.setattr(EncryptedSignals, "take", take)
-    transcripts(parties, algorithm, "paillier")
+    transcripts(parties, algorithm, "encrypted")
     return found
 
 
@@ -296,34 +320,21 @@ def test_batches_no_larger_than_the_number_of_columns_would_be_solved_for_signal
 
 @pytest.mark.usefixtures("small_batches")
 def test_what_the_label_holder_opens_is_uniform(monkeypatch):
-    keys, generate = [], PrivateKey.generate.__func__
-    monkeypatch.setattr(PrivateKey, "generate", classmethod(lambda *a: keys.append(generate(*a)) or keys[-1]))
+    keys = []
+    monkeypatch.setattr(encrypted, "new_secret_key", lambda: keys.append(new_secret_key()) or keys[-1])
     parties = cn.split(X, Z > 0, into=2)
-    seen, _ = transcripts(parties, cn.FedSGD(batch=10, epochs=11, tol=None, step=1e-9, schedule="constant"), "paillier")
-    (key,) = keys
-    opened = [number for _, step, value in seen["party1"] if step == BLINDED for number in key.decrypt(value, "a", "b")]
-    assert len(opened) == 808  # always eight, for four columns too
-    assert stats.kstest([number / key.public.n for number in opened], "uniform").pvalue > 1e-9
-    # nothing of them comes twice, though the model stands still and some batches' gradients are nearly the same: these
-    # have some 70 of the 1,024 bits, and any two of 808 uniform numbers agree in their first 64 once in 5e13 runs
-    assert min(b - a for a, b in pairwise(sorted(opened))) > key.public.n >> 64
-    # nor is the randomness of what is sent that of the signals, to the powers of the party's values
-    ciphertexts = [row.tobytes() for _, step, value in seen["party1"] if step == BLINDED for row in value]
-    assert len(set(ciphertexts)) == len(ciphertexts)
-
-
-def test_the_randomness_of_a_gradient_is_fresh():
-    """An encryption of a gradient of zeros holds nothing but r^n: two of the same batch must have nothing in common."""
-    key = PrivateKey.generate(SHORT)
-    public = key.public
-    stranger = PublicKey.from_bytes(public.as_bytes(), SHORT, "bank")
-    one, other = (whole_numbers(stranger.to_wire(stranger.encrypt([0], stranger.residues(1))))[0] for _ in range(2))
-    assert one != other
-    # a quotient of two is no small power of any signal's residue, which are fixed here
-    residue = whole_numbers(public.to_wire(public.encrypt([0], key.residues(1))))[0]
-    square = public.square.modulus
-    quotient = one * pow(other, -1, square) % square
-    assert quotient not in {pow(residue, k, square) for k in range(-50, 50)}
+    algorithm = cn.FedSGD(batch=10, epochs=21, tol=None, step=1e-9, schedule="constant")
+    seen, _ = transcripts(parties, algorithm, "encrypted")
+    (key,), opened = keys, []
+    answers = [value for _, step, value in seen["party1"] if step == BLINDED]
+    for answer, rows in zip(answers, [N] + [10] * 200, strict=True):
+        limbs = ProductLayout.of(rows, 1, (4,)).open(key, answer, 4)[:, 0]
+        opened += [int.from_bytes(one.tobytes(), "little") for one in limbs]
+    assert len(opened) == 804
+    assert stats.kstest([number / 2**96 for number in opened], "uniform").pvalue > 1e-9
+    # nothing of them comes twice, though the model stands still and some batches' gradients are nearly the same: any
+    # two of 804 uniform numbers agree in their first 50 bits once in 3e9 runs
+    assert min(b - a for a, b in pairwise(sorted(opened))) > 2 ** (96 - 50)
 
 
 # -- refusals and lies -------------------------------------------------------------------------------------------------
@@ -339,17 +350,15 @@ def test_algorithms_that_need_signals_row_by_row(algorithm):
 
 def test_a_partys_own_program_refuses_them_too():
     with pytest.raises(ColonnadeError, match="VFB2 needs them row by row"):
-        transcripts(cn.split(X, (Z > 0).astype(int), into=2), cn.VFB2("sgd", asynchronous=False, epochs=1), "paillier")
+        transcripts(cn.split(X, (Z > 0).astype(int), into=2), cn.VFB2("sgd", asynchronous=False, epochs=1), "encrypted")
 
 
-def test_other_refusals(monkeypatch):
+def test_other_refusals():
     parties = cn.split(X, Z > 0, into=2)
-    with pytest.raises(OptionError, match="sum='paillier' encrypts the signals of linear models"):
-        cn.KernelClassifier(sum="paillier", verbose=0).fit(*parties)
-    monkeypatch.undo()
-    for bits in (1024, 2000, 2048.5):
-        with pytest.raises(OptionError, match=f"key_bits must be between 2048 and 4096 .*, got {bits}"):
-            cn.LogisticRegression(sum="paillier", key_bits=bits, verbose=0).fit(*parties)
+    with pytest.raises(OptionError, match="sum='encrypted' encrypts the signals of linear models"):
+        cn.KernelClassifier(sum="encrypted", verbose=0).fit(*parties)
+    with pytest.raises(OptionError, match=r"sum='paillier' is called 'encrypted' now, .*; write 'encrypted'"):
+        cn.LogisticRegression(sum="paillier", verbose=0).fit(*parties)
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -372,44 +381,32 @@ class Lying(Recorder):
 
 
 def other_key(value):
-    key = PrivateKey.generate(SHORT)
-    count = value.size // key.public.square.width
-    raw = key.public.to_wire(key.public.encrypt([1] * count, key.residues(count)))
-    raw[:, -1] = 0  # small enough for any n^2
-    return raw.reshape(value.shape)
+    """Ciphertexts of ones, under a key that nobody was told."""
+    count = (len(value) - 32) // WIDE.polynomial_bytes
+    return new_secret_key().encrypt_scaled(np.ones((count, WIDE.degree)), 94)
 
 
 LIES = {
-    "key of a wrong size": (
-        KEY, lambda value: (value[0][:-1], value[1]), ProtocolError, "key of party 'party1' must be an odd"
-    ),
-    "key that is none": (KEY, lambda value: 5, ProtocolError, "got a value of type int"),
-    "key without a proof": (KEY, lambda value: value[0], ProtocolError, "its proof must have 8 numbers of 128 bytes"),
-    "proof of another key": (
-        KEY, lambda value: (value[0], PrivateKey.generate(SHORT).to_wire_value(b"")[1]), ProtocolError, "is refused"
-    ),
-    "columns that are no number": ("block size", lambda value: -1, ProtocolError, "must tell a number of columns"),
-    "signals of the wrong shape": (SIGNAL, lambda value: value[1:], WrongShape, "party1 sent .* 'encrypted signal'"),
-    "signals in the clear": (SIGNAL, lambda value: np.zeros(20), WrongShape, "'encrypted signal'"),
-    "zeros": (SIGNAL, lambda value: 0 * value, ProtocolError, "'party1' sent at step 'encrypted signal' what is no"),
-    "beyond n^2": (SIGNAL, lambda value: value | 255, ProtocolError, "is not between 1 and n"),
-    "signals under another key": (SIGNAL, other_key, ProtocolError, "uses another key, or its signals were none"),
-    "gradients of the wrong shape": (BLINDED, lambda value: value[:, 1:], WrongShape, "party2 sent .* 'blinded"),
-    "too many gradients": (
-        BLINDED, lambda value: np.concatenate((value, value[:1])), ProtocolError, "sent 9 ciphertexts .* need 8 at most"
-    ),
-    "no ciphertext": (BLINDED, lambda value: 0 * value, ProtocolError, "'party2' sent at step 'blinded gradient'"),
-    "other answers": (OPENED, lambda value: value[::-1].copy(), ProtocolError, "is not the gradient that it was sent"),
-    "too few answers": (OPENED, lambda value: value[1:], WrongShape, "party1 sent .* 'opened gradient'"),
-}  # fmt: skip
+    "key of a wrong size": (KEY, lambda value: value[:-1], "'party1' sent at step 'encryption key' .* public key must"),
+    "key that is none": (KEY, lambda value: 5, "'party1' sent .* got a value of type int"),
+    "key of other parameters": (KEY, lambda value: b"0" + value[1:], "is one of other parameters"),
+    "columns that are no number": ("block size", lambda value: -1, "must tell a number of columns"),
+    "signals of a wrong size": (SIGNAL, lambda value: value[1:], "'party1' must send .* bytes at step 'encrypted sig"),
+    "signals in the clear": (SIGNAL, lambda value: np.zeros(20), "'encrypted signal', got a value of type ndarray"),
+    "beyond q": (SIGNAL, lambda value: b"\xff" * len(value), "'party1' sent at step 'encrypted signal' .* not below"),
+    "signals under another key": (SIGNAL, other_key, "uses another key, or its signals were none"),
+    "gradients of a wrong size": (BLINDED, lambda value: value[1:], "'party2' must send .* at step 'blinded gradient'"),
+    "too many gradients": (BLINDED, lambda value: 2 * value, "'party2' must send .* bytes at step 'blinded gradient'"),
+    "other gradients": (BLINDED, lambda value: value[::-1], "is not the gradient that it was sent"),
+    "other answers": (OPENED, lambda value: value[::-1].copy(), "is not the gradient that it was sent"),
+    "too few answers": (OPENED, lambda value: value[1:], "party1 sent .* 'opened gradient'"),
+}
 
 
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("lie", LIES)
 def test_what_no_honest_party_sends(lie):
-    step, how, kind, sentence = LIES[lie]
+    step, how, sentence = LIES[lie]
     liar = type("Liar", (Lying,), {"step": step, "lie": staticmethod(how)})
-    with pytest.raises(ColonnadeError, match=sentence) as caught:
-        transcripts(cn.split(X, (Z > 0).astype(int), into=2), SGD, "paillier", liar)
-    chain = [caught.value, caught.value.__cause__]
-    assert any(isinstance(one, kind) for one in chain)
+    with pytest.raises(ColonnadeError, match=sentence):
+        transcripts(cn.split(X, (Z > 0).astype(int), into=2), SGD, "encrypted", liar)

@@ -9,23 +9,15 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.blocks import ciphertexts
-from colonnade.blocks.ciphertexts import Packing, WholeColumns
+from colonnade.blocks import whole_columns
 from colonnade.blocks.columns import DenseColumns
-from colonnade.crypto import paillier
+from colonnade.blocks.whole_columns import WholeColumns
 from colonnade.engine import encrypted, exposure, session
 from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.exposure import EXACT_BITS, check_labels, label_bits, least_batch, shown_bits, usual_batch
 from colonnade.errors import ColonnadeError, OptionError
 
-SHORT = 1024
 ONE = cn.FedSGD(epochs=1, tol=None, step=0.1, schedule="constant")
-
-
-@pytest.fixture(autouse=True)
-def short_keys(monkeypatch):
-    """The door for tests: keys of 1024 bits, in this process only."""
-    monkeypatch.setattr(paillier, "SHORTEST_KEY", SHORT)
 
 
 @pytest.fixture
@@ -43,7 +35,7 @@ def table(rows, columns, seed=0):
 
 
 def fit(parties, algorithm=ONE, model=cn.LogisticRegression, **options):
-    options = {"sum": "paillier", "key_bits": SHORT, **options}
+    options = {"sum": "encrypted", **options}
     return model(algorithm=algorithm, verbose=0, **options).fit(*parties)
 
 
@@ -96,23 +88,21 @@ def labels_from(whole, gradient):
 
 def first_gradient(parties, monkeypatch, algorithm=ONE):
     """(rows of the first batch, the passive party's whole numbers of them, its gradient) as that party has them."""
-    seen, opened, take, unblind = [], [], EncryptedSignals.take, Packing.unblind
+    seen, opened, take, unmasked = [], [], EncryptedSignals.take, encrypted.unmasked
 
     async def taken(self, holder, rows):
         seen.append(np.array(rows))
         return await take(self, holder, rows)
 
-    def unblinded(self, *args):
-        opened.append(unblind(self, *args))
+    def unblinded(*args):
+        opened.append(unmasked(*args))
         return opened[-1]
 
     monkeypatch.setattr(EncryptedSignals, "take", taken)
-    monkeypatch.setattr(Packing, "unblind", unblinded)
+    monkeypatch.setattr(encrypted, "unmasked", unblinded)
     fit(parties, algorithm)
     rows, columns = seen[0], WholeColumns(DenseColumns(parties[1].X), ones=False)
-    whole = np.zeros((len(rows), columns.width), dtype=object)
-    for place, column, value in zip(*columns.entries(rows), strict=True):
-        whole[place, column] = int(value)
+    whole = columns.part(rows)(0, columns.width).astype(np.int64).astype(object)
     return rows, whole, opened[0][:, 0]
 
 
@@ -193,7 +183,7 @@ def test_every_label_holder_begins_with_all_of_its_rows(monkeypatch):
 
 
 def test_how_many_rows_a_batch_needs():
-    assert (encrypted.FRACTION_BITS, ciphertexts.VALUE_BITS) == (exposure.SIGNAL_BITS, exposure.VALUE_BITS)
+    assert (encrypted.FRACTION_BITS, whole_columns.VALUE_BITS) == (exposure.SIGNAL_BITS, exposure.VALUE_BITS)
     assert [least_batch(columns) for columns in (0, 1, 15)] == [0, 55, 825]
     assert least_batch(15, outputs=2) == 825
     assert least_batch(15, outputs=4) == math.ceil(825 * 3 / 2)  # three gradients a column, two bits a label

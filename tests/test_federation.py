@@ -147,7 +147,7 @@ def test_one_command_each(tmp_path, names, capsys):
 def test_encrypted_signals_between_organisations(tmp_path, capsys):
     names = ("bank", "clinic", "shop")
     folder = federation(tmp_path, names, 'kind = "FedBCD"\nlocal_steps = 3\nepochs = 2\ntol = 0.0\npatience = 99')
-    text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "paillier" ')
+    text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "encrypted" ')
     (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
     assert states(folder, names) == estimator_states(folder, names)
@@ -162,7 +162,7 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
 
 def test_small_batches_of_encrypted_signals_are_found_by_check(tmp_path, capsys):
     folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nbatch = 64\nepochs = 2')
-    text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "paillier" ')
+    text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "encrypted" ')
     told = '"own gradients, which show the labels of small batches"'
     text = text.replace('"signals, which show the labels"', told)
     for given, name, sentence in (

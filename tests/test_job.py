@@ -161,7 +161,7 @@ def test_what_is_disclosed():
     assert replace(three, algorithm=cn.FDML()).disclosed() == (*start, SIGNALS, SCORES, CONTRIBUTIONS, *end)
     assert SINGLE in replace(three, sum="plain").disclosed()
     assert SINGLE not in replace(two, sum="plain").disclosed()
-    poisson = replace(two, loss="poisson", algorithm=cn.FedSGD(), sum="paillier")
+    poisson = replace(two, loss="poisson", algorithm=cn.FedSGD(), sum="encrypted")
     assert MEAN in poisson.disclosed()
     assert MEAN not in replace(poisson, sum="pairwise").disclosed()  # signals show every single label
 
@@ -263,27 +263,32 @@ ENCRYPTED = ENCRYPTED.replace('"scores, which follow from the signals", ', "")
 
 
 def test_encrypted_signals():
-    read = job(ENCRYPTED + '\n[sum]\nkind = "paillier"\nkey_bits = 3072\n')
-    assert (read.sum, read.key_bits) == ("paillier", 3072)
-    assert job(ENCRYPTED + '\n[sum]\nkind = "paillier"\n').key_bits == 2048
+    assert job(ENCRYPTED + '\n[sum]\nkind = "encrypted"\n').sum == "encrypted"
     bare = ENCRYPTED[: ENCRYPTED.index("[algorithm]")]
-    assert job(bare + '\n[sum]\nkind = "paillier"\n').algorithm == cn.FedSGD()
+    assert job(bare + '\n[sum]\nkind = "encrypted"\n').algorithm == cn.FedSGD()
     # what is disclosed is another thing than without it
     with pytest.raises(OptionError, match='discloses "own gradients, which show the labels of small batches", which'):
-        job(GOOD + '\n[sum]\nkind = "paillier"\n')
+        job(GOOD + '\n[sum]\nkind = "encrypted"\n')
 
 
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("2048", "1024", r"key sum.key_bits: key_bits must be between 2048 and 4096 .*, got 1024"),
-        ("2048", '"2048"', r"key sum.key_bits: must be a whole number"),
-        ('"paillier"', '"pairwise"', r"key sum.key_bits: has no meaning for kind 'pairwise'; remove it"),
-        ('"FedBCD"\nlocal_steps = 3', '"VFB2"', r"key algorithm: sum='paillier' encrypts the signals, and VFB2 needs"),
+        (
+            '"encrypted"',
+            '"encrypted"\nkey_bits = 2048',
+            r"line .*, key sum.key_bits: keys have one length .*; remove it",
+        ),
+        (
+            '"encrypted"',
+            '"paillier"',
+            r"line .*, key sum.kind: 'paillier' is called 'encrypted' now.*; write 'encrypted'",
+        ),
+        ('"FedBCD"\nlocal_steps = 3', '"VFB2"', r"key algorithm: sum='encrypted' encrypts the signals, and VFB2 needs"),
     ],
 )
 def test_wrong_encrypted_jobs(old, new, sentence):
-    text = ENCRYPTED + '\n[sum]\nkind = "paillier"\nkey_bits = 2048\n'
+    text = ENCRYPTED + '\n[sum]\nkind = "encrypted"\n'
     assert old in text
     with pytest.raises(OptionError, match=sentence):
         job(text.replace(old, new))

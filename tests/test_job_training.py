@@ -101,17 +101,17 @@ def test_a_job_is_the_estimator_on_the_common_rows():
 
 def test_encrypted_signals_in_small_batches_end_a_job_before_they_are_sent():
     """Everybody refuses, with the same sentence, and nothing of a batch has left anybody."""
-    job = job_for(THIRD, sum="paillier", algorithm=cn.FedSGD(batch=50))
+    job = job_for(THIRD, sum="encrypted", algorithm=cn.FedSGD(batch=50))
     sentence = (
         r"batches of \d+ rows of party 'bank' would let party 'shop' .* its 2 columns.* at least 110 rows: set batch"
     )
     with pytest.raises((OptionError, RunFailed), match=sentence) as said:
         run(job, sources(ORDER))
     for outcome in said.value.outcomes.values():
-        assert not {"paillier key", "encrypted signal", "scores"} & set(outcome.traffic.by_step)
+        assert not {"encryption key", "encrypted signal", "scores"} & set(outcome.traffic.by_step)
     few = {name: order[:150] for name, order in ORDER.items()}  # some seventy in common
     with pytest.raises((OptionError, RunFailed), match=r"the \d+ rows of party 'bank' are too few, so give more rows"):
-        run(job_for(THIRD, sum="paillier", algorithm=cn.FedSGD()), sources(few))
+        run(job_for(THIRD, sum="encrypted", algorithm=cn.FedSGD()), sources(few))
 
 
 def test_rows_that_are_aligned_already():

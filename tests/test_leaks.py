@@ -152,7 +152,7 @@ def job_with(algorithm, parties=2, holders=1, sum_="pairwise", **changes):
 
 def run(job_, y=Y):
     """Train, each party with a place to keep its state; returns what each has found."""
-    data = (LABELS_OF_MANY, MANY[:, : 2 * len(job_.parties)]) if job_.sum == "paillier" else (y,)
+    data = (LABELS_OF_MANY, MANY[:, : 2 * len(job_.parties)]) if job_.sum == "encrypted" else (y,)
     found, given = {}, sources(job_.parties, job_.holders, *data)
 
     def program_of(name):
@@ -190,7 +190,7 @@ ignored = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning"
 CASES = [
     (name, sum_, parties, holders)
     for name in ALGORITHMS
-    for sum_ in ("pairwise", "two-trees", "plain", *(["paillier"] if name in ("FedSGD", "FedBCD") else []))
+    for sum_ in ("pairwise", "two-trees", "plain", *(["encrypted"] if name in ("FedSGD", "FedBCD") else []))
     for parties in (2, 3)
     for holders in ((1,) if name == "FDML" else (1, 2))
 ]
@@ -200,9 +200,9 @@ CASES = [
 @pytest.mark.parametrize(("name", "sum_", "parties", "holders"), CASES)
 def test_every_message_is_declared(name, sum_, parties, holders, monkeypatch):
     algorithm, rows = ALGORITHMS[name], ROWS
-    if sum_ == "paillier":
+    if sum_ == "encrypted":
         algorithm, rows = replace(algorithm, batch=None), len(MANY)
-    job_ = job_with(algorithm, parties, holders, sum_, key_bits=2048)
+    job_ = job_with(algorithm, parties, holders, sum_)
     record = Record(monkeypatch)
     run(job_)
     setting, leaks = job_.setting(rows), leaks_of(job_)
@@ -360,9 +360,9 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     for parties in NAMES.values():
         for holders in (parties[:1], parties[:2]):
             for loss in ("logistic", "poisson", "softmax"):
-                for sum_ in ("pairwise", "plain", "paillier"):
+                for sum_ in ("pairwise", "plain", "encrypted"):
                     job_ = job_with(cn.FedSGD(), len(parties), len(holders), sum_, loss=loss, statistics=True)
-                    for algorithm in ALGORITHMS.values() if sum_ != "paillier" else [cn.FedSGD()]:
+                    for algorithm in ALGORITHMS.values() if sum_ != "encrypted" else [cn.FedSGD()]:
                         for aligned in (False, True):
                             changes = {"algorithm": algorithm, "aligned": aligned, **made_by(algorithm)}
                             leaks = leaks_of(replace(job_, **changes))
@@ -391,7 +391,7 @@ def table():
     signals = [ALGORITHMS[name] for name in ("FedSGD", "FedBCD", "VFB2 svrg", "BlockNewton")]
     columns = {
         "FedSGD, FedBCD, VFB2, BlockNewton": {"algorithm": signals[0]},
-        "with `paillier`": {"algorithm": signals[0], "sum_": "paillier"},
+        "with `encrypted`": {"algorithm": signals[0], "sum_": "encrypted"},
         "FDML": {"algorithm": ALGORITHMS["FDML"]},
         "AFSGD, two label holders": {"algorithm": ALGORITHMS["AFSGD"], "holders": 2},
         "FDSKL": {"algorithm": ALGORITHMS["FDSKL"]},
@@ -406,8 +406,8 @@ def table():
         SHARED: '`directions = "shared"`: 2, 3',
         EMBEDDINGS: "a top network",
         REPRESENTATIONS: "transfer learning",
-        CURVATURES: "statistics after `paillier` or AFSGD",
-        MEAN: "Poisson, or statistics of several label holders, after `paillier` or AFSGD",
+        CURVATURES: "statistics after `encrypted` or AFSGD",
+        MEAN: "Poisson, or statistics of several label holders, after `encrypted` or AFSGD",
         CORRELATIONS: "statistics",
         COVARIANCES: "statistics",
         COMMON: "alignment",

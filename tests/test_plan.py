@@ -21,7 +21,6 @@ import colonnade as cn
 from colonnade.alignment.protocol import align
 from colonnade.blocks.columns import columns_from_value, columns_to_value, rows_of_value
 from colonnade.cli.main import main
-from colonnade.crypto import paillier
 from colonnade.errors import OptionError, PolicyRefused, ProtocolError, RunFailed
 from colonnade.families.training import TrainingPart
 from colonnade.jobs.job_file import read_job
@@ -188,15 +187,14 @@ def test_several_label_holders_and_sparse_columns():
         assert one.rounds.likely == pytest.approx(rounds, rel=0.3), one.name
 
 
-def test_encrypted_signals_are_planned_with_the_batch_that_a_run_agrees_on(monkeypatch):
+def test_encrypted_signals_are_planned_with_the_batch_that_a_run_agrees_on():
     """Samples of the rows are still large enough, and a first round about all rows is not taken for a usual one."""
-    monkeypatch.setattr(paillier, "SHORTEST_KEY", 1024)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1200, 4))
     y = np.where(X.sum(axis=1) + rng.logistic(size=1200) > 0, "yes", "no")
     sources = {"bank": Source(X[:, :2], None, np.array(y, dtype=object)), "shop": Source(X[:, 2:])}
     algorithm = cn.FedSGD(epochs=5, tol=None)
-    job_ = replace(job(NEWTON), algorithm=algorithm, sum="paillier", key_bits=1024)
+    job_ = replace(job(NEWTON), algorithm=algorithm, sum="encrypted")
     plan = plan_of(job_, sources, seconds=0.2)[0]["bank"]
     assert [one.name for one in plan.forecasts if one.tried] == ["FedSGD", "FedBCD, 5 local steps"]
     outcomes = real(job_, sources)
@@ -222,7 +220,7 @@ def test_nobody_is_tried_who_discloses_more_than_the_job():
     assert names_of(NEWTON, algorithm=cn.VFB2("sgd")) == ["VFB2 sgd", "BlockNewton", *others]
     assert names_of(NEWTON, algorithm=cn.AFSGD()) == ["AFSGD saga"]  # sends no signals, and all others do
     assert names_of(NEWTON, algorithm=cn.FDML()) == ["FDML"]  # another model
-    assert names_of(NEWTON, algorithm=cn.FedSGD(), sum="paillier") == ["FedSGD", "FedBCD, 5 local steps"]
+    assert names_of(NEWTON, algorithm=cn.FedSGD(), sum="encrypted") == ["FedSGD", "FedBCD, 5 local steps"]
     seeds = {one.algorithm.seed for one in candidates(replace(job(NEWTON), algorithm=cn.FedSGD(seed=7, batch=32)))}
     assert seeds == {7}
 

@@ -52,7 +52,7 @@ KERNEL = BARE.replace('kind = "logistic"\nl2 = 0.01', 'kind = "kernel"\nfeatures
     [
         (BARE, "linear", "BlockNewton", "pairwise", "masked"),
         (BARE + '[sum]\nkind = "plain"\n', "linear", "BlockNewton", "plain", "plain"),
-        (BARE + '[sum]\nkind = "paillier"\n', "linear", "FedSGD", "paillier", "masked"),
+        (BARE + '[sum]\nkind = "encrypted"\n', "linear", "FedSGD", "encrypted", "masked"),
         (BARE + '[algorithm]\nkind = "SealedNewton"\n', "sealed", "SealedNewton", "pairwise", "sealed"),
         (with_word("sealed"), "sealed", "SealedNewton", "pairwise", "sealed"),
         (
@@ -61,7 +61,7 @@ KERNEL = BARE.replace('kind = "logistic"\nl2 = 0.01', 'kind = "kernel"\nfeatures
         ),
         (with_word("masked"), "linear", "BlockNewton", "pairwise", "masked"),
         (with_word("masked") + '[sum]\nkind = "two-trees"\n', "linear", "BlockNewton", "two-trees", "masked"),
-        (with_word("masked") + '[sum]\nkind = "paillier"\n', "linear", "FedSGD", "paillier", "masked"),
+        (with_word("masked") + '[sum]\nkind = "encrypted"\n', "linear", "FedSGD", "encrypted", "masked"),
         (with_word("plain"), "linear", "BlockNewton", "plain", "plain"),
         (with_word("masked", KERNEL), "kernel", "FDSKL", "pairwise", "masked"),
         (with_word("plain", KERNEL), "kernel", "FDSKL", "plain", "plain"),
@@ -96,7 +96,6 @@ def test_what_a_word_stands_for(text, family, algorithm, added, word):
             "key sum.kind: has no effect with protection 'sealed', which adds up shares; remove it, or set another",
         ),
         (with_word("sealed") + '[sum]\ntopology = "ring"\n', "key sum.topology: has no effect with protection"),
-        (with_word("sealed") + "[sum]\nkey_bits = 3072\n", "key sum.key_bits: has no effect with protection"),
         (
             with_word("sealed") + "[validation]\npart = 0.2\n",
             "key validation.part: has no meaning with protection 'sealed', as nobody sees how far training has come",
@@ -134,7 +133,7 @@ def test_wrong_words_are_one_sentence(text, sentence):
 
 
 def test_default_values_beside_sealed_are_no_mistake():
-    text = with_word("sealed") + '[sum]\nkind = "auto"\ntopology = "tree"\nkey_bits = 2048\n'
+    text = with_word("sealed") + '[sum]\nkind = "auto"\ntopology = "tree"\n'
     assert job(complete(text)).protection == "sealed"
 
 

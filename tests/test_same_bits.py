@@ -19,7 +19,7 @@ from contracts.everywhere import RUNTIMES
 
 def fitted(parties, **options):
     on = options.pop("on", None)
-    batch = None if options.get("sum") == "paillier" else 16  # encrypted signals ask for large ones
+    batch = None if options.get("sum") == "encrypted" else 16  # encrypted signals ask for large ones
     algorithm = cn.FedBCD(local_steps=2, batch=batch, epochs=2, tol=None)
     return cn.LogisticRegression(algorithm=algorithm, verbose=0, **options).fit(*parties, on=on)
 
@@ -40,7 +40,7 @@ def data():
 PAIRS = {
     ("pairwise", "dense", 2), ("pairwise", "csr", 3), ("pairwise", "csr", 8), ("two-trees", "csr", 2),
     ("two-trees", "dense", 3), ("two-trees", "dense", 8), ("plain", "csr", 2), ("plain", "dense", 3),
-    ("plain", "csr", 8), ("paillier", "csr", 2), ("paillier", "dense", 3),
+    ("plain", "csr", 8), ("encrypted", "csr", 2), ("encrypted", "dense", 3),
 }  # fmt: skip
 CELLS = [
     pytest.param(*cell, marks=[] if cell in PAIRS else pytest.mark.long)
@@ -99,7 +99,7 @@ def test_every_sum_topology_and_network_gives_the_same_bits(data, into, sparse):
     X, y = data
     parties = cn.split(sp.csr_matrix(X) if sparse else X, y, into=into)
     first = bits(fitted(parties, sum="plain"))
-    for sum_ in {*SUMS} - {"paillier"}:
+    for sum_ in {*SUMS} - {"encrypted"}:
         for topology in ("tree", "star", "ring"):
             assert bits(fitted(parties, sum=sum_, topology=topology)) == first
     slow = cn.Simulation(latency=0.2, bandwidth=1e4, speeds={"party1": 0.1})
@@ -115,7 +115,7 @@ def test_every_topology_gives_the_same_bits_under_encryption(data, into, sparse)
     """Encrypted signals are fixed-point numbers, so that run has bits of its own."""
     X, y = data
     parties = cn.split(sp.csr_matrix(X) if sparse else X, y, into=into)
-    star, *others = (bits(fitted(parties, sum="paillier", topology=name)) for name in ("star", "tree", "ring"))
+    star, *others = (bits(fitted(parties, sum="encrypted", topology=name)) for name in ("star", "tree", "ring"))
     assert others == [star, star]
     assert star != bits(fitted(parties, sum="plain"))
 

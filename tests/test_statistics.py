@@ -14,7 +14,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import log_loss, mean_poisson_deviance, roc_auc_score
 
 import colonnade as cn
-from colonnade.crypto import paillier
+from colonnade.crypto import lattice_products
+from colonnade.crypto.lattice_products import ProductLayout
 from colonnade.errors import (
     ColonnadeWarning,
     DataError,
@@ -23,7 +24,6 @@ from colonnade.errors import (
     OptionError,
     SingleFeatureWarning,
 )
-from colonnade.inference import correlations
 from colonnade.inference.program import MOST_COLUMNS, sampled
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss as loss_named
@@ -42,15 +42,8 @@ LABELS = {
     cn.RidgeRegression: 100 + 3 * (Z + RNG.standard_normal(N)),
     cn.PoissonRegression: RNG.poisson(np.exp(Z)).astype(float),
 }
-SHORT = 1024
 COLUMNS, PRODUCTS, SHARES = "sealed columns", "sealed products", "product shares"
 TIGHT = cn.BlockNewton(epochs=60, tol=1e-13)
-
-
-@pytest.fixture(autouse=True)
-def short_keys(monkeypatch):
-    """The door for tests: keys of 1024 bits, in this process only."""
-    monkeypatch.setattr(paillier, "SHORTEST_KEY", SHORT)
 
 
 def fitted(model, parties, **options):
@@ -110,7 +103,7 @@ def test_the_numbers_of_the_joined_table(model, into, active, kind, intercept):
     """To 1e-7: correlations are known to about 1e-10, and these are well away from 1."""
     parties = parties_of(model, into, active, kind)
     trained = fitted(model, parties, fit_intercept=intercept)
-    seen = trained.statistics(*parties, key_bits=SHORT, level=0.9)
+    seen = trained.statistics(*parties, level=0.9)
     weights, covariance, z, y = expected(trained, X, LABELS[model])
     errors = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose(found(trained, seen, "coefficient"), weights, rtol=1e-12)
@@ -168,7 +161,7 @@ def test_several_label_holders_weigh_their_own_auc_and_ks_by_rows():
     third[rest] = None
     parties = [cn.Party("a", X[:, :4], one), cn.Party("b", X[:, 4:7], other), cn.Party("c", X[:, 7:], third)]
     model = fitted(cn.LogisticRegression, parties)
-    seen = model.statistics(*parties, key_bits=SHORT)
+    seen = model.statistics(*parties)
     _, _, z, number = expected(model, X, y)
     parts = [rest[rest < 150], rest[rest >= 150]]
     weight = [len(part) for part in parts]
@@ -186,7 +179,7 @@ def test_without_a_penalty_they_are_the_textbooks():
     y = 2 * x - other + rng.standard_normal(50)
     parties = [cn.Party("a", np.column_stack([x, other]), y), cn.Party("b", rng.standard_normal((50, 2)))]
     model = fitted(cn.RidgeRegression, parties, l2=0.0)
-    seen = model.statistics(*parties, key_bits=SHORT)
+    seen = model.statistics(*parties)
     A = np.column_stack([x, other, parties[1].X, np.ones(50)])
     beta, rss, *_ = np.linalg.lstsq(A, y, rcond=None)
     errors = np.sqrt(rss[0] / 45 * np.diag(np.linalg.inv(A.T @ A)))
@@ -206,7 +199,7 @@ def test_a_sample_of_rows_is_near(rows):
     model = fitted(cn.RidgeRegression, parties)
     _, covariance, *_ = expected(model, table, y)
     errors = np.sqrt(np.diag(covariance))
-    some, every = (model.statistics(*parties, key_bits=SHORT, rows=count) for count in (rows, 3000))
+    some, every = (model.statistics(*parties, rows=count) for count in (rows, 3000))
     np.testing.assert_allclose(found(model, every, "standard_error"), errors, rtol=1e-8)
     near = found(model, some, "standard_error") / errors
     assert some.rows == rows
@@ -217,8 +210,9 @@ def test_a_sample_of_rows_is_near(rows):
 
 @pytest.mark.parametrize("first", [1, 2, 20])
 def test_rows_in_portions_and_blocks_of_any_size(first, monkeypatch):
-    """Seven portions; several columns in a ciphertext on the way back, and several ciphertexts for a row."""
-    monkeypatch.setattr(correlations, "_MOST", 37)
+    """Seven portions; several columns in an answer, and several ciphertexts for a row."""
+    monkeypatch.setattr(ProductLayout, "of", staticmethod(lambda n, outputs, _: ProductLayout(n, outputs, 37, 3, 2)))
+    monkeypatch.setattr(lattice_products, "_PORTION", 1)
     rng = np.random.default_rng(9)
     table = rng.standard_normal((N, 22))
     table[:, 21] += table[:, 0]
@@ -227,7 +221,7 @@ def test_rows_in_portions_and_blocks_of_any_size(first, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SingleFeatureWarning)
         model = fitted(cn.RidgeRegression, parties)
-    seen = model.statistics(*parties, key_bits=SHORT)
+    seen = model.statistics(*parties)
     _, covariance, *_ = expected(model, table, y)
     np.testing.assert_allclose(found(model, seen, "standard_error"), np.sqrt(np.diag(covariance)), rtol=1e-7)
     assert seen.traffic["a"].by_step[COLUMNS][0] == 7
@@ -252,11 +246,11 @@ def test_columns_that_a_sample_does_not_show():
     y = table @ np.ones(4) + rng.standard_normal(2000)
     parties = cn.split(table, y, into=2)
     model = fitted(cn.RidgeRegression, parties, l2=0.0)
-    seen = model.statistics(*parties, key_bits=SHORT, rows=200)
+    seen = model.statistics(*parties, rows=200)
     _, covariance, *_ = expected(model, table, y)
     assert seen.coefficients["party1"].standard_error[1] == pytest.approx(math.sqrt(covariance[1, 1]), rel=0.1)
     assert seen.df == 2000 - 5  # it is a coefficient all the same
-    assert seen.aic == model.statistics(*parties, key_bits=SHORT).aic
+    assert seen.aic == model.statistics(*parties).aic
 
 
 @pytest.mark.parametrize("where", ["within a party", "across parties"])
@@ -268,7 +262,7 @@ def test_what_the_data_do_not_determine_has_no_standard_error(where):
     y = LABELS[cn.RidgeRegression]
     parties = cn.split(table, y, into=2)
     model = fitted(cn.RidgeRegression, parties, l2=0.0, algorithm=cn.BlockNewton(tol=1e-12))
-    seen = model.statistics(*parties, key_bits=SHORT)
+    seen = model.statistics(*parties)
     errors = found(model, seen, "standard_error")
     assert np.nonzero(np.isnan(errors))[0].tolist() == together
     kept = [j for j in range(8) if j != together[2]]
@@ -280,7 +274,7 @@ def test_what_the_data_do_not_determine_has_no_standard_error(where):
     assert math.isnan(seen.coefficients["party1"].p[0])
     assert " - " in str(seen)
     # a penalty determines all of them
-    ridge = fitted(cn.RidgeRegression, parties, l2=1e-2).statistics(*parties, key_bits=SHORT)
+    ridge = fitted(cn.RidgeRegression, parties, l2=1e-2).statistics(*parties)
     assert not np.isnan(found(model, ridge, "standard_error")).any()
 
 
@@ -290,7 +284,7 @@ def test_breast_cancer():
     table = (table - table.mean(axis=0)) / table.std(axis=0)
     parties = cn.split(table, y, into=2)
     model = fitted(cn.LogisticRegression, parties, l2=1e-3)
-    seen = model.statistics(*parties, key_bits=SHORT)
+    seen = model.statistics(*parties)
     _, covariance, z, number = expected(model, table, y)
     np.testing.assert_allclose(found(model, seen, "standard_error"), np.sqrt(np.diag(covariance)), rtol=1e-6)
     assert seen.auc == pytest.approx(roc_auc_score(number, z))
@@ -314,15 +308,15 @@ def test_a_model_that_was_kept(tmp_path):
     model = fitted(cn.PoissonRegression, parties)
     model.save(tmp_path)
     again = cn.load(tmp_path)
-    one, other = (m.statistics(*parties, key_bits=SHORT) for m in (model, again))
+    one, other = (m.statistics(*parties) for m in (model, again))
     np.testing.assert_allclose(found(model, one, "p"), found(again, other, "p"), rtol=1e-6)
     with pytest.raises(DataError, match="was trained on 240 rows, the parties have 100 here"):
-        again.statistics(*(party.take(np.arange(100)) for party in parties), key_bits=SHORT)
+        again.statistics(*(party.take(np.arange(100)) for party in parties))
 
 
 def test_the_table_in_print():
     parties = parties_of(cn.RidgeRegression, into=2)
-    seen = fitted(cn.RidgeRegression, parties).statistics(*parties, key_bits=SHORT)
+    seen = fitted(cn.RidgeRegression, parties).statistics(*parties)
     text = str(seen)
     for words in ("RidgeRegression", "intercept", "std. error", "P(>|t|)", "95 % from", "rows 240", "dispersion"):
         assert words in text
@@ -363,11 +357,10 @@ def test_what_is_refused(monkeypatch):
         ({"rows": 0}, "rows must be >= 1, got 0"),
         ({"rows": 2.5}, "rows must be a whole number >= 1, got 2.5"),
         ({"rows": 11}, r"11 columns together \(with the intercept\) and statistics would use 11 rows; give more rows"),
-        ({"key_bits": 512}, "key_bits must be between 1024"),
         ({"on": cn.Processes}, "on must be a runtime"),
     ):
         with pytest.raises((OptionError, DataError), match=sentence):
-            model.statistics(*parties, **{"key_bits": SHORT, **options})
+            model.statistics(*parties, **options)
     for given, sentence in (
         ((one,), "statistics needs each of the parties"),
         ((one, cn.Party("party2", X[:, :4])), "has 4 columns here and 5 in training"),
@@ -376,7 +369,7 @@ def test_what_is_refused(monkeypatch):
         ((cn.Party("party1", one.X), two), "'party1' holds labels in training and none here"),
     ):
         with pytest.raises((DataError, LabelError), match=sentence):
-            model.statistics(*given, key_bits=SHORT)
+            model.statistics(*given)
     with pytest.raises(NotFittedError, match="this LogisticRegression is not fitted"):
         cn.LogisticRegression().statistics(*parties)
     for other, sentence in ((cn.SoftmaxRegression, "SoftmaxRegression has no"), (cn.LinearSVC, "is no likelihood")):
@@ -403,16 +396,16 @@ def test_a_model_that_is_not_at_its_optimum_is_said():
     parties = parties_of(cn.LogisticRegression, into=2)
     model = fitted(cn.LogisticRegression, parties, algorithm=cn.FedSGD(epochs=1, tol=None))
     with pytest.warns(ColonnadeWarning, match="not at its optimum: party 'party1' alone could still move"):
-        model.statistics(*parties, key_bits=SHORT)
+        model.statistics(*parties)
 
 
 def test_encrypted_training_is_told_what_curvatures_show():
     y = LABELS[cn.LogisticRegression]
     parties = [cn.Party("party1", X[:, :8], y), cn.Party("party2", X[:, 8:])]  # so that a batch may have 120 rows
-    options = {"sum": "paillier", "key_bits": SHORT}
+    options = {"sum": "encrypted"}
     model = fitted(cn.LogisticRegression, parties, algorithm=cn.FedSGD(epochs=120, batch=120), **options)
     with pytest.warns(ColonnadeWarning, match="which shows the size of the score of that row"):
-        seen = model.statistics(*parties, key_bits=SHORT)
+        seen = model.statistics(*parties)
     _, covariance, *_ = expected(model, X, LABELS[cn.LogisticRegression])
     np.testing.assert_allclose(found(model, seen, "standard_error"), np.sqrt(np.diag(covariance)), rtol=1e-7)
 
@@ -423,8 +416,8 @@ def test_a_party_without_an_independent_column():
     y = LABELS[cn.LogisticRegression]
     others = [cn.Party("a", X[:, :5], y=y), cn.Party("c", X[:, 5:])]
     with_zeros = [others[0], cn.Party("b", np.zeros((N, 1))), others[1]]
-    found = fitted(cn.LogisticRegression, with_zeros, l2=0.0).statistics(*with_zeros, key_bits=SHORT)
-    known = fitted(cn.LogisticRegression, others, l2=0.0).statistics(*others, key_bits=SHORT)
+    found = fitted(cn.LogisticRegression, with_zeros, l2=0.0).statistics(*with_zeros)
+    known = fitted(cn.LogisticRegression, others, l2=0.0).statistics(*others)
     assert np.isnan(found.coefficients["b"].standard_error).all()
     assert found.df == known.df
     for name in "ac":
@@ -436,19 +429,17 @@ def test_classes_that_are_separated_have_no_statistics():
     parties = cn.split(X, (X[:, 0] > 0).astype(int), into=3)
     separated = cn.LogisticRegression(l2=0.0, algorithm=cn.BlockNewton(tol=1e-12), verbose=0).fit(*parties)
     with pytest.raises(DataError, match=r"fits every row to the letter.*; train it with l2 > 0"):
-        separated.statistics(*parties, key_bits=SHORT)
+        separated.statistics(*parties)
 
 
 @pytest.mark.filterwarnings("ignore:training stopped")
 def test_counts_that_are_all_0_have_no_statistics():
     parties = cn.split(X, np.zeros(N), into=2)
     with pytest.raises(DataError, match=r"all counts are 0, so that the intercept falls without end .* give rows"):
-        fitted(cn.PoissonRegression, parties).statistics(*parties, key_bits=SHORT)
+        fitted(cn.PoissonRegression, parties).statistics(*parties)
 
 
 def test_options_may_be_numpys_numbers():
     parties = parties_of(cn.RidgeRegression, into=2)
-    seen = fitted(cn.RidgeRegression, parties).statistics(
-        *parties, key_bits=SHORT, rows=np.int64(100), level=np.float32(0.9)
-    )
+    seen = fitted(cn.RidgeRegression, parties).statistics(*parties, rows=np.int64(100), level=np.float32(0.9))
     assert (seen.rows, seen.level) == (100, pytest.approx(0.9))

@@ -10,9 +10,7 @@ from scipy import stats
 
 import colonnade as cn
 from colonnade.blocks.information import Joint, random_rotation
-from colonnade.crypto import paillier
-from colonnade.crypto.key_proof import context_of
-from colonnade.crypto.paillier import PrivateKey
+from colonnade.crypto.lattice_products import new_secret_key
 from colonnade.errors import ColonnadeError
 from colonnade.families.training import rows_of
 from colonnade.inference import correlations
@@ -20,21 +18,15 @@ from colonnade.inference.program import SEALED, infer_linear
 from colonnade.objective.losses import loss as loss_named
 from test_encrypted import Lying, other_key
 from test_security import Recorder
-from test_statistics import COLUMNS, LABELS, PRODUCTS, SHARES, SHORT, N, X, fitted, parties_of
+from test_statistics import COLUMNS, LABELS, PRODUCTS, SHARES, N, X, fitted, parties_of
 
-KEY = "paillier key"
-
-
-@pytest.fixture(autouse=True)
-def short_keys(monkeypatch):
-    """The door for tests: keys of 1024 bits, in this process only."""
-    monkeypatch.setattr(paillier, "SHORTEST_KEY", SHORT)
+KEY = "encryption key"
 
 
 def transcripts(model, parties, wrap=Recorder, sealing=SEALED):
     """Run statistics, and return what every party received."""
     seen = {party.name: [] for party in parties}
-    job = (model.loss, ("l2", model.l2), model.holders_, model.sum_, "tree", sealing, SHORT, N)
+    job = (model.loss, ("l2", model.l2), model.holders_, model.sum_, "tree", sealing, N)
 
     def program(name):
         async def recorded(net, job, mine):
@@ -58,12 +50,12 @@ def test_no_message_holds_a_row_in_the_clear_but_for_its_curvature():
     for name, received in seen.items():
         for frm, step, value in received:
             steps.add(step)
-            if isinstance(value, np.ndarray) and value.size >= N:
-                long.add((step, value.dtype.name, name, frm))
+            if isinstance(value, np.ndarray | bytes) and len(value) >= N:
+                long.add((step, name, frm))
     others = [("party2", "party1"), ("party3", "party1"), ("party3", "party2")]
-    assert {one for one in long if one[0] == COLUMNS} == {(COLUMNS, "uint8", *pair) for pair in others}
-    assert {one[0] for one in long} == {COLUMNS, "curvatures", "evaluation", PRODUCTS}
-    assert steps == {"paillier key", "labelled rows", "public key", "evaluation", "curvatures", "block size", COLUMNS,
+    assert {one for one in long if one[0] == COLUMNS} == {(COLUMNS, *pair) for pair in others}
+    assert {one[0] for one in long} == {COLUMNS, "curvatures", "evaluation", PRODUCTS, KEY}
+    assert steps == {"encryption key", "labelled rows", "public key", "evaluation", "curvatures", "block size", COLUMNS,
                      "pace", PRODUCTS, SHARES, "inverse block"}  # fmt: skip
     # shares go to the first label holder, and nobody else has two of them
     assert {name for name, received in seen.items() for _, step, _ in received if step == SHARES} == {"party1"}
@@ -81,7 +73,6 @@ def correlations_of(model, parties, monkeypatch):
     monkeypatch.setattr(correlations.Correlations, "_gather", gather)
     transcripts(model, parties)
     monkeypatch.undo()
-    monkeypatch.setattr(paillier, "SHORTEST_KEY", SHORT)
     return next(matrix for matrix in kept if matrix is not None)
 
 
@@ -107,22 +98,20 @@ def test_the_first_label_holder_learns_correlations_and_not_in_which_columns(mon
 
 
 def test_shares_alone_are_uniform():
-    """What the key's holder opens, and what the other kept, each by itself: any number modulo n is as likely."""
+    """What the key's holder opens, and what the other kept, each by itself: any number is as likely."""
     parties = parties_of(cn.LogisticRegression, into=3)
     model = fitted(cn.LogisticRegression, parties)
-    numbers, keys = {"opened": [], "masks": []}, []
+    numbers = {"opened": [], "masks": []}
     for _ in range(8):
         for frm, step, value in transcripts(model, parties)["party1"]:
-            if step == "paillier key" and frm == "party2":
-                keys.append(int.from_bytes(value[0], "little"))
             if step == SHARES and frm in ("party2", "party3"):
                 kind = "opened" if frm == "party2" else "masks"  # of the pair of these two: the second of its shares
-                numbers[kind] += [int.from_bytes(row.tobytes(), "little") / keys[-1] for row in value[1]]
+                numbers[kind] += [int.from_bytes(one.tobytes(), "little") / 2**96 for one in value[1].reshape(-1, 3)]
     for kind, values in numbers.items():
-        assert len(values) == 64, kind
+        assert len(values) == 72, kind
         assert stats.kstest(values, "uniform").pvalue > 1e-9
     both = np.array(numbers["opened"]) - np.array(numbers["masks"])
-    assert (np.minimum(np.abs(both), 1 - np.abs(both)) < 1e-3).sum() > 16  # together they are small numbers
+    assert (np.minimum(np.abs(both), 1 - np.abs(both)) < 1e-3).all()  # together they are small numbers
 
 
 def test_rotations_are_uniform():
@@ -134,25 +123,19 @@ def test_rotations_are_uniform():
     assert random_rotation(0).shape == (0, 0)
 
 
-def proof_of_signals(value):
-    """A key of one's own, with a proof that would do for training."""
-    context = context_of("signals", "party1", "logistic", str(N), "party1", "party2", "", "party1")
-    return PrivateKey.generate(SHORT).to_wire_value(context)
-
-
 LIES = {
-    "no proof": (
-        KEY,
-        lambda value: value[0],
-        "the Paillier key of party 'party1' .* is refused, as its proof must have",
-    ),
-    "proof for something else": (KEY, proof_of_signals, "the Paillier key of party 'party1' .* does not show that"),
+    "half a key": (KEY, lambda value: value[:99], "'party1' sent at step 'encryption key' what can't be: a public key"),
     "size": ("block size", lambda value: -1, "must tell a number of columns at step 'block size'"),
     "curvatures": ("curvatures", lambda value: -value, "'party1' must tell finite numbers >= 0 at step 'curvatures'"),
     "pace": ("pace", lambda value: value + 1, "is at another portion of the rows at step 'pace'"),
     "columns under another key": (COLUMNS, other_key, "do not belong together"),
-    "columns of the wrong shape": (COLUMNS, lambda value: value[1:], "sent .* 'sealed columns'"),
-    "products that are none": (PRODUCTS, lambda value: 0 * value, "'party2' sent at step 'sealed products'"),
+    "columns of the wrong shape": (
+        COLUMNS,
+        lambda value: value[1:],
+        "'party1' must send .* bytes at step 'sealed columns'",
+    ),
+    "products that are none": (PRODUCTS, lambda value: bytes(len(value)), "do not belong together"),
+    "products of a wrong size": (PRODUCTS, lambda value: value[1:], "'party2' must send .* at step 'sealed products'"),
     "too few shares": (SHARES, lambda value: value[:0], "'party2' must tell 1 shares at step 'product shares'"),
     "other shares": (SHARES, lambda value: tuple(one[::-1].copy() for one in value), "do not belong together"),
     "no block": ("inverse block", lambda value: value[:2], "'party1' must tell two blocks and two numbers"),
@@ -177,27 +160,27 @@ def test_every_partys_key_is_looked_at():
     class Second(Recorder):
         async def send(self, to, tag, value):
             lie = tag == KEY and self.me == "party2"
-            await self._net.send(to, tag, (value[0], bytes(len(value[1]))) if lie else value)
+            await self._net.send(to, tag, value[:-1] if lie else value)
 
-    with pytest.raises(ColonnadeError, match="the Paillier key of party 'party2' at step 'paillier key' is refused"):
+    with pytest.raises(ColonnadeError, match="party 'party2' sent at step 'encryption key' what can't be"):
         transcripts(model, parties, Second)
 
 
 def test_nothing_leaves_unsealed():
     parties = parties_of(cn.LogisticRegression, into=2)
     model = fitted(cn.LogisticRegression, parties)
-    with pytest.raises(ColonnadeError, match="correlations leave a party under 'paillier' only, got 'plain'"):
+    with pytest.raises(ColonnadeError, match="correlations leave a party under 'encrypted' only, got 'plain'"):
         transcripts(model, parties, sealing="plain")
 
 
 def test_keys_are_made_anew(monkeypatch):
-    made, generate = [], PrivateKey.generate.__func__
-    monkeypatch.setattr(PrivateKey, "generate", classmethod(lambda *a: made.append(generate(*a)) or made[-1]))
+    made = []
+    monkeypatch.setattr(correlations, "new_secret_key", lambda: made.append(new_secret_key()) or made[-1])
     parties = parties_of(cn.LogisticRegression, into=3)
     model = fitted(cn.LogisticRegression, parties)
     for _ in range(2):
-        model.statistics(*parties, key_bits=SHORT)
-    assert len({key.public.n for key in made}) == len(made) == 4  # all but the last party, twice
+        model.statistics(*parties)
+    assert len({key.public for key in made}) == len(made) == 4  # all but the last party, twice
 
 
 def test_a_matrix_that_no_columns_have():

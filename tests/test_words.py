@@ -95,7 +95,7 @@ def test_rows_that_are_aligned_already_are_counted():
 
 
 def test_encrypted_signals_and_frozen_columns():
-    told = about("bank", sum="paillier")
+    told = about("bank", sum="encrypted")
     assert not any("could work out your label of each" in one for one in told["your labels"])
     assert any("could guess your labels from the gradients of their own columns" in one for one in told["your labels"])
     frozen = "\n".join(about("shop", algorithm=cn.AFSGD(step=0.1))["your columns"])

@@ -6,14 +6,14 @@ import numpy as np
 
 from colonnade.families.kernel import KernelOptions
 from colonnade.families.linear import LinearOptions
-from colonnade.families.training import KEY_BITS, TrainingJob, TrainingPart
+from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.objective.losses import loss
 
 
-def linear_job(algorithm, holders, *, sum_="plain", l2=0.01, intercept=True, key_bits=KEY_BITS):
+def linear_job(algorithm, holders, *, sum_="plain", l2=0.01, intercept=True):
     """A logistic model, as every party is told of it."""
     options = LinearOptions("l2", l2, intercept)
-    return TrainingJob(algorithm.family, options, "logistic", 1, holders, sum_, "tree", algorithm, key_bits).as_value()
+    return TrainingJob(algorithm.family, options, "logistic", 1, holders, sum_, "tree", algorithm).as_value()
 
 
 def kernel_job(algorithm, holders, *, features, gamma=0.2, alpha=1e-3):

@@ -49,7 +49,7 @@ FIRST_NAMES = (COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATUR
 # Kinds of messages that show nothing about anybody in any run, and why.
 NOTHING = {
     "public key": "made for this run",
-    "paillier key": "made for this run",
+    "encryption key": "made for this run",
     "masks": "random numbers",
     "kept versions": "numbers of epochs",
     "pace": "how many portions are done",

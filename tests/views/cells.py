@@ -114,8 +114,8 @@ CELLS = tuple(
         ("vfb2-saga-in-step", "VFB2, saga, in step", _linear(cn.VFB2(asynchronous=False))),
         ("afsgd", "AFSGD, two label holders", _linear(cn.AFSGD()), 2),
         ("fdml", "FDML", _linear(cn.FDML())),
-        ("fedsgd-paillier", f"FedSGD, `paillier`, {_SLOW} epochs", _linear(cn.FedSGD(epochs=_SLOW), "paillier")),
-        ("fedbcd-paillier", f"FedBCD, `paillier`, {_SLOW} epochs", _linear(cn.FedBCD(epochs=_SLOW), "paillier")),
+        ("fedsgd-encrypted", f"FedSGD, `encrypted`, {_SLOW} epochs", _linear(cn.FedSGD(epochs=_SLOW), "encrypted")),
+        ("fedbcd-encrypted", f"FedBCD, `encrypted`, {_SLOW} epochs", _linear(cn.FedBCD(epochs=_SLOW), "encrypted")),
         ("fdskl", "FDSKL", _kernel("private")),
         ("fdskl-shared", "FDSKL, shared directions", _kernel("shared")),
         ("network", "networks, 20 epochs", _network(top=False)),
@@ -132,7 +132,7 @@ def look(cell: Cell, into: int) -> Seeing:
     """Run a cell, and look on."""
     data = load_breast_cancer()
     X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
-    few = into == 2 and "paillier" in cell.key  # encrypted signals of so few rows are for ten columns at most
+    few = into == 2 and "encrypted" in cell.key  # encrypted signals of so few rows are for ten columns at most
     parties = cn.split(X, data.target, into=[range(20), range(20, 30)] if few else into, active=cell.active, seed=0)
     on = Recording()
     with warnings.catch_warnings():

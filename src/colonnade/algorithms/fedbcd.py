@@ -103,7 +103,7 @@ class FedBCD(Training):
         """Refuse to read signals that are encrypted."""
         if name == ENCRYPTED and self.curvature:
             raise OptionError(
-                "sum='paillier' encrypts the signals, and curvature=True reads them; leave out one of the two"
+                "sum='encrypted' encrypts the signals, and curvature=True reads them; leave out one of the two"
             )
 
     def check(self, setting: Setting) -> None:

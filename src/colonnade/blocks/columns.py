@@ -110,6 +110,10 @@ class DenseColumns:
             np.maximum(found, np.abs(self._X[at : at + 4096]).max(axis=0), out=found)
         return found
 
+    def part(self, rows: Rows, first: int, last: int) -> FloatArray:
+        """X[rows, first:last]."""
+        return np.asarray(self._X[rows, first:last], dtype=np.float64)
+
     def entries(self, rows: Rows) -> tuple[Rows, Rows, FloatArray]:
         """(place among these rows, column, value) of every number that is not 0."""
         part = np.asarray(self._X[rows], dtype=np.float64)

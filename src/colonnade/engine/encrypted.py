@@ -1,19 +1,18 @@
 """Encrypted signals: a party without the labels of a batch steps with its own gradient and sees no signal.
 
 As in the encrypted runs of FedBCD (Liu et al., 2022, Section VII, "Implementation with HE") and in Hardy et al.,
-"Private federated learning on vertically partitioned data", 2017, but without a third party that holds the key. Every
-label holder has a key pair of its own. For a batch of its rows:
+"Private federated learning on vertically partitioned data", 2017, but without a third party that holds the key, and by
+ring-LWE instead of Paillier's scheme. Every label holder has a key pair of its own. For a batch of its rows:
 
     label holder                                       every other party k
     s_i from the scores of the batch
-    [[s_i]]                      -- encrypted signal ->
-    its own local steps                                [[g]] = X_k^T [[s]]                     (blocks.ciphertexts)
-                                <- blinded gradient --  [[g + rho]], rho uniform modulo n
-    decrypts: g + rho mod n
+    [[s]]                        -- encrypted signal ->
+    its own local steps                                [[g]] = X_k^T [[s]]            (crypto.lattice_products)
+                                <- blinded gradient --  [[g + rho]], rho uniform
+    decrypts: g + rho
                                  -- opened gradient -->  g, and with it its Q local steps
 
-A key comes with a proof that gcd(n, φ(n)) = 1, without which nothing is sent under it. So the holder sees numbers that
-are uniform modulo n, under fresh randomness, whatever g is and whatever it has sent: see `key_proof`. The others see
+The holder sees numbers that are uniform, under fresh randomness, whatever g is and whatever it has sent. The others see
 ciphertexts, and the gradients of their own columns: `exposure` says in what batches.
 
 For a linear block the data part of the gradient is the same in all Q local steps (the signal is that of the exchange),
@@ -25,41 +24,48 @@ rows go in portions, each begun when everybody is done with the one before it: n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import cast
 
 import numpy as np
 
 from colonnade.blocks import FloatArray, OpenBatch, Rows
-from colonnade.blocks.ciphertexts import Entries, Packing, WholeColumns, to_rows, whole_numbers_of
 from colonnade.blocks.linear import GradientSteps, LinearBlock
-from colonnade.crypto.key_proof import context_of
-from colonnade.crypto.modular import Bytes, Digits, Threads, whole_numbers
-from colonnade.crypto.paillier import PrivateKey, PublicKey
+from colonnade.blocks.whole_columns import VALUE_BITS, WholeColumns, whole_numbers_of
+from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
+from colonnade.crypto.lattice_products import (
+    LIMBS,
+    SUM_BITS,
+    ProductLayout,
+    ProductSums,
+    new_secret_key,
+    private_keystream,
+    read_public_key,
+    unmasked,
+)
 from colonnade.engine.exchange import Signals
 from colonnade.engine.session import Session
 from colonnade.errors import ProtocolError
-from colonnade.kernels import cores
 from colonnade.leaks import COLUMNS, GRADIENTS, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
+from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 
-# A signal has so many bits after the point, and as many as this altogether, besides its sign.
+# A signal has so many bits after the point, and as many as this altogether, besides its sign; fewer for a sum of very
+# many rows, so that it can't overflow.
 FRACTION_BITS, SIGNAL_BITS = 32, 52
-# Rows of a portion: a second or so of one core for twenty columns, two megabytes of ciphertexts.
-PORTION = 4096
 
 
-def whole_signals(signal: FloatArray, party: str) -> FloatArray:
+def signal_bits(rows: int) -> int:
+    """Bits of a signal in batches of so many rows at most: all 52 up to a quarter of a million."""
+    return min(SIGNAL_BITS, SUM_BITS - VALUE_BITS - rows.bit_length())
+
+
+def whole_signals(signal: FloatArray, party: str, bits: int = SIGNAL_BITS) -> FloatArray:
     """Signals as whole numbers of 2^-32, which a float64 holds exactly; refuses what does not fit, and NaN."""
     what, remedy = f"a signal of party {party!r}", "scale the labels, or use a smaller step"
-    return whole_numbers_of(signal, FRACTION_BITS, SIGNAL_BITS, what, remedy)
-
-
-def key_context(session: Session, purpose: str, party: str) -> bytes:
-    """What the proof of a party's key is bound to: who it is, with whom, and what for."""
-    job = session.job
-    return context_of(purpose, party, job.loss.name, str(session.train.rows), *session.net.names, "", *job.holders)
+    return whole_numbers_of(signal, FRACTION_BITS, bits, what, remedy)
 
 
 def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -71,7 +77,7 @@ def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
     )
     return (
         Leak(GRADIENTS, OF_LABELS, setting.holders, setting.hearers, kinds, words),
-        nothing(setting, "blinded gradient"),  # uniform modulo n, whatever the gradient is
+        nothing(setting, "blinded gradient"),  # uniform, whatever the gradient is
         Leak(
             COLUMNS,
             OF_COLUMNS,
@@ -83,33 +89,65 @@ def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
     )
 
 
+# -- keys, and bytes that arrive ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def sent_by(party: str, step: str) -> Iterator[None]:
+    """Name the party and the step in whatever is wrong with the bytes that it sent."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"party {party!r} sent at step {step!r} what can't be: {error}; check that every party runs the same job "
+            f"and the same version of colonnade"
+        ) from error
+
+
+async def hear_key(net: Net, party: str) -> LatticePublicKey:
+    """The public key of a party."""
+    told = await net.recv(party, "encryption key")
+    with sent_by(party, "encryption key"):
+        return read_public_key(told)
+
+
+async def hear_bytes(net: Net, party: str, tag: str, size: int) -> bytes:
+    """Bytes of a known size from a party."""
+    told = await net.recv(party, tag)
+    if not isinstance(told, bytes) or len(told) != size:
+        got = f"{len(told)} bytes" if isinstance(told, bytes) else f"a value of type {type(told).__name__}"
+        raise ProtocolError(
+            f"party {party!r} must send {size} bytes at step {tag!r}, got {got}; check that every party runs the same "
+            f"job and the same version of colonnade"
+        )
+    return told
+
+
+# -- signals -----------------------------------------------------------------------------------------------------------
+
+
 class EncryptedSignals(Signals):
     """One party's side: it encrypts signals of its own rows, and takes gradients of its columns for others' rows."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        job = session.job
-        self.threads = Threads(cores())
-        self.own: PrivateKey | None = None
-        self.keys: dict[str, PublicKey] = {}
+        self.own: SecretKey | None = None
+        self.keys: dict[str, LatticePublicKey] = {}
         self.block = cast("LinearBlock", session.block)
-        most = max(map(len, session.train.owned.values()))  # rows of a batch: in the first epoch, all of a holder's
-        self.packing = Packing(job.key_bits, session.block.outputs, SIGNAL_BITS, most)
-        self._made: dict[str, Awaitable[Digits]] = {}
+        self.bits = signal_bits(max(map(len, session.train.owned.values())))
+        self.randomness = private_keystream()
+        self._asked: ProductLayout | None = None
 
     @classmethod
     async def begin(cls, session: Session) -> EncryptedSignals:
         """Make keys and tell the public ones. They are for this run only: a resumed run makes its own."""
-        opened, net, bits = cls(session), session.net, session.job.key_bits
+        opened, net = cls(session), session.net
         if net.me in session.job.holders:
-            opened.own = await net.in_thread(PrivateKey.generate, bits, opened.threads)
-            told = await net.in_thread(opened.own.to_wire_value, key_context(session, "signals", net.me))
-            await session.tell("paillier key", told)
+            opened.own = await net.in_thread(new_secret_key)
+            await session.tell("encryption key", opened.own.public)
         for holder in session.job.holders:
             if holder != net.me:
-                told, context = await net.recv(holder, "paillier key"), key_context(session, "signals", holder)
-                checked = PublicKey.from_wire_value
-                opened.keys[holder] = await net.in_thread(checked, told, bits, holder, context, opened.threads)
+                opened.keys[holder] = await hear_key(net, holder)
         return opened
 
     @cached_property
@@ -121,36 +159,22 @@ class EncryptedSignals(Signals):
         """Start on a batch; a party that does not hold its labels steps along a gradient that it is given."""
         return super().open(holder, rows) if holder == self.session.net.me else GradientSteps(self.block, rows)
 
-    # -- randomness, made while there is nothing else to do -----------------------------------------------------
-
-    async def _residues(self, of: str, count: int) -> Digits:
-        """Make so many r^n under one holder's key, each for one use; as many for the next batch are begun at once."""
-        net = self.session.net
-        make = self.own.residues if of == net.me and self.own is not None else self.keys[of].residues
-        found = await self._made.pop(of) if of in self._made else await net.in_thread(make, count)
-        if len(found) < count:
-            found = np.concatenate((found, await net.in_thread(make, count - len(found))))
-        self._made[of] = net.spawn(net.in_thread(make, count))
-        return found[:count]
-
-    async def close(self) -> None:
-        """Wait for randomness that is still being made, and end the threads."""
-        for made in self._made.values():
-            await made
-        self._made = {}
-        self.threads.close()
+    def layout(self, holder: str, rows: int) -> ProductLayout:
+        """How a batch lies in ciphertexts: the same for all parties, as all are sent the same ones."""
+        sizes = sorted({size for name, size in self.session.sizes.items() if name != holder})
+        return ProductLayout.of(rows, self.block.outputs, tuple(sizes))
 
     # -- at the holder of the batch's labels --------------------------------------------------------------------
 
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
-        """Send [[s_i]], the same to all."""
-        net, own = self.session.net, cast("PrivateKey", self.own)
-        whole = whole_signals(signal.reshape(len(rows), -1), net.me)
+        """Send [[s]], the same to all."""
+        net, own = self.session.net, cast("SecretKey", self.own)
+        whole = whole_signals(signal.reshape(len(rows), -1), net.me, self.bits)
         if not to:
             return
-        for at, portion in enumerate(_portions(len(rows))):
-            residues = await self._residues(net.me, len(portion) * self.packing.chunks)
-            sealed = await net.in_thread(self.packing.encrypt, own.public, whole[portion], residues)
+        layout = self._asked = self.layout(net.me, len(rows))
+        for at, (first, last) in enumerate(layout.portions):
+            sealed = await net.in_thread(layout.encrypt, own, whole[first:last])
             for name in to if at else ():
                 await self._hear_pace(name, at)
             for name in to:
@@ -161,65 +185,34 @@ class EncryptedSignals(Signals):
             raise ProtocolError(f"party {name!r} is at another portion of the rows at step 'pace'; run the same job")
 
     async def serve(self, to: Sequence[str]) -> None:
-        """Open blinded gradients, which are uniform modulo n."""
-        net, own = self.session.net, cast("PrivateKey", self.own)
+        """Open blinded gradients, which are uniform: as many numbers as the party has columns, and no more."""
+        net, own, layout = self.session.net, cast("SecretKey", self.own), cast("ProductLayout", self._asked)
         for name in to:
-            blinded = await net.recv(name, "blinded gradient")
-            blinded = expect_array(blinded, (None, own.public.square.width), np.uint8, name, "blinded gradient")
-            most = self.packing.layout(self.session.sizes[name]).groups * self.packing.chunks
-            if len(blinded) > most:
-                raise ProtocolError(
-                    f"party {name!r} sent {len(blinded)} ciphertexts at step 'blinded gradient', its "
-                    f"{self.session.sizes[name]} columns need {most} at most; check that it runs the same version"
-                )
-            found = await net.in_thread(own.decrypt, blinded, name, "blinded gradient")
-            await net.send(name, "opened gradient", to_rows(found, own.public))
+            columns = self.session.sizes[name]
+            blinded = await hear_bytes(net, name, "blinded gradient", layout.answer_bytes(columns))
+            await net.send(name, "opened gradient", await net.in_thread(layout.open, own, blinded, columns))
 
     # -- elsewhere ----------------------------------------------------------------------------------------------
 
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """The gradient of this party's own columns, shape (columns, outputs); the intercept's comes last."""
-        net, key, packing = self.session.net, self.keys[holder], self.packing
-        place, column, value = self.columns.entries(rows)
-        used, column = np.unique(column, return_inverse=True)
-        layout, products = packing.layout(len(used)), None
-        masks = packing.masks(key, layout)
-        portions = _portions(len(rows))
-        for at, portion in enumerate(portions, 1):
-            sealed = await net.recv(holder, "encrypted signal")
-            shape = (len(portion), packing.chunks, key.square.width)
-            sealed = expect_array(sealed, shape, np.uint8, holder, "encrypted signal")
-            here = np.nonzero((place >= portion[0]) & (place <= portion[-1]))[0]
-            mine = (place[here] - portion[0], column[here], value[here])
-            products = await net.in_thread(self._products, holder, sealed, mine, len(used), products)
-            if at < len(portions):
+        net, columns, layout = self.session.net, self.columns, self.layout(holder, len(rows))
+        sums = ProductSums(layout, self.keys[holder], columns.width, VALUE_BITS)
+        for at, (first, last) in enumerate(layout.portions):
+            if at:
                 await net.send(holder, "pace", at)
-        residues = await self._residues(holder, len(masks))
-        blinded = await net.in_thread(packing.blind, key, products or [], layout, masks, residues)
+            sealed = await hear_bytes(net, holder, "encrypted signal", layout.ciphertext_bytes(last - first))
+            part = columns.part(rows[first:last])
+            with sent_by(holder, "encrypted signal"):
+                await net.in_thread(sums.add, sealed, last - first, part)
+        blinded, masks = await net.in_thread(sums.answer, self.randomness)
         await net.send(holder, "blinded gradient", blinded)
         opened = await net.recv(holder, "opened gradient")
-        opened = expect_array(opened, (len(masks), key.width), np.uint8, holder, "opened gradient")
-        whole = packing.unblind(key, whole_numbers(opened), masks, layout)
+        opened = expect_array(opened, (columns.width, self.block.outputs, LIMBS), np.uint32, holder, "opened gradient")
+        whole = unmasked(opened, masks, 2.0 ** (VALUE_BITS + self.bits) * len(rows))
         if whole is None:
             raise ProtocolError(
                 f"what party {holder!r} sent at step 'opened gradient' is not the gradient that it was sent to open; "
                 f"it uses another key, or its signals were none"
             )
-        gradient = np.zeros((self.columns.width, self.block.outputs))
-        gradient[used] = whole * (self.columns.scale[used] / 2.0**FRACTION_BITS)[:, None] / len(rows)
-        return gradient
-
-    def _products(
-        self, holder: str, sealed: Bytes, entries: Entries, columns: int, before: list[Digits] | None
-    ) -> list[Digits]:
-        """[[X^T s]] of some rows, and of those before them."""
-        key = self.keys[holder]
-        found = self.packing.products(key, sealed, entries, columns, holder, "encrypted signal")
-        if before is None:
-            return found
-        return [key.square.times(a, b) for a, b in zip(before, found, strict=True)]
-
-
-def _portions(rows: int) -> list[Rows]:
-    """Places in a batch, in portions of nearly one size."""
-    return np.array_split(np.arange(rows), -(-rows // PORTION))
+        return whole * (columns.scale / 2.0**FRACTION_BITS)[:, None] / len(rows)

@@ -44,15 +44,12 @@ class Agreement:
         The parties with labels; the first of them, the leader, decides when to stop.
     sum, topology : str
         The secure sum, and the way that its messages take.
-    key_bits : int
-        The size of each label holder's Paillier key, where signals are encrypted.
     """
 
     loss: Loss
     holders: tuple[str, ...]
     sum: str
     topology: str
-    key_bits: int = 2048
 
 
 @dataclass

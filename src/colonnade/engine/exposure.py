@@ -4,7 +4,7 @@ A party gets X^T s of its own columns, in exact whole numbers: 23 bits of a valu
 column, whatever b, the rows of the batch, is. Where the signals are known up to the labels, each row hides one bit, and
 lattice reduction finds all b of them from d columns as soon as 55 d is clearly above b. (With 15 columns, batches of 64
 took it a minute and a half.) Signals are known so exactly in the first round, when all scores are one and the same
-number, and can be guessed later where the label holder's own columns say little. Hence, under `sum="paillier"`:
+number, and can be guessed later where the label holder's own columns say little. Hence, under `sum="encrypted"`:
 
 1. No batch has fewer rows than 55 times the columns of a party that gets a gradient of it. With K classes there are
    K - 1 independent gradients, and log2 K bits in a label: 55 d (K - 1) / log2 K.
@@ -28,8 +28,8 @@ import numpy.typing as npt
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.runtimes.net import Net
 
-ENCRYPTED = "paillier"  # the sum whose signals are encrypted
-# Bits of a value, `blocks.ciphertexts.VALUE_BITS`, and those of a signal behind its point, `encrypted.FRACTION_BITS`.
+ENCRYPTED = "encrypted"  # the sum whose signals are encrypted
+# Bits of a value, `blocks.whole_columns.VALUE_BITS`, and those of a signal behind its point, `encrypted.FRACTION_BITS`.
 VALUE_BITS, SIGNAL_BITS = 23, 32
 EXACT_BITS = VALUE_BITS + SIGNAL_BITS
 # What a batch has at least where nobody names one, as with signals in the clear.
@@ -82,7 +82,7 @@ def check_batches(sizes: Mapping[str, int], shares: Mapping[str, int], batch: in
         remedy = f"set batch to {-(-rows // (rows // least))}, or leave it out"
     raise OptionError(
         f"batches of {smallest} rows of party {holder!r} would let party {name!r} work out the labels from the "
-        f"gradients of its {sizes[name]} columns{classes}, which are exact; under sum='paillier' a batch for so many "
+        f"gradients of its {sizes[name]} columns{classes}, which are exact; under sum='encrypted' a batch for so many "
         f"has at least {least} rows: {remedy}"
     )
 
@@ -119,8 +119,9 @@ def check_labels(me: str, y: npt.NDArray[np.float64], sizes: Mapping[str, int], 
             rarest = int(np.unique(y, return_counts=True)[1].min())
             raise OptionError(
                 f"the {len(y)} labels of party {me!r} hold {held:.0f} bits, as the rarest of them is there {rarest} "
-                f"times, and the first gradient of the {columns} columns of party {name!r} can show {shown:.0f}; under "
-                f"sum='paillier' give more rows or fewer columns, or use another sum where {name!r} may know the labels"
+                f"times, and the first gradient of the {columns} columns of party {name!r} can show {shown:.0f}; "
+                f"under sum='encrypted' give more rows or fewer columns, or use another sum where {name!r} may know "
+                f"the labels"
             )
 
 

@@ -151,7 +151,7 @@ class Training:
         """Refuse a secure sum that this algorithm can't work with."""
         if name == ENCRYPTED and not self.encryptable:
             raise OptionError(
-                f"sum='paillier' encrypts the signals, and {self.name} needs them row by row at every party; use "
+                f"sum='encrypted' encrypts the signals, and {self.name} needs them row by row at every party; use "
                 f"FedSGD or FedBCD, or another sum"
             )
 

@@ -196,7 +196,7 @@ class Estimator:
         choose_sum(self.sum, 2)
         if self.sum == ENCRYPTED and not linear:
             raise OptionError(
-                f"sum='paillier' encrypts the signals of linear models, {type(self).__name__} takes 'auto', "
+                f"sum='encrypted' encrypts the signals of linear models, {type(self).__name__} takes 'auto', "
                 f"'pairwise', 'two-trees' or 'plain'"
             )
         one_of("topology", self.topology, tuple(TOPOLOGIES))

@@ -19,14 +19,13 @@ from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
 from colonnade.families.checks import (
     all_labels,
-    check_encrypted,
     check_exposure,
     label_holders,
     owned_rows,
 )
 from colonnade.families.linear import AveragedFamily, LinearFamily, LinearOptions, choose
 from colonnade.families.protection import SEALED, check_sealed, check_without_effect, check_word, seals
-from colonnade.families.training import KEY_BITS, ScoringPart, TrainingJob
+from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
 
@@ -57,22 +56,20 @@ class LinearModel(Estimator):
         How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD`, `FDML` or `SealedNewton`, with its
         options. "auto" is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048
         columns or its matrices would take too long; both end at the optimum and need no step size. With
-        protection="sealed", "auto" is `SealedNewton()`, and with sum="paillier" `FedSGD()`. One line on stderr says
+        protection="sealed", "auto" is `SealedNewton()`, and with sum="encrypted" `FedSGD()`. One line on stderr says
         which it is, and why.
     protection : {"auto", "sealed", "masked", "plain"}
         How training is protected. "sealed" trains on shares, by `SealedNewton`: each party learns its own coefficients,
-        and nothing else of the training; `sum`, `topology` and `key_bits` have no effect then. "masked" trains in the
+        and nothing else of the training; `sum` and `topology` have no effect then. "masked" trains in the
         open, under the masks of `sum`, which hide nothing between two parties. "plain" trains in the open, with sums in
         the clear. "auto" is "sealed" if the algorithm is a `SealedNewton`, and else what `sum` says.
-    sum : {"auto", "pairwise", "two-trees", "plain", "paillier"}
+    sum : {"auto", "pairwise", "two-trees", "plain", "encrypted"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
-        hides anything. "paillier" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
+        hides anything. "encrypted" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
         and `FedBCD`. A batch then needs 55 rows for each column of a party (more with more than two classes), and the
         first epoch is one batch of all rows, because smaller batches would show that party the labels.
     topology : {"tree", "star", "ring"}
         Along which tree the sums travel; the model is the same with each of them.
-    key_bits : int
-        The length of a label holder's Paillier key, where signals are encrypted; 2048 or more, a multiple of 256.
     verbose : int
         1 shows a live line if a run takes longer than half a second, and says which algorithm "auto" chose; 0 is
         silent.
@@ -102,7 +99,6 @@ class LinearModel(Estimator):
         protection: str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
-        key_bits: int = 2048,
         verbose: int = 1,
     ) -> None:
         self.l2 = l2
@@ -112,7 +108,6 @@ class LinearModel(Estimator):
         self.protection = protection
         self.sum = sum
         self.topology = topology
-        self.key_bits = key_bits
         self.verbose = verbose
 
     def _minimised(self) -> losses.Loss:
@@ -163,9 +158,7 @@ class LinearModel(Estimator):
         options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
         held_out = self._check_validation(parties, validation)
         sum_name = self._summed(LinearFamily.name, len(parties))
-        job = TrainingJob(
-            kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm, self.key_bits
-        )
+        job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
@@ -185,7 +178,7 @@ class LinearModel(Estimator):
         check_word(self.protection, family(LinearFamily.name))
         check_sealed(self.protection, algorithm, SealedNewton)
         if self.protection == SEALED or seals(algorithm):
-            by_default = {"sum": "auto", "topology": "tree", "key_bits": KEY_BITS}
+            by_default = {"sum": "auto", "topology": "tree"}
             check_without_effect({option: (getattr(self, option), usual) for option, usual in by_default.items()})
         if not isinstance(algorithm, str):
             algorithm.batch_for(rows)
@@ -201,7 +194,7 @@ class LinearModel(Estimator):
             found, reason = choose(parties[0].rows, columns, outputs, encrypted=self.sum == ENCRYPTED)
             if self.verbose:
                 print(f"algorithm: {found.name}, as {reason}", file=sys.stderr)
-        check_encrypted(self.sum, found, self.key_bits)
+        found.check_sum(self.sum)
         return found
 
     # -- what was learnt ----------------------------------------------------------------------------------------
@@ -255,7 +248,6 @@ class LinearModel(Estimator):
         on: Runtime | None = None,
         rows: int = 20_000,
         level: float = 0.95,
-        key_bits: int = 2048,
     ) -> Statistics:
         """Return standard errors, p values and intervals of each party's coefficients, and how well the model fits.
 
@@ -272,8 +264,6 @@ class LinearModel(Estimator):
             Where there are more rows than this, correlations between parties come from a sample of so many.
         level : float
             The confidence of the intervals.
-        key_bits : int
-            The length of the parties' Paillier keys, which are made for this run.
 
         Returns
         -------
@@ -282,7 +272,7 @@ class LinearModel(Estimator):
         """
         from colonnade.estimators.linear_statistics import statistics_of
 
-        return statistics_of(self, parties, on, rows, level, key_bits)
+        return statistics_of(self, parties, on, rows, level)
 
 
 class LogisticRegression(ProbabilityMixin, LinearModel):
@@ -292,7 +282,7 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
     The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    key_bits, verbose.
+    verbose.
     """
 
     loss = "logistic"
@@ -305,7 +295,7 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
     The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    key_bits, verbose.
+    verbose.
     """
 
     loss = "softmax"
@@ -318,7 +308,7 @@ class LinearSVC(LinearModel):
     it. There are neither probabilities nor `statistics`; `score` is the accuracy.
 
     The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    key_bits, verbose.
+    verbose.
     """
 
     loss = "smooth_hinge"
@@ -331,7 +321,7 @@ class RidgeRegression(LinearModel):
     is R².
 
     The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    key_bits, verbose.
+    verbose.
     """
 
     loss = "square"
@@ -344,7 +334,7 @@ class PoissonRegression(LinearModel):
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
     The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    key_bits, verbose.
+    verbose.
     """
 
     loss = "poisson"

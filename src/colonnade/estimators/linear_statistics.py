@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from colonnade.algorithms import FedSGD
-from colonnade.crypto.paillier import check_key_bits
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 from colonnade.families import protection
@@ -30,13 +29,12 @@ _WHY_NOT = {
 
 
 def statistics_of(
-    model: LinearModel, parties: tuple[Party, ...], on: Runtime | None, rows: int, level: float, key_bits: int
+    model: LinearModel, parties: tuple[Party, ...], on: Runtime | None, rows: int, level: float
 ) -> Statistics:
     """Check what `LinearModel.statistics` was given, run its program at all parties, and put the results together."""
     _check_model(model)
     ordered = model._check_rows(parties, on, "statistics")
     check_level(level)
-    check_key_bits(key_bits)
     whole_number("rows", rows, 1)
     if model.rows_ is not None and model.rows_ != ordered[0].rows:
         raise DataError(
@@ -53,7 +51,7 @@ def statistics_of(
     _warn_of_curvatures(model)
     loss = model._minimised()
     penalty = (model.penalty, float(model.l2))
-    job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, key_bits, most)
+    job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, most)
     programs = {}
     for party in ordered:
         X, y, labelled = rows_of(party, model.classes_, loss)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from colonnade.data.party import Party
 from colonnade.engine.exchange import shared_out
-from colonnade.engine.exposure import ENCRYPTED, check_batches, usual_batch
+from colonnade.engine.exposure import check_batches, usual_batch
 from colonnade.engine.options import Training
 from colonnade.errors import ColonnadeWarning, LabelError, SingleFeatureWarning
 from colonnade.families import family
@@ -58,15 +58,6 @@ def all_labels(parties: tuple[Party, ...]) -> Array:
             f"labels to one party"
         )
     return labels
-
-
-def check_encrypted(sum_name: str, algorithm: Training, key_bits: Any) -> None:
-    """Refuse an algorithm or a key length that encrypted signals can't be had with, where the sum asks for them."""
-    algorithm.check_sum(sum_name)
-    if sum_name == ENCRYPTED:
-        from colonnade.crypto.paillier import check_key_bits
-
-        check_key_bits(key_bits)
 
 
 def check_exposure(

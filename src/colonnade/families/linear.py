@@ -109,7 +109,7 @@ class LinearFamily(Family):
         if part.validation is not None:
             other = needed.of(columns_from_value(part.validation[0]))
             held_out = Part(other, other.shape[0], *part.validation[1:])
-        agreed = Agreement(loss, job.holders, job.sum, job.topology, job.key_bits)
+        agreed = Agreement(loss, job.holders, job.sum, job.topology)
         session = await Session.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)
         theta, *rest = session.finish()

@@ -50,12 +50,10 @@ def rehearse(outlined: Any) -> None:
     MaskStream(key).mask(0, 0, (1,))
     encrypted, small = outlined
     if encrypted:
-        # Kernels only, on numbers that everybody knows: a key is made by the party that will use it.
-        from colonnade.crypto.modular import Modulus
+        # Kernels and tables only, with a key that everybody knows: a party makes its own.
+        from colonnade.crypto.lattice_products import rehearse_products
 
-        modulus = Modulus(2**127 - 1)
-        three = modulus.encode([3])
-        modulus.decode(modulus.plus(modulus.power(three, 5), modulus.shift(three, 2)))
+        rehearse_products()
     Simulation().run(
         {name: (getattr(importlib.import_module(module), called), args) for name, module, called, args in small}
     )

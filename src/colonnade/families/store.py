@@ -70,7 +70,16 @@ def read_party(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     made = public.get("family", _COMBINED.get(str(public.pop("combines", ""))))
     if not isinstance(made, str) or made not in NAMES:
         raise DataError(f"{path.name} holds a model of a family that this version does not know: {made!r}")
-    return {**public, "family": made}, arrays
+    return {**_renewed(public), "family": made}, arrays
+
+
+def _renewed(public: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file says in today's words: earlier versions had Paillier's keys, of several lengths."""
+    options = {key: value for key, value in public.get("options", {}).items() if key != "key_bits"}
+    for words in (options, public):
+        if words.get("sum") == "paillier":
+            words["sum"] = "encrypted"
+    return {**public, "options": options} if options else public
 
 
 def party_files(folder: str | Path) -> list[Path]:

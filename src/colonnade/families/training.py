@@ -27,7 +27,6 @@ from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 
 _FEW = 16  # how many rows a rehearsal has, at most
-KEY_BITS = 2048  # the length of a label holder's Paillier key, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,6 @@ class TrainingJob:
         How contributions are added up, and along which tree.
     algorithm
         How the model is trained, with its options.
-    key_bits
-        The length of each label holder's key, where signals are encrypted.
     """
 
     family: str
@@ -62,20 +59,19 @@ class TrainingJob:
     sum: str
     topology: str
     algorithm: Training
-    key_bits: int = KEY_BITS
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `from_value` undoes this."""
-        how = (self.holders, self.sum, self.topology, self.algorithm.as_value(), self.key_bits)
+        how = (self.holders, self.sum, self.topology, self.algorithm.as_value())
         return (self.family, astuple(self.options), self.loss, self.outputs, *how)
 
     @classmethod
     def from_value(cls, value: Any) -> TrainingJob:
         """Return the job that `as_value` described."""
-        name, options, loss, outputs, holders, sum_name, topology, (algorithm, given), key_bits = value
+        name, options, loss, outputs, holders, sum_name, topology, (algorithm, given) = value
         kind = family(name)
         method = next(one for one in kind.algorithms if one.name == algorithm)(**dict(given))
-        return cls(name, kind.options(*options), loss, outputs, holders, sum_name, topology, method, key_bits)
+        return cls(name, kind.options(*options), loss, outputs, holders, sum_name, topology, method)
 
     def setting(self, parties: tuple[str, ...], rows: int | None = None) -> Setting:
         """Return those facts about the run that decide what is shown to whom."""

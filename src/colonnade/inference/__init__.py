@@ -30,7 +30,7 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
             "{who} could work out how well your columns predict theirs"
             + ("" if setting.pair else ", with all others' added"),
         ),
-        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and numbers that are uniform modulo n
+        nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and uniform numbers
     ]  # fmt: skip
     if setting.loss != "square":  # of which the curvature is 1 for every row, as all know
         size = "the size of the score" if setting.loss == "logistic" else "the score"

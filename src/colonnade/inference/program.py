@@ -37,7 +37,7 @@ from colonnade.sums import open_sum
 # All parties' columns together: the first label holder inverts a matrix of that size, and time grows with its square.
 MOST_COLUMNS = 512
 MOST_ROWS = 20_000  # rows that correlations come from, unless told otherwise
-SEALED = "paillier"
+SEALED = "encrypted"
 # Where no row's curvature is above this, all scores are as good as infinite.
 _FLAT = 1e-10
 
@@ -52,8 +52,8 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = Non
     net
         The party's view of the federation.
     job
-        What all parties agree on: loss, penalty, label holders, sum, topology, how products are sealed, bits of keys,
-        and how many rows correlations come from.
+        What all parties agree on: loss, penalty, label holders, sum, topology, how products are sealed, and how
+        many rows correlations come from.
     mine
         This party's columns, parameters, labels, and which rows have one.
     budget
@@ -65,12 +65,12 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = Non
         The covariance of this party's own coefficients (the intercept's last), the degrees of freedom, and at the
         first label holder how well the model fits.
     """
-    loss, penalty, holders, sum_name, topology, sealing, key_bits, most = job
+    loss, penalty, holders, sum_name, topology, sealing, most = job
     X, state, y, labelled = mine
     columns = columns_from_value(X)
     block = LinearBlock(columns, 1, penalties.penalty(*penalty), intercept=False)
     block.restore(tuple(state[:2]))
-    agreed = Agreement(losses.loss(loss), holders, sum_name, topology, key_bits)
+    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
     train = Part(None, columns.shape[0], y, labelled)
     secure = await open_sum(sum_name, net, topology)
     session = Session(net, agreed, block, FedSGD(), train, None, secure, budget=budget)
@@ -80,7 +80,7 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = Non
     await party.score()
     if sealing != SEALED:  # a rehearsal makes no keys, and ends here
         raise OptionError(f"correlations leave a party under {SEALED!r} only, got {sealing!r}")
-    return await party.infer(min(most, train.rows), key_bits)
+    return await party.infer(min(most, train.rows))
 
 
 class _Party:
@@ -120,7 +120,7 @@ class _Party:
 
     # -- the information ----------------------------------------------------------------------------------------
 
-    async def infer(self, most: int, key_bits: int) -> Any:
+    async def infer(self, most: int) -> Any:
         """Return what the program returns, from the scores that `score` brought."""
         session, net = self.session, self.net
         if not self.curvature.max() > _FLAT:
@@ -143,7 +143,7 @@ class _Party:
         ranks = sizes if len(sample) == self.part.rows else await self._sizes(information.rank, most)
         parameters = sum(ranks.values())
         sizes = {name: max(1, size) for name, size in sizes.items()}  # a party without any sends a column of zeros
-        found = await Correlations(session, order, sizes, len(sample), key_bits).matrix(information.columns())
+        found = await Correlations(session, order, sizes, len(sample)).matrix(information.columns())
         joint = None
         if found is not None:
             joint = Joint.of(found)

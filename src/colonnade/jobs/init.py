@@ -70,7 +70,7 @@ _MASKS = """\
 kind = "auto"            # how scores are added up under masks: "pairwise" or "two-trees"{more}
 """
 _ENCRYPTED = """;
-                         # "paillier": as "pairwise", and signals are encrypted (with FedSGD or FedBCD, in batches of 55
+                         # "encrypted": as "pairwise", and so are the signals (with FedSGD or FedBCD, in batches of 55
                          # rows or more for each column)"""
 _REST = """\
 [alignment]

@@ -9,7 +9,7 @@ from typing import Any
 from colonnade.engine.options import Training
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
-from colonnade.families.training import KEY_BITS, TrainingJob
+from colonnade.families.training import TrainingJob
 from colonnade.leaks import Setting, listed
 
 
@@ -49,8 +49,6 @@ class Job:
         How many epochs lie between two checkpoints.
     agreed
         The content of the file, which the handshake compares.
-    key_bits
-        The length of the label holders' Paillier keys.
     statistics
         Whether statistics of the coefficients follow after training.
     """
@@ -72,7 +70,6 @@ class Job:
     patience: float
     checkpoint_every: int
     agreed: Mapping[str, Any]
-    key_bits: int = KEY_BITS
     statistics: bool = False
 
     @property
@@ -106,7 +103,7 @@ class Job:
 
     def training(self, outputs: int) -> TrainingJob:
         """Return what is trained once the classes are counted; `outputs` is how many scores a row has."""
-        how = (self.holders, self.sum, self.topology, self.algorithm, self.key_bits)
+        how = (self.holders, self.sum, self.topology, self.algorithm)
         return TrainingJob(self.family, self.model, self.loss, outputs, *how)
 
     def disclosed(self) -> tuple[str, ...]:

@@ -20,10 +20,8 @@ from colonnade.engine.options import Training
 from colonnade.errors import LabelError, OptionError
 from colonnade.families import families, family, family_of_kind
 from colonnade.families.base import Family
-from colonnade.families.checks import check_encrypted
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
-from colonnade.families.training import KEY_BITS
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES
 from colonnade.objective.metrics import LIKELIHOODS
@@ -31,7 +29,7 @@ from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
 from colonnade.settings import toml
 from colonnade.settings.settings import Anything, Key, ListOf, Section, Settings, shown
-from colonnade.sums import SUMS
+from colonnade.sums import GONE, SUMS
 from colonnade.sums.trees import TOPOLOGIES
 
 VERSION = 1
@@ -77,9 +75,9 @@ JOB = Section(
     Key(
         "sum",
         Section(
-            Key("kind", str, default="auto", allowed=("auto", *SUMS)),
+            Key("kind", str, default="auto", allowed=("auto", *SUMS), gone=GONE),
             Key("topology", str, default="tree", allowed=tuple(TOPOLOGIES)),
-            Key("key_bits", int, default=KEY_BITS),
+            gone={"key_bits": "keys have one length since 'encrypted' signals are no longer Paillier's; remove it"},
         ),
         default={},
     ),
@@ -177,7 +175,6 @@ def described(settings: Settings) -> Job:
         run["patience"],
         run["checkpoint_every"],
         {**settings.plain(), "protection": protection_of(made.name, sum_name)},
-        added["key_bits"],
         run["statistics"],
     )
     _check_trainable(settings, job, made)
@@ -212,7 +209,7 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
 def _check_sealed(settings: Settings) -> None:
     """Refuse what has no effect beside sealed training: how sums are made, and rows that are held out to judge it."""
     added, apart = settings["sum"], settings["validation"]
-    for key, usual in (("kind", "auto"), ("topology", "tree"), ("key_bits", KEY_BITS)):
+    for key, usual in (("kind", "auto"), ("topology", "tree")):
         if added[key] != usual:
             raise added.error(
                 key,
@@ -233,24 +230,19 @@ def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: F
         words = "protection 'masked' adds up under masks, got 'plain'; remove it, or set protection = \"plain\""
         raise added.error("kind", words)
     if added["kind"] != ENCRYPTED:
-        if "key_bits" in added.given and not settings["run"]["statistics"]:
-            raise added.error("key_bits", f"has no meaning for kind {added['kind']!r}; remove it")
         return
     if not kind.encryptable:
         words = f"{ENCRYPTED!r} encrypts the signals of linear models; a {kind.called} model takes another sum"
         raise added.error("kind", words)
     try:
-        check_encrypted(added["kind"], algorithm, added["key_bits"])
+        algorithm.check_sum(added["kind"])
     except OptionError as error:
-        where, key = (added, "key_bits") if str(error).startswith("key_bits") else (settings, "algorithm")
-        raise where.error(key, str(error)) from None
+        raise settings.error("algorithm", str(error)) from None
 
 
 def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Training) -> None:
     """Refuse statistics of models without a likelihood, one linear score, and a convex penalty."""
-    from colonnade.crypto.paillier import check_key_bits
-
-    model, run, added = settings["model"], settings["run"], settings["sum"]
+    model, run = settings["model"], settings["run"]
     if seals(algorithm):
         words = 'they would show what sealed training hides; remove it, or set protection = "masked"'
         raise run.error("statistics", words)
@@ -260,10 +252,6 @@ def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Tr
         raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
     if model["penalty"] != "l2":
         raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
-    try:
-        check_key_bits(added["key_bits"])
-    except OptionError as error:
-        raise added.error("key_bits", str(error)) from None
 
 
 def _algorithm(settings: Settings, of: Family) -> Training:

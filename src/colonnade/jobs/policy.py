@@ -23,7 +23,7 @@ from colonnade.runtimes.wire import Value
 KINDS = (
     "public key", "labelled rows", "curvature", "step size", "columns", "all columns", "scores", "snapshot", "total",
     "signal", "evaluation", "objective", "verdict", "prediction", "kept versions", "masks", "alignment", "classes",
-    "rows", "scoring", "phases", "kernel scale", "gamma", "paillier key", "encrypted signal", "blinded gradient",
+    "rows", "scoring", "phases", "kernel scale", "gamma", "encryption key", "encrypted signal", "blinded gradient",
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",

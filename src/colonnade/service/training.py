@@ -180,7 +180,7 @@ async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget
     from colonnade.inference.program import MOST_ROWS, SEALED, infer_linear
 
     penalty = (job.model.penalty, job.model.l2)
-    told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, job.key_bits, MOST_ROWS)
+    told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, MOST_ROWS)
     try:
         return await infer_linear(net, told, (mine.X, state, mine.y, mine.labelled), budget)
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together

@@ -58,11 +58,14 @@ class ListOf:
 
 
 class Section:
-    """A table and the keys that it may have; `others` describes keys whose names the user chooses."""
+    """A table and the keys that it may have; `others` describes keys whose names the user chooses.
 
-    def __init__(self, *keys: Key, others: Key | None = None) -> None:
+    `gone` are keys that earlier versions had, with what is said of each.
+    """
+
+    def __init__(self, *keys: Key, others: Key | None = None, gone: Mapping[str, str] | None = None) -> None:
         self.keys = {key.name: key for key in keys}
-        self.others = others
+        self.others, self.gone = others, gone or {}
 
 
 class Anything:
@@ -85,6 +88,7 @@ class Key:
     allowed : the only values that it may have; empty: any.
     least, above, most : bounds for numbers.
     check : gets the value; returns what is wrong with it, as the end of a sentence, or None.
+    gone : values that earlier versions allowed, with what is said of each.
     """
 
     name: str
@@ -96,6 +100,7 @@ class Key:
     above: float | None = None
     most: float | None = None
     check: Callable[[Any], str | None] | None = None
+    gone: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,8 @@ class _Check:
         return Settings(found, path, self.origin, frozenset(values))
 
     def unknown(self, name: str, section: Section, path: KeyPath) -> str:
+        if name in section.gone:
+            return section.gone[name]
         for home in _homes(self.root, name):
             if home != path:
                 return f"unknown key here; it belongs under {f'[{_dotted(home)}]' if home else 'no table'}"
@@ -211,6 +218,8 @@ class _Check:
         return found
 
     def within(self, value: Any, key: Key, path: KeyPath) -> None:
+        if isinstance(value, str) and value in key.gone:
+            raise self.refuse(path, key.gone[value])
         if key.allowed and value not in key.allowed:
             guess = nearest(value, list(map(str, key.allowed))) if isinstance(value, str) else ""
             raise self.refuse(path, f"must be one of {', '.join(map(shown, key.allowed))}, got {shown(value)}{guess}")

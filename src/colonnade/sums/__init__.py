@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from colonnade.errors import one_of
+from colonnade.errors import OptionError, one_of
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import PlainSum, SecureSum
-from colonnade.sums.masked import PaillierSum, PairwiseSum, TwoTreesSum
+from colonnade.sums.masked import EncryptedSignalsSum, PairwiseSum, TwoTreesSum
 
-__all__ = ["SUMS", "SecureSum", "choose_sum", "open_sum"]
+__all__ = ["GONE", "SUMS", "SecureSum", "choose_sum", "open_sum"]
 
-SUMS: dict[str, type[SecureSum]] = {kind.name: kind for kind in (PairwiseSum, TwoTreesSum, PlainSum, PaillierSum)}
+SUMS: dict[str, type[SecureSum]] = {
+    kind.name: kind for kind in (PairwiseSum, TwoTreesSum, PlainSum, EncryptedSignalsSum)
+}
+# Names of earlier versions, and what is said of each.
+GONE = {"paillier": "'paillier' is called 'encrypted' now, and needs no key_bits; write 'encrypted'"}
 
 
 def choose_sum(name: str, parties: int) -> str:
     """Resolve "auto": pairwise masks, except between two parties, from whom no mask can hide anything."""
+    if name in GONE:
+        raise OptionError(f"sum={GONE[name]}")
     one_of("sum", name, ("auto", *SUMS))
     if name == "auto":
         return "pairwise" if parties > 2 else "plain"

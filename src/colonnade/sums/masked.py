@@ -7,8 +7,8 @@ This is the one file to read for how a contribution is hidden. A contribution is
   and the other subtracts it.
 - `TwoTreesSum`, as in the papers. The masked contributions travel along one tree, the masks along a different one.
 
-`PaillierSum` names a run whose signals are encrypted on their way back; its contributions are added up pairwise. A sum
-at a server of which members may drop out, as models over rows need it, is `colonnade.sums.dropout`.
+`EncryptedSignalsSum` names a run whose signals are encrypted on their way back; its contributions are added up
+pairwise. A sum at a server of which members may drop out, as models over rows need it, is `colonnade.sums.dropout`.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class PairwiseSum(SecureSum):
         return block[used : used + count]
 
 
-class PaillierSum(PairwiseSum):
+class EncryptedSignalsSum(PairwiseSum):
     """The sum of a run whose signals are encrypted (`colonnade.engine.encrypted`).
 
     Contributions are added up pairwise, so with three or more parties a label holder sees totals only. Adding them as
-    ciphertexts would show the label holder the same totals, at a thousand times the cost.
+    ciphertexts would show the label holder the same totals, at a hundred times the cost.
     """
 
-    name: ClassVar[str] = "paillier"
+    name: ClassVar[str] = "encrypted"
 
 
 class TwoTreesSum(SecureSum):
