@@ -10,7 +10,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.crypto.lattice_words import Scaling
-from colonnade.sealed import products, waves
+from colonnade.sealed import products, schedule, waves
 from colonnade.sealed.channel import Channel
 from views import sealed
 from views.sealed import Truth, findings, looked_at, solved
@@ -41,6 +41,14 @@ def test_nothing_follows_from_what_a_party_sees(into):
         assert findings(view, truth) == [], view.me
 
 
+@pytest.mark.parametrize("into", [2, 4])
+def test_nor_from_a_ridge_regression(into):
+    views, truth = looked_at(parties(into), kind=cn.RidgeRegression)
+    for view in views.values():
+        assert view.seen
+        assert findings(view, truth) == [], view.me
+
+
 @pytest.mark.parametrize("into", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_nor_where_rows_are_so_few_that_they_stand_several_times(into):
     rows = 900
@@ -51,10 +59,14 @@ def test_nor_where_rows_are_so_few_that_they_stand_several_times(into):
 
 
 @pytest.mark.long
-def test_nor_where_samples_of_the_rows_come_first():
+def test_nor_where_samples_of_the_rows_come_first(monkeypatch):
+    monkeypatch.setattr(schedule, "_MOST_SQUARES", 1e4)
     views, truth = looked_at(parties(3, 20_000), polish=1)
     for view in views.values():
-        assert findings(view, truth) == [], view.me
+        sample = truth.of_first(schedule.curvature_rows(20_000, 7))
+        assert sample.rows < 20_000
+        for rows in (truth, sample):
+            assert findings(view, rows) == [], view.me
 
 
 def of_unlike_widths():

@@ -58,6 +58,10 @@ class Truth:
     rows: int
     holder: str
 
+    def of_first(self, rows: int) -> Truth:
+        """The same of the first rows, which a sample is of."""
+        return Truth({name: X[:rows] for name, X in self.columns.items()}, self.y[:rows], rows, self.holder)
+
 
 # -- looking on --------------------------------------------------------------------------------------------------------
 
@@ -157,13 +161,15 @@ def _asked(views: Any, method: Any) -> Any:
     return ask
 
 
-def looked_at(parties: list[Any], l2: float = 1e-3, **options: Any) -> tuple[dict[str, SealedView], Truth]:
+def looked_at(
+    parties: list[Any], l2: float = 1e-3, kind: Any = cn.LogisticRegression, **options: Any
+) -> tuple[dict[str, SealedView], Truth]:
     """Train on shares, and look on at every party."""
     rows = len(parties[0].X)
     views: dict[str, SealedView] = {}
     algorithm = SealedNewton(**options)
     with watching(views, rows):
-        cn.LogisticRegression(l2=l2, algorithm=algorithm, verbose=0).fit(*parties)
+        kind(l2=l2, algorithm=algorithm, verbose=0).fit(*parties)
     order = np.random.default_rng([algorithm.seed, 0x5EA1]).permutation(rows)
     columns = {party.name: np.asarray(party.X)[order] for party in parties}
     first = next(party for party in parties if party.y is not None)
