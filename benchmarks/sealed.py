@@ -198,9 +198,10 @@ def paillier_product(X: Floats, v: Floats) -> tuple[float, int] | None:
     """The same under Paillier's scheme; None where that is no part of the package any more."""
     try:
         from colonnade.blocks.ciphertexts import Packing, WholeColumns
-        from colonnade.blocks.columns import columns_from_value
         from colonnade.crypto.modular import Threads
         from colonnade.crypto.paillier import PrivateKey
+
+        from colonnade.blocks.columns import columns_from_value
     except ImportError:
         return None
     threads, rows = Threads(1), X.shape[1]

@@ -54,7 +54,8 @@ KINDS = (
     "own coefficients",
 )  # fmt: skip
 QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
-_BOUND_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8  # of the bound's inverse
+# Doublings of the terms of the bound's inverse: with many rows, with few, and where it is the curvature itself.
+_BOUND_DOUBLINGS, _FEW_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8, 12
 _SIZE = "size of the target"
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
@@ -255,7 +256,9 @@ class SealedParty:
         rows = None if self.quadratic else curvature_rows(self.rows, self.members.width)
         self._bound = await shared_bound(self.members, self.own, rows)
         if self.channel.holds:
-            doublings = _EXACT_DOUBLINGS if self.quadratic or self.rows <= FEW else _BOUND_DOUBLINGS
+            doublings = _FEW_DOUBLINGS if self.rows <= FEW else _BOUND_DOUBLINGS
+            if self.quadratic:
+                doublings = _EXACT_DOUBLINGS
             whole = rows in (None, self.rows)
             self.inverse = await inverse_of_bound(self.members, self._bound, doublings, whole=whole)
             self._least = self.inverse

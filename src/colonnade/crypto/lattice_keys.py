@@ -21,8 +21,6 @@ from colonnade.crypto.lattice_words import halves, limbs_of, places_of, scale_of
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.kernels import lattice as kernels
 
-_ERROR_BOUND = 42.0  # no error of encryption is larger: it is a sum of 42 numbers of one half in size
-
 
 class SecretKey:
     """A key of one owner's, and the public one that belongs to it."""
@@ -109,14 +107,12 @@ class SecretKey:
             scale.round(opened, parameters.word_bits, to)
         return words_of(result)
 
-    def silent(self, seed: bytes, count: int) -> Words | None:
+    def silent(self, seed: bytes, count: int) -> Words:
         """Return what random ciphertexts hold, (count, N) words: random numbers that cost 32 bytes to encrypt.
 
         The owner of the key needs a random vector r of which the partner has an encryption, and which one does not
-        matter. So both make (c0, c1) uniform out of a seed, and r is c0 + c1 s rounded to words. To the partner r looks
-        random: with errors e, c0 + c1 s + e is a sample of ring-LWE, and rounding away all but the upper word_bits
-        gives the same r (Banerjee, Peikert and Rosen, EUROCRYPT 2012), unless c0 + c1 s is closer to the next word than
-        an error can be. The owner sees that: the result is None then, and another seed will do.
+        matter. So both make (c0, c1) uniform out of a seed, and r is c0 + c1 s + e rounded to words, with fresh errors
+        e: a rounded sample of ring-LWE, which looks random to whoever does not have the key.
 
         What the rounding cuts off, up to half a word's unit, stays in the ciphertexts. A sum of products with
         plaintexts x is therefore off by about |x| / sqrt(12), and its mask needs the bits below a unit too.
@@ -125,17 +121,13 @@ class SecretKey:
         n, k, bits = lattice.degree, len(lattice.primes), lattice.parameters.word_bits
         drawn, sums, uniform = Keystream(seed), np.empty((1, k, n)), np.empty((k, n))
         result = np.empty((count, n, lattice.parameters.word_limbs), np.uint32)
-        other, scale = np.empty_like(result[0]), scale_of(lattice, bits, k)
         for one in result:
             lattice.uniform(drawn, sums[0])
             lattice.uniform(drawn, uniform)
             lattice.multiply(uniform, self._key[0], sums[0])
             lattice.backward(sums)
-            scale.round(sums[0], bits, one)
-            for error in (-_ERROR_BOUND, _ERROR_BOUND):
-                scale.round(sums[0] + error, bits, other)
-                if not np.array_equal(one, other):
-                    return None
+            kernels.add_errors(self._stream.words(n), sums[0])
+            scale_of(lattice, bits, k).round(sums[0], bits, one)
         return words_of(result)
 
 

@@ -83,9 +83,9 @@ async def inverse_of_bound(members: Members, bound: WideArray, doublings: int, *
     """Return a holder's share of the bound's inverse.
 
     Its blocks are at most the identity (whole: of all rows) or twice that, so its eigenvalues are at most as many as
-    there are parties or twice as many, and the inverse starts at 2 or 1 over the number of parties.
+    there are parties or twice as many, and the inverse starts a little below 2 or 1 over the number of parties.
     """
-    first, scale = members.channel.is_first, (2.0 if whole else 1.0) / len(members.sizes)
+    first, scale = members.channel.is_first, (1.9 if whole else 0.95) / len(members.sizes)
     cut_off = 16 + CURVATURE_BITS - RESIDUAL_BITS
     part = wide.truncated(wide.times(bound, round(2.0**16 * scale)), cut_off, first=first)
     residual = wide.subtract(identity(len(bound), RESIDUAL_BITS, first=first), part)

@@ -22,6 +22,8 @@ Floats = npt.NDArray[np.float64]
 SUM_BITS = 34  # that a sum over rows may have, so that lifting it from 64 bits fails once in 2^30
 PENALTY_BITS = 28  # of S behind its point
 FORWARD_BITS = 14  # of Q behind its point, where scores are made
+# Added to the curvature in every direction: rounding errors must not make it negative in a flat one.
+_FLAT = 2.0**-13
 # Rows are cut to so many times their usual length where squares of them are summed up: less where a row of a sample
 # stands for many.
 _CLIP, _SAMPLE_CLIP = 64.0, 8.0
@@ -113,7 +115,8 @@ class WhiteColumns:
         """
         some = self.tamed(rows)
         values, vectors = np.linalg.eigh(np.eye(self.d) - self.S - some.T @ some * (self.kappa / rows))
-        found: Floats = self.S + (vectors * np.maximum(values, 0.0)) @ vectors.T
+        flat = _FLAT * np.eye(self.d)
+        found: Floats = self.S + (vectors * np.maximum(values, 0.0)) @ vectors.T + flat
         return found
 
     def own_bound(self, rows: int) -> Floats:

@@ -134,7 +134,13 @@ class Members:
         return self.rescaled(wide.from_words(words, first=first), factor, bits, to_bits)
 
     def rescaled(self, share: WideArray, factor: float, bits: int, to_bits: int) -> WideArray:
-        """Return shares modulo 2^96 times a public factor, with other bits behind the point."""
-        exact = factor * 2.0 ** (to_bits - bits)
-        shift = max(0, 30 - int(np.ceil(np.log2(exact))))
-        return wide.truncated(wide.times(share, round(exact * 2.0**shift)), shift, first=self.channel.is_first)
+        """Return shares modulo 2^96 times a public factor, with other bits behind the point.
+
+        Bits that are not needed are cut off first, all but ten, so that the product with the factor stays small.
+        """
+        first, exact = self.channel.is_first, factor * 2.0 ** (to_bits - bits)
+        spare = max(0, -int(np.ceil(np.log2(exact))) - 10)
+        exact *= 2.0**spare
+        shift = max(0, 26 - int(np.ceil(np.log2(exact))))
+        cut = wide.truncated(share, spare, first=first)
+        return wide.truncated(wide.times(cut, round(exact * 2.0**shift)), shift, first=first)

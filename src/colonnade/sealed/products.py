@@ -107,17 +107,11 @@ class Silent:
 
     def ask(self, key: SecretKey, stream: Keystream) -> tuple[bytes, npt.NDArray[Any]]:
         """Return a seed, and the vectors (T, n) that it stands for."""
-        while True:
-            seed = stream.bytes(SEED_BYTES)
-            held = key.silent(seed, self.ciphertexts)
-            if held is not None:
-                return seed, self._vectors(held)
-
-    def _vectors(self, held: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        drawn = held[:, : self.vectors * self.piece]
+        seed = stream.bytes(SEED_BYTES)
+        drawn = key.silent(seed, self.ciphertexts)[:, : self.vectors * self.piece]
         limbs = drawn.shape[2:]
         whole = drawn.reshape(self.ciphertexts, self.vectors, self.piece, *limbs).swapaxes(0, 1)
-        return np.ascontiguousarray(whole.reshape(self.vectors, -1, *limbs)[:, : self.length])
+        return seed, np.ascontiguousarray(whole.reshape(self.vectors, -1, *limbs)[:, : self.length])
 
     def answer(
         self, public: LatticePublicKey, seed: object, X: Floats, bound: float, stream: Keystream
