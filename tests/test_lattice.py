@@ -386,7 +386,7 @@ def test_arrays_of_other_shapes_are_refused():
     for wrong in (words[:, :-1], words.astype(float), words[0], words.astype(np.uint32)):
         with pytest.raises(OptionError, match=r"words must be an array \(count, 64\) of 64 bits"):
             secret.encrypt(wrong)
-    with pytest.raises(OptionError, match="2 answers need as many masks of 64 to 128 bits, got 1 of 64 bits"):
+    with pytest.raises(OptionError, match="2 answers need as many masks of 64 to 256 bits, got 1 of 64 bits"):
         public.answer(totals, words[:1], stream(), 60)
     with pytest.raises(OptionError, match="got 2 of 32 bits"):
         public.answer(totals, words.astype(np.uint32)[..., None], stream(), 60)

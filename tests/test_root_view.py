@@ -46,7 +46,8 @@ def test_the_page_shows_the_figures_that_are_kept():
 
 def test_every_algorithm_is_looked_at():
     looked_at = {cell.words.split(",")[0] for cell in CELLS}
-    assert {*ALGORITHMS, "FDSKL"} <= looked_at
+    # tests/test_sealed_view.py looks at what comes of sealed training, where there is no sum and no root of one.
+    assert {*ALGORITHMS, "FDSKL"} - {"SealedNewton"} <= looked_at
 
 
 # -- what must not go unnoticed ---------------------------------------------------------------------------------

@@ -38,10 +38,10 @@ class WhiteColumns:
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
         gram = X.T @ X * (kappa / n) + np.diag(penalty)
+        sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))  # columns may be of any size
         # A column that others make up for, without a penalty, would have no coordinates; this is below all rounding.
-        gram[np.diag_indices(d)] += 1e-10 * max(float(np.trace(gram)) / max(d, 1), 1e-300)
-        upper = scipy.linalg.cholesky(gram)
-        self.back: Floats = scipy.linalg.solve_triangular(upper, np.eye(d))
+        upper = scipy.linalg.cholesky(gram / np.outer(sizes, sizes) + 1e-10 * np.eye(d))
+        self.back: Floats = scipy.linalg.solve_triangular(upper, np.eye(d)) / sizes[:, None]
         self.Q: Floats = X @ self.back
         self.S: Floats = self.back.T @ (penalty[:, None] * self.back)
 
