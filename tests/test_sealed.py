@@ -314,7 +314,6 @@ def test_a_target_that_is_always_the_same():
     np.testing.assert_allclose(coefficients(model), [0, 0, 0, 0, 7], atol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="the bound's inverse has too few terms where two parties' columns are alike")
 def test_ridge_of_the_same_columns_at_two_parties():
     X, y = targets(300, (3, 3))
     X[:, 3:] = X[:, :3]
