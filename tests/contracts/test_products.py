@@ -186,7 +186,7 @@ CASES = [
     silent(1, 1, 1), silent(3, 100, 2), silent(10, 4096, 5), silent(7, 9000, 1), silent(400, 50, 3),
     silent(1, 1, 1, WIDE), silent(5, 300, 4, WIDE), silent(1, 8193, 2, WIDE),
     spread(1, 1, 1), spread(3, 10, 569), spread(2, 3, 9001), spread(5, 1, 8192), spread(1, 400, 21),
-    packed(1, 1), packed(1, 9000), packed(55, 4096), packed(300, 12_288), packed(7, 1),
+    packed(1, 1), packed(1, 9000), packed(55, 4096), packed(120, 12_288), packed(7, 1),
     rowwise(1, 1), rowwise(3, 2),
     matrix(1, 1, 1, 1), matrix(1, 1, 1, 2), matrix(5, 5, 9, 2), matrix(31, 31, 62, 2), matrix(13, 13, 10, 1),
     matrix(1, 1, 40, 1), matrix(40, 40, 1, 2),
