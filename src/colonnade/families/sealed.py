@@ -19,10 +19,12 @@ from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.sealed.members import MOST_COLUMNS
+from colonnade.sealed.schedule import MODEST
 
 Floats = npt.NDArray[np.float64]
 
 LEAST_ROWS = 16
+_RARE = 0.05  # a label that fewer rows have is rare
 
 
 class SealedFamily(LinearFamily):
@@ -71,6 +73,8 @@ class SealedFamily(LinearFamily):
                 begin = loss.start(y)
                 if loss.name == "logistic":
                     begin = _log_odds(y)
+            if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
+                _warn_of_rare_labels(net, y)
         second = next(name for name in net.names if name != first)
         party = SealedParty(net, algorithm, loss, (first, second), X, penalty, y, begin, keeper)
         await algorithm.train(party)
@@ -104,6 +108,19 @@ class SealedFamily(LinearFamily):
 def _dense(columns: Columns, order: npt.NDArray[np.int64]) -> Floats:
     """Return columns as an array, with rows in this order."""
     return np.ascontiguousarray(columns.project(order, np.eye(columns.shape[1])))
+
+
+def _warn_of_rare_labels(net: Net, y: Floats) -> None:
+    """Tell the label holder alone that its labels ask for more rounds than the schedule, which is public, can know."""
+    share = min(float(np.mean(y > 0)), float(np.mean(y < 0)))
+    if share < _RARE:
+        net.report(
+            (
+                "warning",
+                f"one of the two labels is there in {share:.1%} of the rows only, which makes the first steps of sealed "
+                f"training short; with SealedNewton(rounds=3) or more it comes closer to the optimum",
+            )
+        )
 
 
 def _log_odds(y: Floats) -> float:

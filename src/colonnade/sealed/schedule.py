@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FEW = 4096  # rows that are so few that every round can take the curvature anew, over a wide range of scores
-_MODEST = 4 * FEW  # rows of which a few more rounds do not matter
+MODEST = 4 * FEW  # rows of which a few more rounds do not matter
 _MOST_SQUARES = 1.35e6  # rows times columns, up to which all rows are taken for the curvature
 _SAMPLE = 2 * FEW  # rows that are taken otherwise, for every 64 columns
 
@@ -31,7 +31,7 @@ class Round:
 
 def period_for(rows: int) -> float:
     """Return the period of scores where the job does not say: wide where that is cheap."""
-    return 256.0 if rows <= FEW else 128.0 if rows <= _MODEST else 64.0
+    return 256.0 if rows <= FEW else 128.0 if rows <= MODEST else 64.0
 
 
 def curvature_rows(rows: int, columns: int) -> int:
@@ -52,7 +52,7 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
     of = curvature_rows(rows, columns)
     whole = (Round(rows, 0, 0, 2e-3, (3, 1), (3, 4)), Round(rows, 0, 0, 2e-3, (3, 1), (5, 4)))
     first = whole if of == rows else (Round(of, of, 4, 1e-3),) * 2
-    count = (4 if rows <= _MODEST else 2) if rounds is None else rounds
+    count = (4 if rows <= MODEST else 1) if rounds is None else rounds
     again = [Round(rows, of, min(8, 5 + i), 1e-3 if i + 1 < count else 3e-4) for i in range(count)]
     last = Round(rows, 0, 0, 3e-4, (5, 2), (1, 3))
     return (*first[: samples if samples is not None else 2], *again, *(last,) * (2 if polish is None else polish))
