@@ -117,8 +117,8 @@ def _warn_of_rare_labels(net: Net, y: Floats) -> None:
         net.report(
             (
                 "warning",
-                f"one of the two labels is there in {share:.1%} of the rows only, which makes the first steps of sealed "
-                f"training short; with SealedNewton(rounds=3) or more it comes closer to the optimum",
+                f"one of the two labels is there in {share:.1%} of the rows only, so the first steps of sealed training "
+                f"are short; with SealedNewton(rounds=3) or more it comes closer to the optimum",
             )
         )
 
