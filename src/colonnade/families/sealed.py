@@ -114,13 +114,11 @@ def _warn_of_rare_labels(net: Net, y: Floats) -> None:
     """Tell the label holder alone that its labels ask for more rounds than the schedule, which is public, can know."""
     share = min(float(np.mean(y > 0)), float(np.mean(y < 0)))
     if share < _RARE:
-        net.report(
-            (
-                "warning",
-                f"one of the two labels is there in {share:.1%} of the rows only, so the first steps of sealed training "
-                f"are short; with SealedNewton(rounds=3) or more it comes closer to the optimum",
-            )
+        words = (
+            f"one of the two labels is there in {share:.1%} of the rows only, so the first steps of sealed training are "
+            f"short; with SealedNewton(rounds=3) or more it comes closer to the optimum"
         )
+        net.report(("warning", words))
 
 
 def _log_odds(y: Floats) -> float:
