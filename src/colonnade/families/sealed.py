@@ -115,7 +115,7 @@ def _warn_of_rare_labels(net: Net, y: Floats) -> None:
     share = min(float(np.mean(y > 0)), float(np.mean(y < 0)))
     if share < _RARE:
         words = (
-            f"one of the two labels is there in {share:.1%} of the rows only, so the first steps of sealed training are "
+            f"one of the two labels is there in {share:.1%} of the rows only, so first steps of sealed training are "
             f"short; with SealedNewton(rounds=3) or more it comes closer to the optimum"
         )
         net.report(("warning", words))
