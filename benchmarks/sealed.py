@@ -41,7 +41,7 @@ from training import _descendants
 Rows = list[tuple[str, str, str]]
 Floats = Any
 DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
-SHORTER = {"samples": 1, "polish": 0}  # the short way: one round about a sample, none with an old curvature
+SHORTER = {"rounds": 1, "polish": 0}  # the short way: no round with an old curvature
 LEAST = {"rounds": 1, "samples": 0, "polish": 0}  # of the short form, which only sees that it works
 FORMS = {"packed": "the vector encrypted", "silent": "a random vector beforehand, then a difference"}
 

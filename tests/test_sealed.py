@@ -558,3 +558,17 @@ def test_a_key_of_other_parameters_is_refused(monkeypatch):
     lying(monkeypatch, "bank", "sealed key", lambda value: value[::-1])
     with pytest.raises(ColonnadeError, match="key"):
         cn.LogisticRegression(algorithm=SealedNewton(rounds=1), verbose=0).fit(*parties_of(*drawn(60, (2, 3)), (2, 3)))
+
+
+def test_the_job_chooses_who_holds_the_other_shares():
+    X, y = drawn(60, (2, 2, 2))
+    parties = [cn.Party("a", X[:, :2], y), cn.Party("b", X[:, 2:4]), cn.Party("c", X[:, 4:])]
+
+    def sent(second):
+        model = cn.LogisticRegression(algorithm=SealedNewton(rounds=1, second=second), verbose=0).fit(*parties)
+        return {name: left.by_step.get("sealed question: step", (0, 0))[0] for name, left in model.traffic_.items()}
+
+    assert sent(None) == sent("b") == {"a": 1, "b": 1, "c": 0}
+    assert sent("c") == {"a": 1, "b": 0, "c": 1}
+    with pytest.raises(OptionError, match="second must be one of 'b', 'c', who hold no labels, got 'a'"):
+        sent("a")

@@ -80,6 +80,9 @@ class SealedNewton(Training):
     period : float, optional
         Scores are told apart modulo this number, a power of two: those beyond half of it are taken for others. None
         chooses by the number of rows, as a wider range costs more.
+    second : str, optional
+        The party that holds the shares beside the label holder. These two could read everything if they put their
+        shares together, so it should be one that will not. None is the first of the others.
     seed : int
         The seed of the order of rows, which everybody knows.
     """
@@ -88,6 +91,7 @@ class SealedNewton(Training):
     polish: int | None = None
     samples: int | None = None
     period: float | None = None
+    second: str | None = None
     step: float | str = field(default=1.0, kw_only=True)
     schedule: str = field(default="constant", kw_only=True)
     epochs: int = field(default=1, kw_only=True)
@@ -114,6 +118,23 @@ class SealedNewton(Training):
                     f"SealedNewton takes no {option}, got {getattr(self, option)!r}, as its rounds are fixed before it "
                     f"starts and nobody sees how far it has come; leave it out, or use rounds and polish"
                 )
+
+    def holders(self, parties: tuple[str, ...], first: str) -> tuple[str, str]:
+        """Return the two parties that hold shares, or refuse one that can't."""
+        others = tuple(name for name in parties if name != first)
+        if self.second is None:
+            return first, others[0]
+        if self.second not in others:
+            raise OptionError(
+                f"second must be one of {', '.join(map(repr, others))}, who hold no labels, got {self.second!r}"
+            )
+        return first, self.second
+
+    def check(self, setting: Setting) -> None:
+        """Refuse a run with a holder of shares that takes no part."""
+        super().check(setting)
+        if len(setting.parties) > 1:
+            self.holders(setting.parties, setting.leader)
 
     def batch_for(self, rows: int) -> int:
         """All rows: every round is about all of them."""

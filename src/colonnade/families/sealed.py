@@ -75,8 +75,8 @@ class SealedFamily(LinearFamily):
                     begin = _log_odds(y)
             if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
                 _warn_of_rare_labels(net, y)
-        second = next(name for name in net.names if name != first)
-        party = SealedParty(net, algorithm, loss, (first, second), X, penalty, y, begin, keeper)
+        holders = algorithm.holders(net.names, first)
+        party = SealedParty(net, algorithm, loss, holders, X, penalty, y, begin, keeper)
         await algorithm.train(party)
         found = party.coefficients
         intercept = None
