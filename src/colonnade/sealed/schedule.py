@@ -47,7 +47,7 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
     """
     if rows <= FEW:
         # As the inverse has more terms from round to round, steps along flat directions may become longer.
-        fresh = [Round(rows, rows, min(12, 6 + 2 * i), 2e-5) for i in range(9 if rounds is None else rounds)]
+        fresh = [Round(rows, rows, min(12, 6 + i), 2e-5) for i in range(9 if rounds is None else rounds)]
         return (*fresh, *(Round(rows, 0, 0, 2e-5),) * (polish or 0))
     of = curvature_rows(rows, columns)
     whole = (Round(rows, 0, 0, 2e-3, (3, 1), (3, 4)), Round(rows, 0, 0, 2e-3, (3, 1), (5, 4)))
