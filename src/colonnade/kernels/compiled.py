@@ -24,12 +24,13 @@ from contextlib import suppress
 from functools import cache, update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from colonnade.private_files import make_folder, trouble
 
+T = TypeVar("T")
 _LOCK = threading.RLock()
 _HARMLESS = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}  # variables for numba that change no code
 _FASTCALL = 0x80  # CPython's METH_FASTCALL
@@ -40,7 +41,6 @@ KNOWN = {
     **{"True": True, "False": False, "numpy_True": np.True_, "numpy_False": np.False_},
     **{"numpy_int64": np.int64, "numpy_float64": np.float64},
 }
-_kept: list[Any] = []  # what compiled code needs as long as the process runs
 
 
 class Compiled:
@@ -216,6 +216,18 @@ class _Method(ctypes.Structure):
     )
 
 
+def _for_ever(thing: T) -> T:
+    """Let nothing take this away before the process ends.
+
+    When Python ends, it clears modules in an order of its own, and its garbage collector still looks into built-in
+    functions whose definitions would be gone by then.
+    """
+    count = ctypes.pythonapi.Py_IncRef
+    count.argtypes, count.restype = (ctypes.py_object,), None
+    count(thing)
+    return thing
+
+
 @cache
 def _engine() -> Any:
     """LLVM's loader, which finds CPython's functions by itself, and is told where the objects are."""
@@ -226,7 +238,7 @@ def _engine() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    return _for_ever(binding.create_mcjit_compiler(binding.parse_assembly(""), machine))
 
 
 def _callable(code: bytes, symbol: str, following: Callable[..., Any]) -> Callable[..., Any]:
@@ -239,8 +251,7 @@ def _callable(code: bytes, symbol: str, following: Callable[..., Any]) -> Callab
     _engine().add_object_file(ObjectFileRef.from_data(code))
     if not (address := _engine().get_function_address(symbol)):
         return following
-    method = _Method(symbol.encode(), address, _FASTCALL, None)
-    _kept.append(method)
+    method = _for_ever(_Method(symbol.encode(), address, _FASTCALL, None))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_Method), ctypes.py_object, ctypes.py_object)
     made: Callable[..., Any] = make(method, following, None)
