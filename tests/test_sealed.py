@@ -15,10 +15,15 @@ from colonnade.errors import (
     ColonnadeWarning,
     LabelError,
     OptionError,
+    PartyFailed,
     ProtocolError,
 )
+from colonnade.families.linear import LinearOptions
+from colonnade.families.training import TrainingJob, TrainingPart, train
+from colonnade.objective import losses
 from colonnade.sealed import schedule
 from colonnade.sealed.columns import WhiteColumns
+from test_kept import Shelf
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")
 NAMES = ("bank", "shop", "clinic", "school")
@@ -572,3 +577,38 @@ def test_the_job_chooses_who_holds_the_other_shares():
     assert sent("c") == {"a": 1, "b": 0, "c": 1}
     with pytest.raises(OptionError, match="second must be one of 'b', 'c', who hold no labels, got 'a'"):
         sent("a")
+
+
+@pytest.mark.parametrize("leaves", ["a", "c"])
+def test_a_run_that_is_broken_off_goes_on_to_the_same_bits(leaves):
+    X, y = drawn(80, (2, 2, 2))
+    parties = [cn.Party("a", X[:, :2], y), cn.Party("b", X[:, 2:4]), cn.Party("c", X[:, 4:])]
+    job = TrainingJob(
+        "sealed", LinearOptions(), "logistic", 1, ("a",), "plain", "tree", SealedNewton(rounds=2, polish=1)
+    ).as_value()
+    parts = {
+        one.name: TrainingPart.of(one, np.array([-1.0, 1.0]), losses.loss("logistic")).as_value() for one in parties
+    }
+
+    class Breaks(Shelf):
+        def save(self, version, state):
+            super().save(version, state)
+            if version == 2:
+                raise RuntimeError("the power fails")
+
+    def run(shelves):
+        async def program(net, told, part):
+            return await train(net, told, part, shelves[net.me])
+
+        found = cn.Simulation(secret="rehearsal").run({name: (program, (job, part)) for name, part in parts.items()})
+        return {name: outcome.value[0] for name, outcome in found.items()}
+
+    whole = run({name: Shelf() for name in parts})
+    shelves = {name: Breaks() if name == leaves else Shelf() for name in parts}
+    with pytest.raises(PartyFailed, match=f"party '{leaves}' failed .*the power fails"):
+        run(shelves)
+    again = {name: Shelf() for name in parts}
+    for name, shelf in again.items():
+        shelf.__dict__.update(shelves[name].__dict__)
+    for name, coefficients in run(again).items():
+        np.testing.assert_array_equal(coefficients, whole[name])
