@@ -9,7 +9,7 @@ and all coefficients. `SealedParty` has the protocol in order, and `sealed` has 
 3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.random_products`).
     From then on a product with a share needs one message: the share minus the random vector.
 4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound.
-5.  `round`: scores and gradients (`sealed.gradients`), signals out of waves (`sealed.waves`), the curvature
+5.  `round`: scores and gradients (`sealed.gradients`), signals out of waves (`sealed.signals`), the curvature
     (`sealed.curvature`), a step. Or `solve`, where the loss is quadratic and the bound is the curvature.
 6.  `open`: each party is told the shares of its own coefficients, and of nothing else.
 
@@ -31,19 +31,19 @@ from colonnade.errors import CheckpointError, OptionError, ProtocolError, whole_
 from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
-from colonnade.sealed import waves, wide
+from colonnade.sealed import wide
 from colonnade.sealed.bound import inverse_of_bound, shared_bound
 from colonnade.sealed.channel import Channel
 from colonnade.sealed.columns import WhiteColumns
 from colonnade.sealed.curvature import shared_curvature
-from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores, signal_words
+from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores
 from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
 from colonnade.sealed.members import Members
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
 from colonnade.sealed.schedule import FEW, Round, curvature_rows, period_for, schedule
 from colonnade.sealed.series import logistic
-from colonnade.sealed.slots import SlotLayout
-from colonnade.sealed.wide import WideArray, WordArray
+from colonnade.sealed.signals import shared_signals
+from colonnade.sealed.wide import WideArray
 
 Floats = npt.NDArray[np.float64]
 
@@ -110,6 +110,8 @@ class SealedNewton(Training):
         for option, given in (("polish", self.polish), ("samples", self.samples)):
             if given is not None:
                 whole_number(option, given, 0)
+        if self.samples is not None and self.samples > 2:
+            raise OptionError(f"samples must be at most 2, got {self.samples}; use rounds and polish for more")
         if self.period is not None and self.period not in (2.0**k for k in range(4, 13)):
             raise OptionError(f"period must be a power of two from 16 to 4096, got {self.period!r}")
         for option, only in _FIXED.items():
@@ -300,8 +302,8 @@ class SealedParty:
         self._begin_phase("first step", 2)
         channel, own, members = self.channel, self.own, self.members
         signals, begin = np.zeros(self.rows), np.zeros(own.d)
-        if channel.is_first:
-            signals, begin = self._first_signals()
+        if self.y is not None:
+            signals, begin = self._first_signals(self.y)
         if self.quadratic:
             await self._agree_on_size()
             gradients = {self.rows: await exact_gradient(self._made, signals)}
@@ -321,13 +323,12 @@ class SealedParty:
         self._first, self._before = whole, self.state
         await self._step(whole, (1, 0))
 
-    def _first_signals(self) -> tuple[Floats, Floats]:
+    def _first_signals(self, y: Floats) -> tuple[Floats, Floats]:
         """At the label holder: the signals before any step, and the coefficients there."""
-        assert self.y is not None
         begin = np.zeros(self.own.d)
         if self._begin is not None:
             begin = np.linalg.solve(self.own.back, np.eye(self.own.d)[-1] * self._begin)
-        signals = self.loss.signal(self.own.Q @ begin, self.y)
+        signals = self.loss.signal(self.own.Q @ begin, y)
         if not self.quadratic:
             return signals, begin
         # A target of any size: the model is made for one of about 1 around 0, and stretched in the end.
@@ -364,7 +365,9 @@ class SealedParty:
             further = wide.times(wide.subtract(here, self._before), step.momentum[0])
             here = wide.add(here, wide.truncated(further, step.momentum[1], first=self.channel.is_first))
         angles, pulled = await shared_scores(self._made, number, here)
-        signals, weights = await self._signals(number, step, angles)
+        series = logistic(self.period, step.tolerance)
+        labels = None if self.y is None else -(self.y[: step.rows] + 1.0) / 2.0
+        signals, weights = await shared_signals(self._made, number, angles, series, labels)
         gradient = wide.add(await shared_gradient(self._made, number, signals), pulled)
         if step.curvature:
             curvature = await shared_curvature(self.members, self.own, step, weights)
@@ -380,34 +383,6 @@ class SealedParty:
         begin, doublings = self._least, step.doublings
         self.inverse, found = await newton_step(self.channel, begin, curvature, gradient, doublings)
         self.state = wide.subtract(self.state, found)
-
-    async def _signals(self, number: int, step: Round, angles: WordArray) -> tuple[WordArray, WordArray]:
-        """Return a holder's shares of the signals, and of the second derivatives if the curvature is a new one."""
-        channel, layout, series = self.channel, SlotLayout(step.rows), logistic(self.period, step.tolerance)
-        nothing_here = np.zeros(0, np.uint64)
-        names = ("signal", "curvature") if step.curvature else ("signal",)
-        if channel.is_first:
-            assert self.y is not None
-            raw = await self.net.in_thread(waves.ask, channel.narrow, layout, angles, series.harmonics)
-            await channel.send(channel.second, "question", "waves", raw)
-            found = dict.fromkeys(("signal", "curvature"), nothing_here)
-            for name in names:
-                answer = await channel.receive(channel.second, "answer", name, waves.answer_size(layout))
-                found[name] = await self.net.in_thread(waves.read, channel.narrow, answer, layout)
-            labels = series.constant - (self.y[: step.rows] + 1.0) / 2.0
-            return found["signal"] + signal_words(step.rows, labels), found["curvature"]
-        if not channel.holds:
-            return nothing_here, nothing_here
-        wanted = {"signal": self._made.vectors[step.rows][self._made.place(number)], "curvature": None}
-        drawn = {name: waves.masks_for(wanted[name], layout, channel.stream) for name in names}
-        raw = await channel.receive(channel.first, "question", "waves", waves.question_size(layout, series.harmonics))
-        masks = {name: mask for name, (mask, _) in drawn.items()}
-        answers = await self.net.in_thread(
-            waves.answer, channel.key_of(channel.first), raw, layout, angles, series, masks, channel.stream
-        )
-        for name in names:
-            await channel.send(channel.first, "answer", name, answers[name])
-        return drawn["signal"][1], drawn["curvature"][1] if step.curvature else nothing_here
 
     # -- 5b. instead of rounds, where the loss is quadratic ------------------------------------------------------------
 

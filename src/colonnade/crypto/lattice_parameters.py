@@ -210,6 +210,5 @@ def check_noise(parameters: Parameters, plain_norm: float, flood_bits: int, term
     return flood_bits - math.log2(noise)
 
 
-NARROW = Parameters(degree=8192, prime_bits=45, primes=3, word_bits=64, answer_bits=76)
 SMALL = Parameters(degree=4096, prime_bits=49, primes=2, word_bits=64, answer_bits=76)
 WIDE = Parameters(degree=8192, prime_bits=43, primes=5, word_bits=96, answer_bits=108)

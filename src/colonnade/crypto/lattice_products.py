@@ -14,11 +14,11 @@ has room for several of them:
 
 Many columns together make fewer answers and more ciphertexts, so `ProductLayout.of` takes what weighs least.
 
-A mask reaches from the top of the modulus down to the flood of noise, so every coefficient that is sent back is uniform
-modulo q to within 2^-30, *whatever the ciphertexts and the key are*: nobody has to prove that they are what they should
-be. The other half of an answer is a sample of ring-LWE under a uniform polynomial that comes out of a seed and that
-nobody can choose. The mask's lowest bits move a sum by at most one unit, and sums have two bits below their unit: what
-the shares add up to is exact.
+A mask reaches from the top of the modulus down below its unit, so every coefficient that is sent back is uniform modulo
+q, *whatever the ciphertexts and the key are*: nobody has to prove that they are what they should be. The other half of
+an answer is a sample of ring-LWE under a uniform polynomial that comes out of a seed and that nobody can choose. The
+mask's lowest bits move a sum by at most one unit, and sums have two bits below their unit: what the shares add up to is
+exact.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Part = Callable[[int, int], FloatArray]  # (first, last) -> whole numbers of the
 LIMBS = WIDE.word_limbs
 _GUARD_BITS = 2  # below a sum's unit
 SUM_BITS = WIDE.word_bits - _GUARD_BITS - 1  # of a sum, without its sign
-_MASK_LIMBS = 4  # so that a mask's unit is far below the flood
+_MASK_LIMBS = 8  # more bits than q has
 _FLOOD_BITS = 117  # of noise, as much as an answer bears
 _HIDING_BITS = 64  # by which it exceeds, at least, what a matrix makes of an honest asker's noise
 _PORTION = 16  # ciphertexts of a message: 3.5 megabytes, some ten milliseconds of work for each column

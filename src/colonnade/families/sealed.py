@@ -94,10 +94,8 @@ class SealedFamily(LinearFamily):
             raise DataError(f"sealed training needs at least {LEAST_ROWS} rows, party {me!r} has {len(X)}")
 
     def _labels(self, me: str, part: TrainingPart) -> Floats:
-        assert part.y is not None
-        assert part.labelled is not None
-        if not part.labelled.all():
-            missing = int((~part.labelled).sum())
+        missing = 0 if part.labelled is None else int((~part.labelled).sum())
+        if missing:
             raise LabelError(
                 f"sealed training needs a label for every row, and party {me!r} lacks {missing}; leave these rows out "
                 f"at every party"

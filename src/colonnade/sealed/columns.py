@@ -9,12 +9,14 @@ is. W stays at home, and in the end takes the coefficients back.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from colonnade.sealed.schedule import FEW
 from colonnade.sealed.slots import SLOTS, SlotLayout, embedded, paired
 
 Floats = npt.NDArray[np.float64]
@@ -37,6 +39,7 @@ class WhiteColumns:
         self.n, self.d, self.kappa = n, d, kappa
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
+        self._again: dict[tuple[str, int], Floats] = {}
         gram = X.T @ X * (kappa / n) + np.diag(penalty)
         sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))  # columns may be of any size
         # A column that others make up for, without a penalty, would have no coordinates; this is below all rounding.
@@ -131,9 +134,13 @@ class WhiteColumns:
 
     def squares(self, rows: int) -> Floats:
         """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
-        some = self.tamed(rows).T
-        first, second = np.triu_indices(self.d)
-        return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
+
+        def made() -> Floats:
+            some = self.tamed(rows).T
+            first, second = np.triu_indices(self.d)
+            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
+
+        return self._once("squares", rows, made)
 
     def squares_bound(self, rows: int) -> float:
         """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
@@ -142,9 +149,21 @@ class WhiteColumns:
 
     def factors(self, rows: int) -> Floats:
         """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
-        slots = paired(SlotLayout(rows).spread(self.tamed(rows).T))
-        found: Floats = np.rint(embedded(slots) * 2.0 ** factor_bits(rows))
-        return found
+
+        def made() -> Floats:
+            slots = paired(SlotLayout(rows).spread(self.tamed(rows).T))
+            found: Floats = np.rint(embedded(slots) * 2.0 ** factor_bits(rows))
+            return found
+
+        return self._once("factors", rows, made)
+
+    def _once(self, what: str, rows: int, made: Callable[[], Floats]) -> Floats:
+        """Keep what every round needs again, where rows are few and rounds many."""
+        if rows > FEW:
+            return made()
+        if (what, rows) not in self._again:
+            self._again[what, rows] = made()
+        return self._again[what, rows]
 
     def factors_bound(self, rows: int) -> float:
         """A bound on the norm of each: N / 2 times its square is the sum of squares of the slots of two columns."""
@@ -164,7 +183,7 @@ def backward_bits(rows: int) -> int:
 
 def factor_bits(rows: int) -> int:
     """Bits of a column behind its point where it is multiplied row by row."""
-    return 14 if rows <= 4096 else 10
+    return 14 if rows <= FEW else 10
 
 
 def cross_bits(rows: int) -> int:

@@ -74,12 +74,13 @@ class Members:
         return found
 
     async def handed_over(
-        self, what: str, share: npt.NDArray[Any] | None, pair: tuple[str, str], *shape: int, limbs: bool = False
+        self, what: str, share: Any, pair: tuple[str, str], *shape: int, limbs: bool = False
     ) -> npt.NDArray[Any]:
         """Return a holder's share of something that two parties share: lenders among them hand theirs over.
 
         A lender cuts its share in two, so that no holder has it together with what a lender still knows. Who holds
-        nothing of it has zeros. limbs: whether they are words of 96 bits.
+        nothing of it has zeros. share: an array at the two parties of the pair, None elsewhere. limbs: whether they are
+        words of 96 bits.
         """
         channel = self.channel
         found: npt.NDArray[Any] = wide.zeros(*shape) if limbs else np.zeros(shape, np.uint64)
@@ -87,11 +88,9 @@ class Members:
         for name in pair:
             if name in channel.holders:
                 if self.me == name:
-                    assert share is not None
                     found = add(found, share)
                 continue
             if self.me == name:
-                assert share is not None
                 half: Any = channel.random(*shape) if limbs else channel.random_words(*shape)
                 rest = wide.subtract(share, half) if limbs else share - half
                 await channel.send(channel.first, "share", what, half.tobytes())

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -114,11 +114,10 @@ class Silent:
         return seed, np.ascontiguousarray(whole.reshape(self.vectors, -1, *limbs)[:, : self.length])
 
     def answer(
-        self, public: LatticePublicKey, seed: object, X: Floats, bound: float, stream: Keystream
+        self, public: LatticePublicKey, seed: bytes, X: Floats, bound: float, stream: Keystream
     ) -> tuple[bytes, npt.NDArray[Any]]:
         """Return the answer, and this side's share (d, T), for columns X (d, n) whose norms are within the bound."""
         check_length("the seed of random vectors", seed, SEED_BYTES)
-        assert isinstance(seed, bytes)
         check_noise(self.parameters, bound, self.ciphertexts)
         lattice = public.lattice
         drawn, totals = Ciphertexts.silent(lattice, seed, self.ciphertexts), lattice.zeros(len(X))
@@ -313,16 +312,9 @@ class Matrix:
     c: int
     digits: int = 2
 
-    @cached_property
+    @property
     def _shape(self) -> tuple[int, int, int]:
-        degree, best, whole = Lattice.of(WIDE).degree, (math.inf, 1, 1, 1), self.b * self.digits
-        for rows in range(1, self.a + 1):
-            for pieces in range(1, whole + 1):
-                inner = -(-whole // pieces)
-                if columns := min(self.c, degree // (rows * inner)):
-                    size = self._sizes(rows, inner, columns)
-                    best = min(best, (sum(size), rows, inner, columns))
-        return best[1:]
+        return _lightest(self)
 
     def _sizes(self, rows: int, inner: int, columns: int) -> tuple[int, int]:
         """Bytes of the question and of the answer."""
@@ -387,6 +379,18 @@ class Matrix:
         rows, _, columns, answers, _, groups = self._layout()
         whole = found.reshape(groups, answers, rows, columns, wide.LIMBS).transpose(1, 2, 0, 3, 4)
         return np.ascontiguousarray(whole.reshape(answers * rows, groups * columns, wide.LIMBS)[: self.a, : self.c])
+
+
+@cache
+def _lightest(form: Matrix) -> tuple[int, int, int]:
+    """Return rows, inner and columns with the fewest bytes, worked out once for each size of matrices."""
+    degree, best, whole = WIDE.degree, (math.inf, 1, 1, 1), form.b * form.digits
+    for rows in range(1, form.a + 1):
+        for pieces in range(1, whole + 1):
+            inner = -(-whole // pieces)
+            if columns := min(form.c, degree // (rows * inner)):
+                best = min(best, (sum(form._sizes(rows, inner, columns)), rows, inner, columns))
+    return best[1:]
 
 
 def _digits(share: WideArray) -> list[Floats]:

@@ -68,9 +68,8 @@ def answer(
     given = Ciphertexts.from_bytes(lattice, raw, ciphertexts(layout, harmonics))
     coefficients = {name: getattr(series, name) for name in masks}
     totals = {name: lattice.zeros(layout.blocks) for name in masks}
-    for name, c in coefficients.items():
-        check_noise(SMALL, _norm(c, layout), len(given) // layout.blocks)
-        assert masks[name].shape == (layout.blocks, DEGREE, 4)
+    for c in coefficients.values():
+        check_noise(SMALL, _norm(c), len(given) // layout.blocks)
     for i, wave in enumerate(_waves(layout, angles, harmonics)):
         some = given[i * layout.blocks : (i + 1) * layout.blocks]
         for name, c in coefficients.items():
@@ -111,7 +110,7 @@ def masks_for(
     return masks, -np.asarray(folded(np.ascontiguousarray(upper))).reshape(-1)
 
 
-def _norm(coefficients: Complexes, layout: SlotLayout) -> float:
+def _norm(coefficients: Complexes) -> float:
     """A bound on the norm of all plaintexts of an answer, which does not depend on any score."""
     rounding = 0.5 * math.sqrt(DEGREE * len(coefficients))
     return 2.0**_SECOND_BITS * math.sqrt(2.0) * float(np.linalg.norm(coefficients)) + rounding
