@@ -22,7 +22,7 @@ from colonnade.families.linear import LinearOptions
 from colonnade.families.training import TrainingJob, TrainingPart, train
 from colonnade.objective import losses
 from colonnade.sealed import schedule
-from colonnade.sealed.columns import WhiteColumns
+from colonnade.sealed.columns import WhiteColumns, divisor
 from test_kept import Shelf
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")
@@ -356,7 +356,7 @@ def test_norms_stay_within_their_public_bounds(rows, kind):
         assert np.linalg.norm(own.squares(first), axis=1).max() <= own.squares_bound(first)
         assert np.linalg.norm(own.factors(first), axis=-1).max() <= own.factors_bound(first)
         # The identity, but for directions in which there is nothing.
-        values = np.linalg.eigvalsh(kappa * own.Q.T @ own.Q / rows + own.S)
+        values = np.linalg.eigvalsh(kappa * own.Q.T @ own.Q / divisor(rows) + own.S)
         assert values.max() <= 1 + 1e-6
         if kind != "same" or l2:
             assert values.min() >= 1 - 1e-4
@@ -366,7 +366,7 @@ def test_coefficients_come_back_from_whitened_columns():
     X = np.random.default_rng(0).standard_normal((50, 4)) * [1, 10, 0.1, 3]
     own = WhiteColumns(X, np.full(4, 1e-2), 0.25)
     np.testing.assert_allclose(X @ own.back, own.Q)
-    np.testing.assert_allclose(own.S, own.back.T @ own.back * 1e-2)
+    np.testing.assert_allclose(own.S, own.back.T @ own.back * 1e-2 * 50 / 64)
 
 
 # -- the same bits -----------------------------------------------------------------------------------------------------

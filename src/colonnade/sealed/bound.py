@@ -1,6 +1,6 @@
-"""The bound on the curvature, kappa Q'Q / n + S, in shares, and its inverse.
+"""The bound on the curvature, kappa Q'Q / N + S, in shares, and its inverse.
 
-Within a party's block it is the identity, by the choice of Q. Between two blocks are kappa Q_i'Q_j / n. Where there are
+Within a party's block it is the identity, by the choice of Q. Between two blocks are kappa Q_i'Q_j / N. Where there are
 too many rows to take the curvature of all of them, it is that of a sample, to which each party adds what it lacks.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
-from colonnade.sealed.columns import WhiteColumns, cross_bits
+from colonnade.sealed.columns import WhiteColumns, cross_bits, divisor
 from colonnade.sealed.inverse import CURVATURE_BITS, RESIDUAL_BITS, first_inverse, identity
 from colonnade.sealed.members import Members
 from colonnade.sealed.slots import words
@@ -45,7 +45,7 @@ async def shared_bound(members: Members, own: WhiteColumns, rows: int | None) ->
 
 
 async def _cross(members: Members, own: WhiteColumns, asker: str, answerer: str, rows: int) -> WideArray:
-    """Share kappa Q_j'Q_i / n, whose rows are the answerer's columns, from sums modulo 2^64."""
+    """Share kappa Q_j'Q_i / N, whose rows are the answerer's columns, from sums modulo 2^64."""
     channel, bits = members.channel, cross_bits(rows)
     vectors, share = members.sizes[asker], None
     if channel.me == asker:
@@ -58,7 +58,7 @@ async def _cross(members: Members, own: WhiteColumns, asker: str, answerer: str,
         difference = await channel.receive_words(asker, "difference", _WHAT, vectors, rows)
         share = share + words(columns) @ difference.T
     whole = await members.handed_over(_WHAT, share, (asker, answerer), members.sizes[answerer], vectors)
-    return members.scaled(whole, own.kappa / rows, 2 * bits, CURVATURE_BITS)
+    return members.scaled(whole, own.kappa / divisor(rows), 2 * bits, CURVATURE_BITS)
 
 
 async def _wide_cross(members: Members, own: WhiteColumns, asker: str, answerer: str) -> WideArray:
@@ -76,7 +76,7 @@ async def _wide_cross(members: Members, own: WhiteColumns, asker: str, answerer:
         share = wide.add(share, wide.product(wide.from_integers(columns), difference.swapaxes(0, 1)))
     shape = (members.sizes[answerer], vectors)
     whole = await members.handed_over(_WHAT, share, (asker, answerer), *shape, limbs=True)
-    return members.rescaled(whole, own.kappa / rows, 2 * bits, CURVATURE_BITS)
+    return members.rescaled(whole, own.kappa / divisor(rows), 2 * bits, CURVATURE_BITS)
 
 
 async def inverse_of_bound(members: Members, bound: WideArray, doublings: int, *, whole: bool) -> WideArray:

@@ -1,4 +1,4 @@
-"""The curvature of the objective in shares: Q' D Q / n + S, where D is shared and every party has its own columns of Q.
+"""The curvature of the objective in shares: Q' D Q / N + S, where D is shared and every party has its own columns of Q.
 
 Within a party's block, the sums over rows of D times products of two of its own columns: its products are a matrix of
 its own, D a vector in shares. Between two blocks, D is multiplied with the columns of one party first, row by row,
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from colonnade.crypto.lattice import Lattice
 from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed import wide
-from colonnade.sealed.columns import WhiteColumns, backward_bits, factor_bits, signal_bits
+from colonnade.sealed.columns import WhiteColumns, backward_bits, divisor, factor_bits, signal_bits
 from colonnade.sealed.inverse import CURVATURE_BITS
 from colonnade.sealed.members import Members
 from colonnade.sealed.schedule import Round
@@ -33,13 +33,13 @@ async def shared_curvature(members: Members, own: WhiteColumns, step: Round, wei
     mine = weights[: SlotLayout(rows).length]
     bits, found = signal_bits(step.rows) + backward_bits(rows), wide.zeros(width, width)
     for name, share in (await _within(members, own, rows, mine)).items():
-        block = members.scaled(share, 1.0 / rows, bits, CURVATURE_BITS)
+        block = members.scaled(share, 1.0 / divisor(rows), bits, CURVATURE_BITS)
         (one, other), start = np.triu_indices(members.sizes[name]), members.of[name].start
         found[start + one, start + other] = block
         found[start + other, start + one] = block
     for (name, owner), share in (await _between(members, own, rows, mine)).items():
         # Folded products are twice what they stand for.
-        block = members.scaled(share, 1.0 / rows, bits + 1, CURVATURE_BITS)
+        block = members.scaled(share, 1.0 / divisor(rows), bits + 1, CURVATURE_BITS)
         found[members.of[name], members.of[owner]] = block
         found[members.of[owner], members.of[name]] = block.swapaxes(0, 1)
     fixed = wide.from_integers(np.rint(own.fixed(rows) * 2.0**CURVATURE_BITS))

@@ -9,7 +9,7 @@ from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
 from colonnade.sealed.bound import EXACT_BITS
-from colonnade.sealed.columns import PENALTY_BITS, backward_bits, signal_bits
+from colonnade.sealed.columns import PENALTY_BITS, backward_bits, divisor, signal_bits
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
 from colonnade.sealed.slots import SlotLayout, embedded, folded, words
 from colonnade.sealed.wide import WideArray, WordArray
@@ -89,7 +89,7 @@ async def _borrow(made: RandomProducts, owner: str, rows: int) -> tuple[WordArra
 
 
 async def shared_gradient(made: RandomProducts, number: int, signals: WordArray) -> WideArray:
-    """Return a holder's share of Q' s / n, from its share of the signals s of a round: the second's is minus r."""
+    """Return a holder's share of Q' s / N, from its share of the signals s of a round: the second's is minus r."""
     members, channel, own = made.members, made.members.channel, made.own
     rows, place = made.rounds[number].rows, made.place(number)
     mine = np.zeros(own.d, np.uint64)
@@ -107,7 +107,7 @@ async def shared_gradient(made: RandomProducts, number: int, signals: WordArray)
 
 
 async def first_gradient(made: RandomProducts, rows: int, signals: Floats) -> WideArray:
-    """Return a holder's share of Q' s / n, where s is the label holder's alone."""
+    """Return a holder's share of Q' s / N, where s is the label holder's alone."""
     members, channel, own = made.members, made.members.channel, made.own
     mine = np.zeros(0, np.uint64)
     if channel.is_first:
@@ -124,7 +124,7 @@ async def first_gradient(made: RandomProducts, rows: int, signals: Floats) -> Wi
         # The label holder's own columns: it has all of it.
         exact = wide.zeros(members.sizes[channel.first])
         if channel.is_first:
-            sums = (words(own.backward(rows)) @ mine).view(np.int64) / rows
+            sums = (words(own.backward(rows)) @ mine).view(np.int64) / divisor(rows)
             bits = STATE_BITS - signal_bits(rows) - backward_bits(rows)
             exact = wide.from_integers(np.rint(sums * 2.0**bits))
         found[members.of[channel.first]] = exact
@@ -152,9 +152,9 @@ async def exact_gradient(made: RandomProducts, signals: Floats) -> WideArray:
     for name, size in members.besides(channel.first).items():
         pair = (channel.first, name)
         share = await members.handed_over(what, shares.get(name), pair, size, limbs=True)
-        found[name] = members.rescaled(share, 1.0 / rows, 2 * bits, STATE_BITS)
+        found[name] = members.rescaled(share, 1.0 / divisor(rows), 2 * bits, STATE_BITS)
     if channel.is_first:
-        found[members.me] = wide.from_integers(np.rint(own.Q.T @ signals / rows * 2.0**STATE_BITS))
+        found[members.me] = wide.from_integers(np.rint(own.Q.T @ signals / divisor(rows) * 2.0**STATE_BITS))
     return members.together(found)
 
 
@@ -174,5 +174,5 @@ async def _with_first(made: RandomProducts, rows: int, place: int, signals: Word
 def _scaled(made: RandomProducts, shares: dict[str, WordArray], rows: int) -> WideArray:
     bits = signal_bits(rows) + backward_bits(rows)
     return made.members.together(
-        {name: made.members.scaled(share, 1.0 / rows, bits, STATE_BITS) for name, share in shares.items()}
+        {name: made.members.scaled(share, 1.0 / divisor(rows), bits, STATE_BITS) for name, share in shares.items()}
     )
