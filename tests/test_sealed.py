@@ -534,7 +534,8 @@ STEPS = [
     "sealed key", "sealed sizes", "sealed question: cross products", "sealed answer: cross products",
     "sealed difference: cross products", "sealed question: scores", "sealed answer: scores",
     "sealed question: penalty", "sealed answer: penalty", "sealed difference: coefficients",
-    "sealed question: newton", "sealed answer: newton", "own coefficients",
+    "sealed question: triples", "sealed answer: triples", "sealed difference: inverse", "sealed difference: newton",
+    "sealed difference: step", "own coefficients",
 ]  # fmt: skip
 
 
@@ -571,7 +572,7 @@ def test_the_job_chooses_who_holds_the_other_shares():
 
     def sent(second):
         model = cn.LogisticRegression(algorithm=SealedNewton(rounds=1, second=second), verbose=0).fit(*parties)
-        return {name: left.by_step.get("sealed question: step", (0, 0))[0] for name, left in model.traffic_.items()}
+        return {name: left.by_step.get("sealed difference: step", (0, 0))[0] for name, left in model.traffic_.items()}
 
     assert sent(None) == sent("b") == {"a": 1, "b": 1, "c": 0}
     assert sent("c") == {"a": 1, "b": 0, "c": 1}

@@ -37,12 +37,14 @@ from colonnade.sealed.channel import Channel
 from colonnade.sealed.columns import WhiteColumns
 from colonnade.sealed.curvature import shared_curvature
 from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores
-from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
+from colonnade.sealed.inverse import triples_for_first
 from colonnade.sealed.members import Members
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
 from colonnade.sealed.schedule import FEW, Round, curvature_rows, period_for, schedule
 from colonnade.sealed.series import logistic
 from colonnade.sealed.signals import shared_signals
+from colonnade.sealed.steps import Steps
+from colonnade.sealed.triples import Triple, asked, finished
 from colonnade.sealed.wide import WideArray
 
 Floats = npt.NDArray[np.float64]
@@ -277,23 +279,31 @@ class SealedParty:
         """Share kappa Q'Q / n + S, and find its inverse."""
         self._begin_phase("bound on the curvature", 0)
         rows = None if self.quadratic else curvature_rows(self.rows, self.members.width)
+        doublings, triples = _FEW_DOUBLINGS if self.rows <= FEW else _BOUND_DOUBLINGS, list[Triple]()
+        if self.quadratic:
+            doublings = _EXACT_DOUBLINGS
+        if self.channel.holds:
+            triples = await asked(self.channel, triples_for_first(self.members.width, doublings))
         self._bound = await shared_bound(self.members, self.own, rows)
         if self.channel.holds:
-            doublings = _FEW_DOUBLINGS if self.rows <= FEW else _BOUND_DOUBLINGS
-            if self.quadratic:
-                doublings = _EXACT_DOUBLINGS
+            await finished(triples)
             whole = rows in (None, self.rows)
-            self.inverse = await inverse_of_bound(self.members, self._bound, doublings, whole=whole)
+            self.inverse = await inverse_of_bound(self.members, self._bound, doublings, triples, whole=whole)
             self._least = self.inverse
 
     # -- 3. random products for all rounds -----------------------------------------------------------------------------
 
     async def correlate(self) -> None:
-        """Multiply everybody's columns with random vectors, which later stand in for shares."""
+        """Multiply everybody's columns with random vectors, and random matrices, which later stand in for shares."""
         self._begin_phase("random products", 1)
         self._made = RandomProducts(self.members, self.own, self.rounds, self.period)
+        self._steps = Steps(self.channel, self.members.width, self.rounds, _REFINEMENTS if self.quadratic else 0)
+        if self.channel.holds:
+            await self._steps.ask()
         if not self.quadratic:
             await self._made.prepare()
+        if self.channel.holds:
+            await self._steps.finish()
 
     # -- 4. the first step ---------------------------------------------------------------------------------------------
 
@@ -321,7 +331,7 @@ class SealedParty:
             pulled = wide.from_integers(np.rint(own.S @ begin * 2.0**STATE_BITS))
             whole[here] = wide.add(whole[here], pulled)
         self._first, self._before = whole, self.state
-        await self._step(whole, (1, 0))
+        await self._step(-1, whole, (1, 0))
 
     def _first_signals(self, y: Floats) -> tuple[Floats, Floats]:
         """At the label holder: the signals before any step, and the coefficients there."""
@@ -347,11 +357,11 @@ class SealedParty:
             raise ProtocolError(f"party {first!r} must tell a power of two from -500 to 500 at step {step!r}")
         self._exponent = told
 
-    async def _step(self, gradient: WideArray, stretch: tuple[int, int]) -> None:
+    async def _step(self, number: int, gradient: WideArray, stretch: tuple[int, int]) -> None:
         """Move the coefficients by minus the inverse times the gradient, times factor / 2^shift."""
         factor, shift = stretch
-        (found,) = await self.channel.multiply("step", self.inverse, (gradient[:, None], INVERSE_BITS))
-        longer = wide.truncated(wide.times(found[:, 0], factor), shift, first=self.channel.is_first)
+        found = await self._steps.chord(number, self.inverse, gradient)
+        longer = wide.truncated(wide.times(found, factor), shift, first=self.channel.is_first)
         self.state = wide.subtract(self.state, longer)
 
     # -- 5. a round ----------------------------------------------------------------------------------------------------
@@ -377,23 +387,19 @@ class SealedParty:
             gradient = wide.add(gradient, self._corrections[step.rows])
         self._before, self.state = self.state, here
         if not step.curvature:
-            await self._step(gradient, step.stretch)
+            await self._step(number, gradient, step.stretch)
             return
         # From the bound's inverse, which is never too large: that of the last curvature could be, and would blow up.
-        begin, doublings = self._least, step.doublings
-        self.inverse, found = await newton_step(self.channel, begin, curvature, gradient, doublings)
+        self.inverse, found = await self._steps.newton(number, self._least, curvature, gradient)
         self.state = wide.subtract(self.state, found)
 
     # -- 5b. instead of rounds, where the loss is quadratic ------------------------------------------------------------
 
     async def solve(self) -> None:
         """Refine the solution of B u = -g."""
-        channel = self.channel
-        if not channel.holds:
-            return
-        for _ in range(_REFINEMENTS):
-            (pulled,) = await channel.multiply("solution", self._bound, (self.state[:, None], CURVATURE_BITS))
-            await self._step(wide.add(self._first, pulled[:, 0]), (1, 0))
+        for number in range(_REFINEMENTS if self.channel.holds else 0):
+            pulled = await self._steps.refine(number, self._bound, self.state)
+            await self._step(number, wide.add(self._first, pulled), (1, 0))
 
     # -- 6. the end ----------------------------------------------------------------------------------------------------
 

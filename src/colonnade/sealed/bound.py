@@ -14,6 +14,7 @@ from colonnade.sealed.columns import WhiteColumns, cross_bits, divisor
 from colonnade.sealed.inverse import CURVATURE_BITS, RESIDUAL_BITS, first_inverse, identity
 from colonnade.sealed.members import Members
 from colonnade.sealed.slots import words
+from colonnade.sealed.triples import Triple
 from colonnade.sealed.wide import WideArray
 
 # Bits of Q behind its point where the result hangs on the bound itself, which is then summed modulo 2^96.
@@ -79,8 +80,10 @@ async def _wide_cross(members: Members, own: WhiteColumns, asker: str, answerer:
     return members.rescaled(whole, own.kappa / divisor(rows), 2 * bits, CURVATURE_BITS)
 
 
-async def inverse_of_bound(members: Members, bound: WideArray, doublings: int, *, whole: bool) -> WideArray:
-    """Return a holder's share of the bound's inverse.
+async def inverse_of_bound(
+    members: Members, bound: WideArray, doublings: int, triples: list[Triple], *, whole: bool
+) -> WideArray:
+    """Return a holder's share of the bound's inverse, by the triples of `inverse.triples_for_first`.
 
     Its blocks are at most the identity (whole: of all rows) or twice that, so its eigenvalues are at most as many as
     there are parties or twice as many, and the inverse starts a little below 2 or 1 over the number of parties.
@@ -89,4 +92,4 @@ async def inverse_of_bound(members: Members, bound: WideArray, doublings: int, *
     cut_off = 16 + CURVATURE_BITS - RESIDUAL_BITS
     part = wide.truncated(wide.times(bound, round(2.0**16 * scale)), cut_off, first=first)
     residual = wide.subtract(identity(len(bound), RESIDUAL_BITS, first=first), part)
-    return await first_inverse(members.channel, residual, scale, doublings)
+    return await first_inverse(residual, scale, doublings, triples)

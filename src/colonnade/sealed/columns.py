@@ -44,7 +44,7 @@ class WhiteColumns:
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
         self._again: dict[tuple[str, int], Floats] = {}
-        self._part = n / divisor(n)
+        self._part: float = n / divisor(n)
         penalty = penalty * self._part
         gram = X.T @ X * (kappa / divisor(n)) + np.diag(penalty)
         sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))  # columns may be of any size

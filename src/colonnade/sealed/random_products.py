@@ -82,7 +82,8 @@ class RandomProducts:
     async def _answers(self, holder: str) -> None:
         channel, own = self.members.channel, self.own
         if self.rounds:
-            penalty = await channel.answer_matrix("penalty", holder, own.penalty, len(self.rounds))
+            factor = wide.from_integers(own.penalty)
+            penalty = await channel.answer_matrix("penalty", holder, factor, len(self.rounds))
             self.lent["penalty", holder, 0] = penalty
             self.lent["scores", holder, 0] = await channel.answer_spread(
                 "scores", holder, len(self.rounds), own.forward, own.forward_bound()
