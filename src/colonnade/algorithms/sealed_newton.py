@@ -35,7 +35,7 @@ from colonnade.sealed import wide
 from colonnade.sealed.bound import inverse_of_bound, shared_bound
 from colonnade.sealed.channel import Channel
 from colonnade.sealed.columns import WhiteColumns
-from colonnade.sealed.curvature import shared_curvature
+from colonnade.sealed.curvature import ask_curvature, shared_curvature
 from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores
 from colonnade.sealed.inverse import triples_for_first
 from colonnade.sealed.members import Members
@@ -378,9 +378,11 @@ class SealedParty:
         series = logistic(self.period, step.tolerance)
         labels = None if self.y is None else -(self.y[: step.rows] + 1.0) / 2.0
         signals, weights = await shared_signals(self._made, number, angles, series, labels)
+        if step.curvature:  # asked before the gradient is waited for
+            asked_for = await ask_curvature(self._made, number, weights)
         gradient = wide.add(await shared_gradient(self._made, number, signals), pulled)
         if step.curvature:
-            curvature = await shared_curvature(self.members, self.own, step, weights)
+            curvature = await shared_curvature(self._made, number, asked_for)
         if not self.channel.holds:
             return
         if step.rows != self.rows:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -143,7 +143,8 @@ class WhiteColumns:
 
     def tamed_columns(self, rows: int) -> Floats:
         """`tamed` for sums over rows of folded words."""
-        return SlotLayout(rows).columns(self.tamed(rows).T, 2.0 ** backward_bits(rows))
+        made = partial(SlotLayout(rows).columns, self.tamed(rows).T, 2.0 ** backward_bits(rows))
+        return self._once("columns", rows, made)
 
     def squares(self, rows: int) -> Floats:
         """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
