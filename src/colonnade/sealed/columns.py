@@ -143,7 +143,7 @@ class WhiteColumns:
 
     def tamed_columns(self, rows: int) -> Floats:
         """`tamed` for sums over rows of folded words."""
-        made = partial(SlotLayout(rows).columns, self.tamed(rows).T, 2.0 ** backward_bits(rows))
+        made = partial(SlotLayout(rows).columns, self.tamed(rows).T, 2.0 ** square_bits(rows))
         return self._once("columns", rows, made)
 
     def squares(self, rows: int) -> Floats:
@@ -152,14 +152,14 @@ class WhiteColumns:
         def made() -> Floats:
             some = self.tamed(rows).T
             first, second = np.triu_indices(self.d)
-            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
+            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** square_bits(rows))
 
         return self._once("squares", rows, made)
 
     def squares_bound(self, rows: int) -> float:
         """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
         most = self._longest(rows)
-        return embedded_bound(most * self.bound, rows, 2.0 ** backward_bits(rows))
+        return embedded_bound(most * self.bound, rows, 2.0 ** square_bits(rows))
 
     def factors(self, rows: int) -> Floats:
         """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
@@ -198,6 +198,14 @@ def signal_bits(rows: int) -> int:
 def backward_bits(rows: int) -> int:
     """Bits of a column behind its point in sums over so many rows of signals: so that they fit."""
     return max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
+
+
+def square_bits(rows: int) -> int:
+    """Bits of a column, or of two columns' product, behind its point in sums over so many rows for the curvature.
+
+    Two less where rows are few: the curvature is then taken in every round, and its sums are as many as its entries.
+    """
+    return max(0, backward_bits(rows) - (2 if rows <= FEW else 0))
 
 
 def factor_bits(rows: int) -> int:

@@ -29,21 +29,21 @@ def signal_words(rows: int, values: Floats) -> WordArray:
 async def shared_scores(made: RandomProducts, number: int, state: WideArray) -> tuple[WordArray, WideArray]:
     """Return a holder's share of all scores of a round on the circle, and of the penalty's gradient S w."""
     members, own, rows = made.members, made.own, made.rounds[number].rows
-    channel, me = members.channel, members.me
+    channel, me, place = members.channel, members.me, made.place(number)
     opened = await _masked_coefficients(made, number, state)
     # Uniform to this party, as the holders' random coefficients are missing from it; their part is in what they asked.
     mine = wide.to_words(opened, made.shift) @ words(own.forward[:, :rows])
     pull = wide.product(wide.from_integers(own.penalty), opened[:, None])[:, 0]
     for holder in channel.holders:
         if holder != me:
-            mine = mine + made.lent["scores", holder, 0][number, :rows]
+            mine = mine + made.lent["scores", holder, rows][place]
             pull = wide.add(pull, made.lent["penalty", holder, 0][:, number])
     if not channel.holds:
         await _lend(made, mine, pull)
         return np.zeros(0, np.uint64), wide.zeros(members.width)
     angles, pulled = mine, {me: pull}
     for owner in members.besides(me):
-        angles = angles + made.asked["scores", owner, 0][number, :rows]
+        angles = angles + made.asked["scores", owner, rows][place]
         pulled[owner] = made.asked["penalty", owner, 0][:, number]
     for owner in members.lenders:
         part, rest = await _borrow(made, owner, rows)

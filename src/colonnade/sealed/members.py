@@ -72,7 +72,7 @@ class Members:
             for name in self.lenders:
                 theirs = await channel.receive_words(name, "share", what, *found[name].shape)
                 found[name] = found[name] + theirs
-        return found
+        return {name: found[name] for name in self.sizes}
 
     async def handed_over(
         self, what: str, share: Any, pair: tuple[str, str], *shape: int, limbs: bool = False

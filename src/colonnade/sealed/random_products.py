@@ -77,6 +77,10 @@ class RandomProducts:
         """Return which of the rounds about as many rows this round is."""
         return self.groups[self.rounds[number].rows].index(number)
 
+    def _scored(self) -> list[tuple[int, list[int]]]:
+        """Return the numbers of rows of which there are scores, and in which rounds."""
+        return [(rows, numbers) for rows, numbers in self.groups.items() if numbers]
+
     def after(self, owner: str) -> tuple[str, ...]:
         """Return the parties whose columns are multiplied with this owner's weighted ones."""
         return tuple(self._by_size[self._by_size.index(owner) + 1 :])
@@ -147,7 +151,8 @@ class RandomProducts:
             self.random[owner] = channel.random(size, len(self.rounds))
             found["penalty", owner, 0] = await channel.ask_matrix("penalty", owner, size, self.random[owner])
             words = wide.to_words(self.random[owner], self.shift)
-            found["scores", owner, 0] = await channel.ask_spread("scores", owner, words, members.rows)
+            for rows, numbers in self._scored():
+                found["scores", owner, rows] = await channel.ask_spread("scores", owner, words[:, numbers], rows)
         for rows, numbers in self.groups.items():
             if count := len(numbers) + channel.is_first:
                 length, columns = SlotLayout(rows).length, members.besides(members.me)
@@ -161,9 +166,10 @@ class RandomProducts:
             factor = wide.from_integers(own.penalty)
             penalty = await channel.answer_matrix("penalty", holder, factor, len(self.rounds))
             self.lent["penalty", holder, 0] = penalty
-            self.lent["scores", holder, 0] = await channel.answer_spread(
-                "scores", holder, len(self.rounds), own.forward, own.forward_bound()
-            )
+            for rows, numbers in self._scored():
+                self.lent["scores", holder, rows] = await channel.answer_spread(
+                    "scores", holder, len(numbers), own.forward[:, :rows], own.forward_bound()
+                )
         for rows, numbers in self.groups.items():
             if count := len(numbers) + (holder == channel.first):
                 length, bound = SlotLayout(rows).length, own.backward_bound(rows)
