@@ -44,7 +44,7 @@ from colonnade.sealed.schedule import FEW, Round, curvature_rows, period_for, sc
 from colonnade.sealed.series import logistic
 from colonnade.sealed.signals import shared_signals
 from colonnade.sealed.steps import Steps
-from colonnade.sealed.triples import Triple, asked, finished
+from colonnade.sealed.triples import Triple, asked
 from colonnade.sealed.wide import WideArray
 
 Floats = npt.NDArray[np.float64]
@@ -284,9 +284,8 @@ class SealedParty:
             doublings = _EXACT_DOUBLINGS
         if self.channel.holds:
             triples = await asked(self.channel, triples_for_first(self.members.width, doublings))
-        self._bound = await shared_bound(self.members, self.own, rows)
+        self._bound = await shared_bound(self.members, self.own, rows, triples)
         if self.channel.holds:
-            await finished(triples)
             whole = rows in (None, self.rows)
             self.inverse = await inverse_of_bound(self.members, self._bound, doublings, triples, whole=whole)
             self._least = self.inverse
