@@ -4,13 +4,14 @@ Two parties hold shares of everything that training makes: scores, signals, grad
 and all coefficients. `SealedParty` has the protocol in order, and `sealed` has each step:
 
 1.  `agree`: keys, and how many columns everybody has. Each party whitens its own columns (`sealed.columns`).
-2.  `bound`: the bound on the curvature is the identity within a block. Between blocks it is kappa Q_i'Q_j / n, in
+2.  `bound`: the bound on the curvature is the identity within a block. Between blocks it is kappa Q_i'Q_j / N, in
     shares; and so is its inverse (`sealed.bound`, `sealed.inverse`).
-3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.random_products`).
-    From then on a product with a share needs one message: the share minus the random vector.
+3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.random_products`),
+    and of random matrices with one another (`sealed.triples`). From then on a product with a share needs one message:
+    the share minus the random numbers.
 4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound.
 5.  `round`: scores and gradients (`sealed.gradients`), signals out of waves (`sealed.signals`), the curvature
-    (`sealed.curvature`), a step. Or `solve`, where the loss is quadratic and the bound is the curvature.
+    (`sealed.curvature`), a step (`sealed.steps`). Or `solve`, where the loss is quadratic and the bound is the curvature.
 6.  `open`: each party is told the shares of its own coefficients, and of nothing else.
 
 docs/sealed.md explains it to readers who are no cryptographers, docs/adr/0028-sealed-training.md argues that it is
@@ -276,7 +277,7 @@ class SealedParty:
     # -- 2. the bound on the curvature ---------------------------------------------------------------------------------
 
     async def bound(self) -> None:
-        """Share kappa Q'Q / n + S, and find its inverse."""
+        """Share kappa Q'Q / N + S, and find its inverse."""
         self._begin_phase("bound on the curvature", 0)
         rows = None if self.quadratic else curvature_rows(self.rows, self.members.width)
         doublings, triples = _FEW_DOUBLINGS if self.rows <= FEW else _BOUND_DOUBLINGS, list[Triple]()
