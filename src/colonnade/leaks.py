@@ -22,6 +22,7 @@ LISTED = {
     (SCORES := "scores, which follow from the signals"): "everybody who gets signals",
     (MEAN := "mean of the labels"): "everybody, or the other label holders",
     (MAGNITUDE := "how large the target is, as a power of two"): "everybody",
+    (UNEVEN := "how uneven weights of rows are, as a power of two"): "everybody",
     (CURVATURES := "how large scores are"): "everybody, of every row",
     (CONTRIBUTION := "contributions of the partner, row by row"): "label holders, in every exchange",
     (CONTRIBUTIONS := "contributions of all others together, row by row"): "label holders, in every exchange",
@@ -78,6 +79,7 @@ class Setting:
     features: int = 0  # of a kernel
     scaled: bool = False  # whether a kernel's gamma comes from everybody's columns
     sealed: bool = False  # whether training is on shares, of which nobody sees anything
+    weighted: bool = False  # whether the label holder has weights of rows
 
     @property
     def pair(self) -> bool:

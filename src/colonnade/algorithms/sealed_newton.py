@@ -1,16 +1,20 @@
 """Sealed Newton: a linear model trained on shares, of which each party learns its own coefficients and nothing else.
 
 Two parties hold shares of everything that training makes: scores, signals, gradients, the curvature and its inverse,
-and all coefficients. `SealedParty` has the protocol in order, and `sealed` has each step:
+and all coefficients. `SealedParty` has the protocol in order, `sealed` has each step, and `sealed.losses` what is
+particular to a loss:
 
-1.  `agree`: keys, and how many columns everybody has. Each party whitens its own columns (`sealed.columns`).
+1.  `agree`: keys, how many columns everybody has, and how large targets and weights are, as powers of two. Each party
+    whitens its own columns (`sealed.columns`).
 2.  `bound`: the bound on the curvature is the identity within a block. Between blocks it is kappa Q_i'Q_j / n, in
     shares; and so is its inverse (`sealed.bound`, `sealed.inverse`).
 3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.random_products`).
     From then on a product with a share needs one message: the share minus the random vector.
-4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound.
-5.  `round`: scores and gradients (`sealed.gradients`), signals out of waves (`sealed.signals`), the curvature
-    (`sealed.curvature`), a step. Or `solve`, where the loss is quadratic and the bound is the curvature.
+4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound, or
+    with a curvature that the label holder knows as well.
+5.  `round`: scores and gradients (`sealed.gradients`), of several classes how far each is above the others
+    (`sealed.softmax`), signals out of waves (`sealed.signals`), the curvature (`sealed.curvature`), a step. Or `solve`,
+    where the loss is quadratic and the bound is the curvature.
 6.  `open`: each party is told the shares of its own coefficients, and of nothing else.
 
 docs/sealed.md explains it to readers who are no cryptographers, docs/adr/0028-sealed-training.md argues that it is
@@ -28,35 +32,45 @@ import numpy.typing as npt
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.engine.options import Training
 from colonnade.errors import CheckpointError, OptionError, ProtocolError, whole_number
-from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
-from colonnade.objective.losses import Loss
+from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, UNEVEN, Leak, Setting, nothing
 from colonnade.runtimes.net import Net
 from colonnade.sealed import wide
 from colonnade.sealed.bound import inverse_of_bound, shared_bound
 from colonnade.sealed.channel import Channel
 from colonnade.sealed.columns import WhiteColumns
 from colonnade.sealed.curvature import shared_curvature
-from colonnade.sealed.gradients import exact_gradient, first_gradient, shared_gradient, shared_scores
+from colonnade.sealed.gradients import (
+    exact_gradient,
+    first_gradient,
+    shared_gradient,
+    shared_scores,
+    signal_words,
+)
 from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, newton_step
+from colonnade.sealed.labels import MOST_UNEVEN, LabelPart
+from colonnade.sealed.losses import SEALED_LOSSES, SealedLoss
 from colonnade.sealed.members import Members
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
-from colonnade.sealed.schedule import FEW, Round, curvature_rows, period_for, schedule
-from colonnade.sealed.series import logistic
+from colonnade.sealed.schedule import FEW, Round, curvature_rows, for_weights
+from colonnade.sealed.series import softplus
 from colonnade.sealed.signals import shared_signals
-from colonnade.sealed.wide import WideArray
+from colonnade.sealed.slots import SlotLayout
+from colonnade.sealed.softmax import above_others
+from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
 
-LOSSES = ("logistic", "square")  # that can be trained so
+LOSSES = tuple(SEALED_LOSSES)  # that can be trained so
 # Messages that show nothing: keys, encryptions, numbers minus random ones, shares, and what is the receiver's own.
 KINDS = (
     "sealed key", "sealed question", "sealed answer", "sealed difference", "sealed share",
     "own coefficients",
 )  # fmt: skip
-QUADRATIC = ("square",)  # those of them whose curvature is the bound everywhere
 # Doublings of the terms of the bound's inverse: with many rows, with few, and where it is the curvature itself.
 _BOUND_DOUBLINGS, _FEW_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8, 12
-_SIZE = "size of the target"
+_SIZE, _UNEVEN = "size of the target", "size of the weights"
+_MEAN_BITS = 20  # of one over the number of scores of a row
+_FIRST_DOUBLINGS = 9  # of the inverse of the curvature of a first fit
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
 # What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
 _FIXED: dict[str, Any] = {
@@ -159,14 +173,19 @@ class SealedNewton(Training):
         return replace(self, rounds=1, polish=0, samples=0)
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
-        """How many columns each party has, and of a target that is a number, how large it is; of rows, nothing."""
+        """How many columns each party has, of a target that is a number how large it is; of rows, nothing."""
         everybody = setting.parties
         counted = Leak(
             COLUMNS, OF_COLUMNS, everybody, everybody, ("sealed sizes",), "{who} will learn how many columns you have"
         )
-        words = "{who} will learn how large your target is, as a power of two"
-        sized = Leak(MAGNITUDE, OF_LABELS, setting.holders, everybody, (_SIZE,), words)
-        return (nothing(setting, *KINDS), counted, *((sized,) if setting.loss in QUADRATIC else ()))
+        found = [nothing(setting, *KINDS), counted]
+        if SEALED_LOSSES[setting.loss].sized:
+            words = "{who} will learn how large your target is, as a power of two"
+            found.append(Leak(MAGNITUDE, OF_LABELS, setting.holders, everybody, (_SIZE,), words))
+        if setting.weighted:
+            words = "{who} will learn how many times their mean your largest weight is, as a power of two"
+            found.append(Leak(UNEVEN, OF_LABELS, setting.holders, everybody, (_UNEVEN,), words))
+        return tuple(found)
 
     async def train(self, session: Any) -> None:
         """All steps of the protocol, in order."""
@@ -197,13 +216,17 @@ class SealedParty:
     options
         The algorithm with its options.
     loss
-        The loss.
+        The loss, as shares have it.
     holders
         The two parties that hold shares, the label holder first.
     X, penalty
         This party's columns, in the order of rows that all agree on, and the penalty of each.
-    y, begin
-        The labels as the loss takes them, and where the intercept starts, if the last column is one; None elsewhere.
+    labels
+        The labels and what belongs to them; None elsewhere.
+    outputs
+        How many scores a row has.
+    weighted
+        Whether the label holder has weights of rows.
     keeper
         Where this party keeps its shares, if the run shall be able to go on after a break; then all have one.
     """
@@ -212,30 +235,57 @@ class SealedParty:
         self,
         net: Net,
         options: SealedNewton,
-        loss: Loss,
+        loss: SealedLoss,
         holders: tuple[str, str],
         X: Floats,
         penalty: Floats,
-        y: Floats | None,
-        begin: float | None,
+        labels: LabelPart | None,
+        outputs: int = 1,
+        *,
+        weighted: bool = False,
         keeper: Keeper | None = None,
     ) -> None:
-        self.keeper = keeper
-        self.net, self.options, self.loss, self.y, self._begin = net, options, loss, y, begin
+        self.net, self.options, self.loss, self.labels, self.keeper = net, options, loss, labels, keeper
         self.channel = Channel(net, *holders)
-        self.rows, self.quadratic = len(X), loss.name in QUADRATIC
-        self.own = WhiteColumns(X, penalty, loss.curvature_bound)
-        self.period = period_for(self.rows) if options.period is None else options.period
-        self.coefficients: Floats = np.zeros(X.shape[1])
+        self.rows, self.outputs, self.weighted = len(X), outputs, weighted
+        self.quadratic = loss.name == "square" and not weighted
+        self._X, self._penalty = X, penalty
+        self.period = loss.period(self.rows) if options.period is None else options.period
+        self._size, self._most = 0, 1.0
+        self.coefficients: Floats = np.zeros((X.shape[1], outputs))
 
     # -- 1. keys and sizes ---------------------------------------------------------------------------------------------
 
     async def agree(self) -> None:
-        """Exchange keys, and tell everybody how many columns there are; the schedule follows from that."""
-        self.members, given = await Members.agree(self.channel, self.rows, self.own.d), self.options
+        """Exchange keys, and tell everybody what is public about the data; columns and schedule follow from that."""
+        self.members = await Members.agree(self.channel, self.rows, self._X.shape[1])
+        uneven = 0
+        if self.loss.sized:
+            self._size = await self._told(_SIZE, 500, None if self.labels is None else self.labels.size)
+        if self.weighted:
+            uneven = await self._told(_UNEVEN, MOST_UNEVEN, None if self.labels is None else self.labels.uneven)
+        self._most = 2.0**uneven
+        # A count's loss is divided by its size, and so is its penalty; a target's coefficients are multiplied with it.
+        divided = 1.0 if self.loss.centred else 2.0**self._size
+        kappa, large = self.loss.bound(self._most), self.loss.large * self._most
+        self.own = WhiteColumns(self._X, self._penalty / divided, kappa, 1.0 if self.quadratic else large)
         self.rounds: tuple[Round, ...] = ()
         if not self.quadratic:
-            self.rounds = schedule(self.rows, self.members.width, given.rounds, given.polish, given.samples)
+            given = self.options
+            rounds = self.loss.rounds(self.rows, self.members.width, given.rounds, given.polish, given.samples)
+            self.rounds = for_weights(rounds, uneven, more=given.rounds is None)
+
+    async def _told(self, step: str, most: int, mine: int | None) -> int:
+        """Return a power of two that the label holder tells everybody."""
+        first = self.channel.first
+        if mine is not None:
+            for name in self.channel.others:
+                await self.net.send(name, step, mine)
+            return mine
+        told = await self.net.recv(first, step)
+        if type(told) is not int or not -most <= told <= most:
+            raise ProtocolError(f"party {first!r} must tell a power of two from {-most} to {most} at step {step!r}")
+        return told
 
     async def resume(self) -> int | None:
         """Return after how many rounds all parties have kept their shares, and take them back; None if they have none.
@@ -253,7 +303,7 @@ class SealedParty:
         if not version:
             return None
         self.keeper.forget(version)
-        self.state, self._before, self.inverse, self._least, corrections = self.keeper.load(version)
+        self.state, self._before, self.inverses, self._least, corrections = self.keeper.load(version)
         self._corrections = dict(corrections)
         self.net.report(("resumed", version))
         return min(version - 1, len(self.rounds))
@@ -264,7 +314,7 @@ class SealedParty:
             return
         shares: tuple[Any, ...] = (None, None, None, None, ())
         if self.channel.holds:
-            shares = (self.state, self._before, self.inverse, self._least, tuple(self._corrections.items()))
+            shares = (self.state, self._before, self.inverses, self._least, tuple(self._corrections.items()))
         self.keeper.save(rounds + 1, shares)
 
     def _begin_phase(self, phase: str, done: int) -> None:
@@ -291,25 +341,27 @@ class SealedParty:
     async def correlate(self) -> None:
         """Multiply everybody's columns with random vectors, which later stand in for shares."""
         self._begin_phase("random products", 1)
-        self._made = RandomProducts(self.members, self.own, self.rounds, self.period)
+        self._made = RandomProducts(self.members, self.own, self.rounds, self.period, self.outputs)
         if not self.quadratic:
             await self._made.prepare()
 
     # -- 4. the first step ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take the first step, with the bound's inverse: the label holder knows all signals by itself."""
+        """Take the first step: the label holder knows all signals by itself."""
         self._begin_phase("first step", 2)
-        channel, own, members = self.channel, self.own, self.members
-        signals, begin = np.zeros(self.rows), np.zeros(own.d)
-        if self.y is not None:
-            signals, begin = self._first_signals(self.y)
-        if self.quadratic:
-            await self._agree_on_size()
-            gradients = {self.rows: await exact_gradient(self._made, signals)}
-        else:
-            gradients = {rows: await first_gradient(self._made, rows, signals[:rows]) for rows in self._made.groups}
-        self.state = wide.zeros(members.width)
+        channel, own, members, labels = self.channel, self.own, self.members, self.labels
+        signals: Floats = np.zeros((self.rows, self.outputs))
+        begin: Floats = np.zeros((own.d, self.outputs))
+        curvature: Floats | None = None
+        if labels is not None:
+            if labels.begin.any() and not self.loss.fitted:
+                begin = np.asarray(np.linalg.solve(own.back, np.eye(own.d)[:, -1:] * labels.begin), np.float64)
+            signals, curvature = labels.first(own.Q @ begin)
+        gradients = await self._first_gradients(signals)
+        fitted = self.loss.fitted and not self.quadratic
+        weights = await self._first_curvature(curvature) if fitted else None
+        self.state = wide.zeros(members.width, self.outputs)
         if not channel.holds:
             return
         whole = gradients[self.rows]
@@ -321,38 +373,50 @@ class SealedParty:
             pulled = wide.from_integers(np.rint(own.S @ begin * 2.0**STATE_BITS))
             whole[here] = wide.add(whole[here], pulled)
         self._first, self._before = whole, self.state
-        await self._step(whole, (1, 0))
-
-    def _first_signals(self, y: Floats) -> tuple[Floats, Floats]:
-        """At the label holder: the signals before any step, and the coefficients there."""
-        begin = np.zeros(self.own.d)
-        if self._begin is not None:
-            begin = np.linalg.solve(self.own.back, np.eye(self.own.d)[-1] * self._begin)
-        signals = self.loss.signal(self.own.Q @ begin, y)
-        if not self.quadratic:
-            return signals, begin
-        # A target of any size: the model is made for one of about 1 around 0, and stretched in the end.
-        self._exponent = int(np.clip(np.ceil(np.log2(max(np.sqrt(np.mean(signals**2)), 1e-300))), -500, 500))
-        return signals / 2.0**self._exponent, np.zeros(self.own.d)
-
-    async def _agree_on_size(self) -> None:
-        """Tell everybody by which power of two the target was divided; coefficients are multiplied with it."""
-        first, step = self.channel.first, _SIZE
-        if self.channel.is_first:
-            for name in self.channel.others:
-                await self.net.send(name, step, self._exponent)
+        self.inverses = [self.inverse] * self.outputs
+        if weights is None:
+            await self._step(whole, (1, 0))
             return
-        told = await self.net.recv(first, step)
-        if type(told) is not int or not -500 <= told <= 500:
-            raise ProtocolError(f"party {first!r} must tell a power of two from -500 to 500 at step {step!r}")
-        self._exponent = told
+        self.inverses[0], found = await newton_step(channel, self._least, weights, whole[:, 0], _FIRST_DOUBLINGS)
+        self.state = wide.subtract(self.state, found[:, None])
+
+    async def _first_gradients(self, signals: Floats) -> dict[int, WideArray]:
+        """Return a holder's share of the gradient of all rows, and of those that the rounds are about."""
+        if self.quadratic:
+            return {self.rows: (await exact_gradient(self._made, signals[:, 0]))[:, None]}
+        return {
+            rows: np.stack(
+                [await first_gradient(self._made, rows, signals[:rows, k], k) for k in range(self.outputs)], axis=1
+            )
+            for rows in self._made.groups
+        }
+
+    async def _first_curvature(self, curvature: Floats | None) -> WideArray:
+        """Return a holder's share of the curvature of a first fit, which the first holder knows row by row."""
+        mine = np.zeros(SlotLayout(self.rows).length, np.uint64)
+        if curvature is not None:
+            mine = signal_words(self.rows, curvature[:, 0], self.own.signal_bits(self.rows))
+        of = curvature_rows(self.rows, self.members.width)
+        return await shared_curvature(self.members, self.own, Round(self.rows, of, 0, 0.0), mine)
 
     async def _step(self, gradient: WideArray, stretch: tuple[int, int]) -> None:
         """Move the coefficients by minus the inverse times the gradient, times factor / 2^shift."""
-        factor, shift = stretch
-        (found,) = await self.channel.multiply("step", self.inverse, (gradient[:, None], INVERSE_BITS))
-        longer = wide.truncated(wide.times(found[:, 0], factor), shift, first=self.channel.is_first)
-        self.state = wide.subtract(self.state, longer)
+        steps = []
+        for k, inverse in enumerate(self.inverses):
+            (found,) = await self.channel.multiply("step", inverse, (gradient[:, k : k + 1], INVERSE_BITS))
+            steps.append(found[:, 0])
+        self._move(np.stack(steps, axis=1), stretch)
+
+    def _move(self, step: WideArray, stretch: tuple[int, int]) -> None:
+        """Take a step, stretched; of several scores only their differences matter, so their mean is kept at 0."""
+        (factor, shift), first = stretch, self.channel.is_first
+        self.state = wide.subtract(self.state, wide.truncated(wide.times(step, factor), shift, first=first))
+        if self.outputs > 1:
+            total = self.state[:, 0]
+            for k in range(1, self.outputs):
+                total = wide.add(total, self.state[:, k])
+            mean = wide.truncated(wide.times(total, round(2.0**_MEAN_BITS / self.outputs)), _MEAN_BITS, first=first)
+            self.state = wide.subtract(self.state, mean[:, None])
 
     # -- 5. a round ----------------------------------------------------------------------------------------------------
 
@@ -364,15 +428,19 @@ class SealedParty:
         if step.momentum[0] and self.channel.holds:
             further = wide.times(wide.subtract(here, self._before), step.momentum[0])
             here = wide.add(here, wide.truncated(further, step.momentum[1], first=self.channel.is_first))
-        angles, pulled = await shared_scores(self._made, number, here)
-        series = logistic(self.period, step.tolerance)
-        labels = None if self.y is None else -(self.y[: step.rows] + 1.0) / 2.0
-        signals, weights = await shared_signals(self._made, number, angles, series, labels)
-        gradient = wide.add(await shared_gradient(self._made, number, signals), pulled)
-        if step.curvature:
-            curvature = await shared_curvature(self.members, self.own, step, weights)
+        angles, pulled = await self._scores(number, step, here)
+        gradients, curvatures = [], []
+        for k in range(self.outputs):
+            turn = number * self.outputs + k
+            own = None if self.labels is None else self.labels.own(step.rows, k)
+            series = self.loss.waves(self.period, step.tolerance, self._most)
+            signals, weights = await shared_signals(self._made, turn, angles[k], series, own, self._most)
+            gradients.append(wide.add(await shared_gradient(self._made, turn, signals), pulled[k]))
+            if step.curvature:
+                curvatures.append(await shared_curvature(self.members, self.own, step, weights))
         if not self.channel.holds:
             return
+        gradient = np.stack(gradients, axis=1)
         if step.rows != self.rows:
             gradient = wide.add(gradient, self._corrections[step.rows])
         self._before, self.state = self.state, here
@@ -380,9 +448,24 @@ class SealedParty:
             await self._step(gradient, step.stretch)
             return
         # From the bound's inverse, which is never too large: that of the last curvature could be, and would blow up.
-        begin, doublings = self._least, step.doublings
-        self.inverse, found = await newton_step(self.channel, begin, curvature, gradient, doublings)
-        self.state = wide.subtract(self.state, found)
+        steps = []
+        for k, curvature in enumerate(curvatures):
+            self.inverses[k], found = await newton_step(
+                self.channel, self._least, curvature, gradient[:, k], step.doublings
+            )
+            steps.append(found)
+        self._move(np.stack(steps, axis=1), step.stretch)
+
+    async def _scores(self, number: int, step: Round, here: WideArray) -> tuple[list[WordArray], list[WideArray]]:
+        """Return a holder's share of every score of a row on the circle, ready for waves, and of the penalty's pull."""
+        angles, pulled = [], []
+        for k in range(self.outputs):
+            angle, pull = await shared_scores(self._made, number * self.outputs + k, here[:, k])
+            angles.append(angle if self.labels is None else self.labels.shifted(angle, k, self.period))
+            pulled.append(pull)
+        if self.outputs > 1:
+            angles = await above_others(self.channel, step.rows, angles, softplus(self.period, step.tolerance))
+        return angles, pulled
 
     # -- 5b. instead of rounds, where the loss is quadratic ------------------------------------------------------------
 
@@ -392,8 +475,8 @@ class SealedParty:
         if not channel.holds:
             return
         for _ in range(_REFINEMENTS):
-            (pulled,) = await channel.multiply("solution", self._bound, (self.state[:, None], CURVATURE_BITS))
-            await self._step(wide.add(self._first, pulled[:, 0]), (1, 0))
+            (pulled,) = await channel.multiply("solution", self._bound, (self.state, CURVATURE_BITS))
+            await self._step(wide.add(self._first, pulled), (1, 0))
 
     # -- 6. the end ----------------------------------------------------------------------------------------------------
 
@@ -406,20 +489,20 @@ class SealedParty:
             if await common_version(self.net, self.keeper) <= len(self.rounds):
                 raise CheckpointError("not all parties have kept their shares of the last round; start the job again")
             self.keep(len(self.rounds) + 1)
-        channel, members, found = self.channel, self.members, wide.zeros(self.own.d)
+        channel, members, found = self.channel, self.members, wide.zeros(self.own.d, self.outputs)
         if channel.holds:
             found = self.state[members.of[channel.me]]
             for owner in members.besides(channel.me):
                 await self.net.send(owner, "own coefficients", self.state[members.of[owner]].tobytes())
         for holder in channel.holders:
             if holder != channel.me:
-                found = wide.add(found, await channel.receive_own(holder, self.own.d))
+                found = wide.add(found, await channel.receive_own(holder, self.own.d, self.outputs))
         self.coefficients = self.own.back @ wide.to_floats(found, STATE_BITS)
         self._check_range(self.own.Q @ wide.to_floats(found, STATE_BITS))
-        if self.quadratic:
-            self.coefficients *= 2.0**self._exponent
-            if self._begin is not None:
-                self.coefficients[-1] += self._begin
+        if self.loss.centred:
+            self.coefficients *= 2.0**self._size
+        if self.labels is not None and self.labels.mean.any():
+            self.coefficients[-1] += self.labels.mean
 
     def _check_range(self, part: Floats) -> None:
         """Tell this party if its own part of a score goes so far that scores may have left the period.
@@ -427,13 +510,18 @@ class SealedParty:
         No score is ever opened, but everybody knows its own part of all of them in the end. A run that went astray,
         for whatever reason, leaves coefficients that are far too large, and is noticed here too.
         """
-        widest, most = float(np.abs(part).max(initial=0.0)), self.period / 2.0
-        if self.quadratic or widest <= most:
+        if self.quadratic:
             return
-        rows = int((np.abs(part) > most).sum())
+        if self.labels is not None:
+            part = part - self.loss.shift(self.labels.y, self.labels.size)
+        low, high = self.loss.furthest(self.period)
+        beyond = (part < low) | (part > high)
+        if not beyond.any():
+            return
         words = (
-            f"the part of the scores that is {self.channel.me!r}'s own goes up to {widest:.3g}, above {most:g} in "
-            f"{rows} of {len(part)} rows. Scores beyond {most:g} are taken for others: clip the columns that reach so "
-            f"far, use a stronger l2, or a period above {self.period:g}"
+            f"the part of the scores that is {self.channel.me!r}'s own goes from {part.min():.3g} to {part.max():.3g}, "
+            f"beyond {low:g} or {high:g} in {int(beyond.any(axis=1).sum())} of {len(part)} rows. Scores beyond these "
+            f"are taken for others: clip the columns that reach so far, use a stronger l2, or a period above "
+            f"{self.period:g}"
         )
         self.net.report(("warning", words))

@@ -32,11 +32,12 @@ _CLIP, _SAMPLE_CLIP = 64.0, 8.0
 
 
 class WhiteColumns:
-    """Columns (n, d), the penalty of each, and the bound kappa on the loss's curvature."""
+    """Columns (n, d), the penalty of each, the bound kappa on the loss's curvature, and how large its waves are."""
 
-    def __init__(self, X: Floats, penalty: Floats, kappa: float) -> None:
+    def __init__(self, X: Floats, penalty: Floats, kappa: float, waves: float = 1.0) -> None:
         n, d = X.shape
         self.n, self.d, self.kappa = n, d, kappa
+        self._moved = round(math.log2(waves) / 2.0)  # bits from signals to columns
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
         self._again: dict[tuple[str, int], Floats] = {}
@@ -65,6 +66,19 @@ class WhiteColumns:
 
     # -- sums over rows ------------------------------------------------------------------------------------------------
 
+    def signal_bits(self, rows: int) -> int:
+        """Bits of signals of this loss behind their point: fewer where waves are large, so that columns have more."""
+        return signal_bits(rows) - self._moved
+
+    def backward_bits(self, rows: int) -> int:
+        """Bits of a column behind its point in sums over so many rows of signals: so that they fit.
+
+        More where signals have fewer, and where a large kappa makes columns small: rounding errors of columns count as
+        often as waves are larger than what they add up to.
+        """
+        base = max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
+        return base + self._moved + max(0, int(math.log2(4.0 * self.kappa) / 2.0))
+
     def cross(self, bits: int, rows: int | None = None) -> Floats:
         """Q' in whole numbers, for products with others' columns; or of the first rows, as they are `tamed`."""
         found: Floats = np.rint((self.Q if rows is None else self.tamed(rows)).T * 2.0**bits)
@@ -77,12 +91,12 @@ class WhiteColumns:
     def backward(self, rows: int) -> Floats:
         """Q' of the first rows, for sums over them of folded words, in whole numbers of `backward_bits`."""
         if rows not in self._kept:
-            self._kept[rows] = SlotLayout(rows).columns(self.Q[:rows].T, 2.0 ** backward_bits(rows))
+            self._kept[rows] = SlotLayout(rows).columns(self.Q[:rows].T, 2.0 ** self.backward_bits(rows))
         return self._kept[rows]
 
     def backward_bound(self, rows: int) -> float:
         """A bound on the norm of every column of `backward`."""
-        return embedded_bound(self.bound, rows, 2.0 ** backward_bits(rows))
+        return embedded_bound(self.bound, rows, 2.0 ** self.backward_bits(rows))
 
     @cached_property
     def penalty(self) -> Floats:
@@ -130,7 +144,7 @@ class WhiteColumns:
 
     def tamed_columns(self, rows: int) -> Floats:
         """`tamed` for sums over rows of folded words."""
-        return SlotLayout(rows).columns(self.tamed(rows).T, 2.0 ** backward_bits(rows))
+        return SlotLayout(rows).columns(self.tamed(rows).T, 2.0 ** self.backward_bits(rows))
 
     def squares(self, rows: int) -> Floats:
         """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
@@ -138,14 +152,14 @@ class WhiteColumns:
         def made() -> Floats:
             some = self.tamed(rows).T
             first, second = np.triu_indices(self.d)
-            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** backward_bits(rows))
+            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** self.backward_bits(rows))
 
         return self._once("squares", rows, made)
 
     def squares_bound(self, rows: int) -> float:
         """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
         most = self._longest(rows)
-        return embedded_bound(most * self.bound, rows, 2.0 ** backward_bits(rows))
+        return embedded_bound(most * self.bound, rows, 2.0 ** self.backward_bits(rows))
 
     def factors(self, rows: int) -> Floats:
         """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
@@ -174,11 +188,6 @@ class WhiteColumns:
 def signal_bits(rows: int) -> int:
     """Bits of a signal behind its point, in sums over so many rows: more where fewer rows average errors out."""
     return min(20, max(16, round(SUM_BITS - 2 - math.log2(rows))))
-
-
-def backward_bits(rows: int) -> int:
-    """Bits of a column behind its point in sums over so many rows of signals: so that they fit."""
-    return max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
 
 
 def factor_bits(rows: int) -> int:

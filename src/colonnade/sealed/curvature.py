@@ -15,7 +15,7 @@ import numpy.typing as npt
 from colonnade.crypto.lattice import Lattice
 from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed import wide
-from colonnade.sealed.columns import WhiteColumns, backward_bits, factor_bits, signal_bits
+from colonnade.sealed.columns import WhiteColumns, factor_bits
 from colonnade.sealed.inverse import CURVATURE_BITS
 from colonnade.sealed.members import Members
 from colonnade.sealed.schedule import Round
@@ -31,7 +31,7 @@ async def shared_curvature(members: Members, own: WhiteColumns, step: Round, wei
     """Return a holder's share of the curvature of the first rows, from its share of D in folded words."""
     channel, rows, width = members.channel, step.curvature, members.width
     mine = weights[: SlotLayout(rows).length]
-    bits, found = signal_bits(step.rows) + backward_bits(rows), wide.zeros(width, width)
+    bits, found = own.signal_bits(step.rows) + own.backward_bits(rows), wide.zeros(width, width)
     for name, share in (await _within(members, own, rows, mine)).items():
         block = members.scaled(share, 1.0 / rows, bits, CURVATURE_BITS)
         (one, other), start = np.triu_indices(members.sizes[name]), members.of[name].start
