@@ -192,8 +192,8 @@ class SharedSoftmax(SharedLogistic):
     kappa = 0.5
 
     def period(self, rows: int) -> float:
-        """Return what the differences of two classes' scores need."""
-        return 128.0 if rows <= FEW else 64.0
+        """Return a wide one: differences of two classes' scores, and of their sums, have to fit."""
+        return 128.0
 
     def waves(self, period: float, tolerance: float, most: float) -> Series:
         """Return the logistic function and twice its slope."""
