@@ -204,6 +204,8 @@ class SealedParty:
         This party's columns, in the order of rows that all agree on, and the penalty of each.
     y, begin
         The labels as the loss takes them, and where the intercept starts, if the last column is one; None elsewhere.
+    weights
+        How much each row counts, as the label holder's user has it; None elsewhere, and where all count alike.
     keeper
         Where this party keeps its shares, if the run shall be able to go on after a break; then all have one.
     """
@@ -218,9 +220,10 @@ class SealedParty:
         penalty: Floats,
         y: Floats | None,
         begin: float | None,
+        weights: Floats | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        self.keeper = keeper
+        self.keeper, self.weights = keeper, weights
         self.net, self.options, self.loss, self.y, self._begin = net, options, loss, y, begin
         self.channel = Channel(net, *holders)
         self.rows, self.quadratic = len(X), loss.name in QUADRATIC

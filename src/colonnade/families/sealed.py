@@ -35,6 +35,7 @@ class SealedFamily(LinearFamily):
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedNewton,)
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
+    weighs: ClassVar[bool] = True
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what can't be trained on shares."""
@@ -65,9 +66,10 @@ class SealedFamily(LinearFamily):
         self._check_sizes(net.me, X)
         first = job.holders[0]
         leads = net.me == first
-        y, begin, penalty = None, None, np.full(X.shape[1], job.options.l2)
+        y, begin, weights, penalty = None, None, None, np.full(X.shape[1], job.options.l2)
         if leads:
             y = self._labels(net.me, part)[order]
+            weights = None if part.weights is None else part.weights[order]
             if job.options.intercept:
                 X, penalty = np.c_[X, np.ones(len(X))], np.r_[penalty, 0.0]
                 begin = loss.start(y)
@@ -76,7 +78,7 @@ class SealedFamily(LinearFamily):
             if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
                 _warn_of_rare_labels(net, y)
         holders = algorithm.holders(net.names, first)
-        party = SealedParty(net, algorithm, loss, holders, X, penalty, y, begin, keeper)
+        party = SealedParty(net, algorithm, loss, holders, X, penalty, y, begin, weights=weights, keeper=keeper)
         await algorithm.train(party)
         found = party.coefficients
         intercept = None

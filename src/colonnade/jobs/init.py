@@ -100,6 +100,9 @@ protection = ["sealed", "plain"]   # how training may be protected; "plain" is c
                           # masks: whoever is on the way of a sum sees this party's own part of it
 """,
 }
+_LABEL = """\
+label = "label"           # empty cells are rows without a label
+# weight = "weight"       # how much each row counts in sealed training; by default all count alike"""
 _NETWORK = """\
 [network]                 # how this party's own network is made: a function without arguments in a file of its own
 build = "{name}_network.py:make"
@@ -221,7 +224,7 @@ def _protected(
 
 def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:
     """Return the file of a party that agrees to this protection; `labels` says whether it holds any."""
-    column = 'label = "label"           # empty cells are rows without a label' if labels else "# no label column here"
+    column = _LABEL if labels else "# no label column here"
     network = _NETWORK.format(name=name) if family_of_kind(model).takes_own else ""
     return _PARTY.format(name=name, label=column, port=_PORT, consent=_CONSENT[protection], network=network)
 

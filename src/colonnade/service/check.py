@@ -117,7 +117,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         of = Party(party.name, np.zeros((table.rows, 1)), table.label)
         known = np.asarray(of.y)[np.asarray(of.labelled)]
         classes = labels.class_labels(known, losses.loss(job.loss))
-        return f"{len(known):,} rows with a label" + (f", {len(classes)} classes" if len(classes) else "")
+        more = f", {len(classes)} classes" if len(classes) else ""
+        return f"{len(known):,} rows with a label" + more + ("" if table.weight is None else ", and weights")
 
     found += [_try("labels", own_labels)] if table.label is not None else []
     if kind.takes_own:

@@ -75,7 +75,7 @@ class TableSource:
 
     def __init__(self, table: Table, prepare: Settings | None) -> None:
         self.table, self._prepare = table, prepare
-        self.rows, self.ids, self.labels = table.rows, table.ids, table.label
+        self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
