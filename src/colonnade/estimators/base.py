@@ -49,7 +49,8 @@ class Estimator:
     history_ : list of dict
         A record for each evaluation: `epoch`, `time` in seconds, `rounds`, `loss` (the objective), `metric`,
         `metric_name`, and the `messages` and `bytes` sent so far; with validation data also `validation_loss` and
-        `validation_metric`, and in asynchronous runs `staleness`. It is empty in a model that was loaded.
+        `validation_metric`, and in asynchronous runs `staleness`. After sealed training it is empty, or has the two of
+        validation data alone. It is empty in a model that was loaded.
     traffic_ : dict
         {party: what it sent}, as messages, bytes and rounds, and by step; empty in a model that was loaded.
     rounds_ : int

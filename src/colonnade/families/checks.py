@@ -129,6 +129,7 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
 
 def warn_after(history: list[dict[str, Any]], algorithm: Training) -> None:
     """Warn of a run that diverged, or that ended before it had converged."""
+    history = [record for record in history if "loss" in record]
     if not history:  # nobody was told how it went
         return
     warn_diverged(history, algorithm.schedule == "adaptive")

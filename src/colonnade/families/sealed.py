@@ -14,8 +14,10 @@ from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.families.held_out import check_held_out, held_out_leaks, judge
 from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
+from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.sealed.members import MOST_COLUMNS
@@ -54,10 +56,15 @@ class SealedFamily(LinearFamily):
                 f"sealed training takes the penalty 'l2' only, got {options.penalty!r}; use protection 'masked'"
             )
 
+    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
+        """Return what the algorithm shows, and the scores of held-out rows where a metric on them was asked for."""
+        return (*super().leaks(setting, algorithm), *held_out_leaks(setting))
+
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Train on shares, on those columns that have a number in some row."""
+        """Train on shares, on those columns that have a number in some row; then judge the model on held-out rows."""
+        check_held_out(net.me, job, part, budget)
         algorithm, loss = cast(SealedNewton, job.algorithm), losses.loss(job.loss)
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
@@ -84,7 +91,9 @@ class SealedFamily(LinearFamily):
         intercept = None
         if begin is not None:
             found, intercept = found[:-1], found[-1:]
-        return (needed.spread(found[:, None]), intercept)
+        state = (needed.spread(found[:, None]), intercept)
+        await judge(net, job, part, state, budget)
+        return state
 
     def _check_sizes(self, me: str, X: Floats) -> None:
         if X.shape[1] > MOST_COLUMNS:

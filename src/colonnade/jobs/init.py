@@ -11,7 +11,7 @@ from colonnade.families import family_of_kind
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, check_word
 from colonnade.jobs.job_file import JOB, described, party_name
-from colonnade.leaks import LISTED
+from colonnade.leaks import HELD_OUT, LISTED
 from colonnade.remote.authority import issue, make_authority
 from colonnade.settings import toml
 
@@ -47,10 +47,13 @@ _OTHER = """\
 kind = {kind}# the others are in docs/guide.md
 {keys}
 """
-_SEALED_TRAINING = """\
+_SEALED_TRAINING = f"""\
 [algorithm]
 kind = "auto"            # SealedNewton: Newton steps on shares, as many as the number of rows asks for
 seed = 0
+
+# [validation]           # a metric on rows that are held out, which the label holder alone is told; it sees the scores
+# part = 0.2             # of these people then, so add "{HELD_OUT}" to disclosed
 
 """
 _OPEN_TRAINING = """\

@@ -84,6 +84,12 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
+        if job.protection == SEALED and job.validation and party.name not in job.holders:
+            return (
+                f"training is sealed; for the metric one number about each held-out person leaves, as in a prediction. "
+                f"In all runs together {most} about each may (max_directions = {party.policy.max_directions:g} of "
+                f"{width} columns)"
+            )
         if job.protection == SEALED:
             return "training is sealed, and no number about a person leaves in it"
         silent = not job.algorithm.tells_signals or job.sum == ENCRYPTED

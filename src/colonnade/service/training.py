@@ -22,6 +22,7 @@ from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.families.checks import warn_before
+from colonnade.families.protection import seals
 from colonnade.families.training import TrainingPart, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
@@ -171,7 +172,7 @@ async def take_part(
     known = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
     state = await train(net, job.training(outputs).as_value(), mine.as_value(), keeper, spendable)
-    best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
+    best = job.algorithm.schedule == "adaptive" or (ready.held_out > 0 and not seals(job.algorithm))
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
     return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)
