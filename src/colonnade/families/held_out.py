@@ -30,18 +30,8 @@ def held_out_leaks(setting: Setting) -> tuple[Leak, ...]:
         return ()
     words = "{who} will see your part of the score of every held-out person, for a metric that nobody else is told"
     words += "" if setting.pair else "; it is added to {theirs}"
-    return (
-        Leak(
-            HELD_OUT,
-            OF_COLUMNS,
-            setting.parties,
-            (setting.leader,),
-            ("held-out scores",),
-            words,
-            setting.outputs,
-            left=True,
-        ),
-    )
+    to, kinds = (setting.leader,), ("held-out scores",)
+    return (Leak(HELD_OUT, OF_COLUMNS, setting.parties, to, kinds, words, setting.outputs, left=True),)
 
 
 def check_held_out(me: str, job: TrainingJob, part: TrainingPart, budget: Limit | None) -> None:
