@@ -147,8 +147,11 @@ class SealedNewton(Training):
         return first, self.second
 
     def check(self, setting: Setting) -> None:
-        """Refuse a run with a holder of shares that takes no part."""
+        """Refuse a run with a holder of shares that takes no part, and a period that the loss can't do with."""
         super().check(setting)
+        least = SEALED_LOSSES[setting.loss].least_period
+        if self.period is not None and self.period < least:
+            raise OptionError(f"period must be {least:g} at least for the loss {setting.loss!r}, got {self.period:g}")
         if len(setting.parties) > 1:
             self.holders(setting.parties, setting.leader)
 

@@ -14,8 +14,10 @@ from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.families.held_out import check_held_out, held_out_leaks, judge
 from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
+from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net
 from colonnade.sealed.labels import LabelPart
 from colonnade.sealed.losses import SEALED_LOSSES
@@ -36,6 +38,7 @@ class SealedFamily(LinearFamily):
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedNewton,)
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
+    weighs: ClassVar[bool] = True
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what can't be trained on shares."""
@@ -49,10 +52,19 @@ class SealedFamily(LinearFamily):
                 f"sealed training takes the penalty 'l2' only, got {options.penalty!r}; use protection 'masked'"
             )
 
+    def setting(self, options: Any) -> dict[str, Any]:
+        """Say that contributions are linear, and whether rows have weights, of which the largest is told in part."""
+        return {**super().setting(options), "weighted": options.weighted}
+
+    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
+        """Return what the algorithm shows, and the scores of held-out rows where a metric on them was asked for."""
+        return (*super().leaks(setting, algorithm), *held_out_leaks(setting))
+
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Train on shares, on those columns that have a number in some row."""
+        """Train on shares, on those columns that have a number in some row; then judge the model on held-out rows."""
+        check_held_out(net.me, job, part, budget)
         algorithm, loss = cast(SealedNewton, job.algorithm), SEALED_LOSSES[job.loss]
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
@@ -68,14 +80,23 @@ class SealedFamily(LinearFamily):
                 X, penalty = np.c_[X, np.ones(len(X))], np.r_[penalty, 0.0]
             if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
                 _warn_of_rare_labels(net, y)
-            labels = LabelPart(loss, y, None, intercept=intercept)
+            if (part.weights is not None) != job.options.weighted:
+                raise DataError(
+                    f"party {net.me!r} has {'no weights' if part.weights is None else 'weights'} of rows, and the job says "
+                    f"weighted = {str(job.options.weighted).lower()}; change one of the two"
+                )
+            weights = None if part.weights is None else part.weights[order]
+            labels = LabelPart(loss, y, weights, intercept=intercept)
         holders = algorithm.holders(net.names, first)
-        party = SealedParty(net, algorithm, loss, holders, X, penalty, labels, job.outputs, keeper=keeper)
+        how = {"weighted": job.options.weighted, "keeper": keeper}
+        party = SealedParty(net, algorithm, loss, holders, X, penalty, labels, job.outputs, **how)
         await algorithm.train(party)
         found, own = party.coefficients, None
         if leads and intercept:
             found, own = found[:-1], found[-1]
-        return (needed.spread(found), own)
+        state = (needed.spread(found), own)
+        await judge(net, job, part, state, budget)
+        return state
 
     def _check_sizes(self, me: str, X: Floats) -> None:
         if X.shape[1] > MOST_COLUMNS:
