@@ -39,6 +39,7 @@ from colonnade.leaks import (
     REPRESENTATIONS,
     SHARED,
     SINGLE,
+    UNEVEN,
     Setting,
     listed,
 )
@@ -372,7 +373,7 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     sealed = [
         leak
         for loss in ("logistic", "square")
-        for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss, validation=0.2))
+        for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss, validation=0.2, model=LinearOptions(weighted=True)))
     ]
     two = Setting(("bank", "shop"), ("bank",))
     for leak in (*sealed, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
@@ -417,7 +418,8 @@ def table():
         COVARIANCES: "statistics",
         COMMON: "alignment",
         CLASSES: "several label holders, or softmax",
-        MAGNITUDE: "sealed ridge",
+        MAGNITUDE: "sealed ridge and Poisson",
+        UNEVEN: "sealed, with `weighted = true`",
         HELD_OUT: "sealed, with `[validation]`",
     }
     rows = [

@@ -330,7 +330,7 @@ def test_init_writes_the_best_protection_that_a_model_has(tmp_path, kind):
             ["--model", "kernel"],
             "protection = \"masked\", training in the open: 'sealed' is for linear models; a kernel",
         ),
-        (["--model", "svm"], 'protection = "masked", training in the open: '),
+        (["--model", "svm"], 'protection = "sealed"\n'),
         (["--labels", "bank,shop"], 'protection = "masked", training in the open: '),
     ],
 )

@@ -306,8 +306,10 @@ class SealedParty:
         if not version:
             return None
         self.keeper.forget(version)
-        self.state, self._before, self.inverses, self._least, corrections = self.keeper.load(version)
-        self._corrections = dict(corrections)
+        self.state, self._before, inverses, self._least, corrections = self.keeper.load(version)
+        self.inverses, self._corrections = list(inverses), dict(corrections)
+        if not self.channel.holds:
+            self.state = wide.zeros(self.members.width, self.outputs)
         self.net.report(("resumed", version))
         return min(version - 1, len(self.rounds))
 
@@ -315,9 +317,10 @@ class SealedParty:
         """Keep this party's shares after so many rounds; a party that holds none keeps only that it has come so far."""
         if self.keeper is None or self.quadratic:
             return
-        shares: tuple[Any, ...] = (None, None, None, None, ())
+        shares: tuple[Any, ...] = (None, None, (), None, ())
         if self.channel.holds:
-            shares = (self.state, self._before, self.inverses, self._least, tuple(self._corrections.items()))
+            corrections = tuple(self._corrections.items())
+            shares = (self.state, self._before, tuple(self.inverses), self._least, corrections)
         self.keeper.save(rounds + 1, shares)
 
     def _begin_phase(self, phase: str, done: int) -> None:

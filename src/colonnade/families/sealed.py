@@ -19,7 +19,7 @@ from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net
-from colonnade.sealed.labels import LabelPart
+from colonnade.sealed.labels import MOST_UNEVEN, LabelPart
 from colonnade.sealed.losses import SEALED_LOSSES
 from colonnade.sealed.members import MOST_COLUMNS
 from colonnade.sealed.schedule import MODEST
@@ -81,12 +81,18 @@ class SealedFamily(LinearFamily):
             if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
                 _warn_of_rare_labels(net, y)
             if (part.weights is not None) != job.options.weighted:
+                has = "no weights" if part.weights is None else "weights"
                 raise DataError(
-                    f"party {net.me!r} has {'no weights' if part.weights is None else 'weights'} of rows, and the job says "
-                    f"weighted = {str(job.options.weighted).lower()}; change one of the two"
+                    f"party {net.me!r} has {has} of rows, and the job says weighted = "
+                    f"{str(job.options.weighted).lower()}; change one of the two"
                 )
             weights = None if part.weights is None else part.weights[order]
             labels = LabelPart(loss, y, weights, intercept=intercept)
+            if weights is not None and labels.uneven > MOST_UNEVEN:
+                raise DataError(
+                    f"sealed training takes weights of at most {2**MOST_UNEVEN} times their mean, and the largest of "
+                    f"party {net.me!r} is {weights.max() / weights.mean():.4g} times; cut the largest ones off"
+                )
         holders = algorithm.holders(net.names, first)
         how = {"weighted": job.options.weighted, "keeper": keeper}
         party = SealedParty(net, algorithm, loss, holders, X, penalty, labels, job.outputs, **how)

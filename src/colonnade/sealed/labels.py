@@ -7,7 +7,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import DataError
 from colonnade.sealed.losses import SealedLoss
 from colonnade.sealed.signals import Own
 from colonnade.sealed.wide import WordArray
@@ -41,11 +40,6 @@ class LabelPart:
             self.y, self._mean, self.begin = y - self.begin, self.begin, np.zeros(y.shape[1])
         self.size = loss.size(self.y, w)
         self.uneven = 0 if self.weights is None else math.ceil(math.log2(max(1.0, float(w.max()))))
-        if self.uneven > MOST_UNEVEN:
-            raise DataError(
-                f"sealed training takes weights of at most {2**MOST_UNEVEN} times their mean, and the largest is "
-                f"{float(w.max()):.4g} times; cut the largest weights off"
-            )
 
     @property
     def mean(self) -> Floats:
