@@ -136,7 +136,7 @@ class SlotLayout:
 @lru_cache(maxsize=2)
 def _slots_of_halves(bits: int) -> WordArray:
     """Return the matrix (N / 2, N / 2) that takes folded words to real slots, times 2^bits, in whole numbers."""
-    angles = np.pi / DEGREE * np.outer(np.arange(SLOTS), 4 * np.arange(SLOTS) + 1)
+    angles = np.pi / DEGREE * np.outer(4 * np.arange(SLOTS) + 1, np.arange(SLOTS))
     return words(np.rint(np.cos(angles) * 2.0**bits))
 
 
@@ -146,7 +146,7 @@ def row_words(halves: WordArray, layout: SlotLayout, bits: int) -> WordArray:
     A linear map of whole numbers is each side's own business and exact modulo 2^64; that cosines are rounded to these
     bits changes numbers by about 2^-bits of themselves.
     """
-    slots = (halves.reshape(-1, SLOTS) @ _slots_of_halves(bits)).reshape(-1)
+    slots = (_slots_of_halves(bits) @ halves.reshape(-1, SLOTS).T).T.reshape(-1)
     found: WordArray = slots[: layout.copies * layout.rows].reshape(layout.copies, layout.rows).sum(axis=0)
     return found
 
