@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import colonnade as cn
-from colonnade.algorithms.sealed_newton import SealedNewton, SealedParty
+from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.alignment.protocol import align
 from colonnade.errors import DataError, InputError, OptionError, RunFailed
 from colonnade.families import families, training
@@ -21,6 +21,7 @@ from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.objective import losses
 from colonnade.runtimes.wire import decode, encode
+from colonnade.sealed.party import SealedParty
 from colonnade.service.training import get_ready
 from colonnade.tables import preparation
 from test_data import packed, parquet, read, refused  # noqa: F401

@@ -22,7 +22,7 @@ from colonnade.families.linear import LinearOptions
 from colonnade.families.training import TrainingJob, TrainingPart, train
 from colonnade.objective import losses
 from colonnade.sealed import schedule
-from colonnade.sealed.columns import WhiteColumns
+from colonnade.sealed.columns import WhiteColumns, divisor
 from test_kept import Shelf
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")
@@ -159,8 +159,9 @@ def test_a_column_without_a_number_has_no_coefficient():
     model = cn.LogisticRegression(algorithm=SealedNewton(rounds=1), verbose=0).fit(
         *parties_of(X, y, (3, 3), sp.csr_matrix)
     )
-    assert abs(np.ravel(model.coef_["bank"])[1]) < 1e-6
-    assert abs(np.ravel(model.coef_["shop"])[2]) < 1e-6
+    # Up to rounding: with other secrets it goes up to 1e-5.
+    assert abs(np.ravel(model.coef_["bank"])[1]) < 3e-5
+    assert abs(np.ravel(model.coef_["shop"])[2]) < 3e-5
 
 
 @pytest.mark.filterwarnings("ignore:.*far larger")
@@ -356,7 +357,7 @@ def test_norms_stay_within_their_public_bounds(rows, kind):
         assert np.linalg.norm(own.squares(first), axis=1).max() <= own.squares_bound(first)
         assert np.linalg.norm(own.factors(first), axis=-1).max() <= own.factors_bound(first)
         # The identity, but for directions in which there is nothing.
-        values = np.linalg.eigvalsh(kappa * own.Q.T @ own.Q / rows + own.S)
+        values = np.linalg.eigvalsh(kappa * own.Q.T @ own.Q / divisor(rows) + own.S)
         assert values.max() <= 1 + 1e-6
         if kind != "same" or l2:
             assert values.min() >= 1 - 1e-4
@@ -366,7 +367,7 @@ def test_coefficients_come_back_from_whitened_columns():
     X = np.random.default_rng(0).standard_normal((50, 4)) * [1, 10, 0.1, 3]
     own = WhiteColumns(X, np.full(4, 1e-2), 0.25)
     np.testing.assert_allclose(X @ own.back, own.Q)
-    np.testing.assert_allclose(own.S, own.back.T @ own.back * 1e-2)
+    np.testing.assert_allclose(own.S, own.back.T @ own.back * 1e-2 * 50 / 64)
 
 
 # -- the same bits -----------------------------------------------------------------------------------------------------
@@ -532,7 +533,8 @@ STEPS = [
     "sealed key", "sealed sizes", "sealed question: cross products", "sealed answer: cross products",
     "sealed difference: cross products", "sealed question: scores", "sealed answer: scores",
     "sealed question: penalty", "sealed answer: penalty", "sealed difference: coefficients",
-    "sealed question: newton", "sealed answer: newton", "own coefficients",
+    "sealed question: triples", "sealed answer: triples", "sealed difference: inverse", "sealed difference: newton",
+    "sealed difference: step", "own coefficients",
 ]  # fmt: skip
 
 
@@ -569,7 +571,7 @@ def test_the_job_chooses_who_holds_the_other_shares():
 
     def sent(second):
         model = cn.LogisticRegression(algorithm=SealedNewton(rounds=1, second=second), verbose=0).fit(*parties)
-        return {name: left.by_step.get("sealed question: step", (0, 0))[0] for name, left in model.traffic_.items()}
+        return {name: left.by_step.get("sealed difference: step", (0, 0))[0] for name, left in model.traffic_.items()}
 
     assert sent(None) == sent("b") == {"a": 1, "b": 1, "c": 0}
     assert sent("c") == {"a": 1, "b": 0, "c": 1}

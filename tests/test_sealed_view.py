@@ -12,6 +12,7 @@ import colonnade as cn
 from colonnade.crypto.lattice_words import Scaling
 from colonnade.sealed import products, schedule, waves
 from colonnade.sealed.channel import Channel
+from colonnade.sealed.triples import Triple
 from views import sealed
 from views.sealed import Truth, findings, looked_at, solved
 
@@ -154,6 +155,21 @@ def test_masks_that_are_drawn_twice_are_noticed(monkeypatch):
     views, truth = looked_at(parties(3, 900), rounds=3, polish=1)
     for name in NAMES[:3]:
         assert any(one.startswith("not uniform: change of own share") for one in findings(views[name], truth))
+
+
+def test_random_matrices_that_are_used_twice_are_noticed(monkeypatch):
+    """One holder takes the same random numbers for every matrix of a size: the other sees how the matrices change."""
+    drawn, kept = Triple.__init__, {}
+
+    def once(self, channel, wanted):
+        drawn(self, channel, wanted)
+        if channel.is_first:
+            self.matrix, self.columns = kept.setdefault(wanted, (self.matrix, self.columns))
+
+    monkeypatch.setattr(Triple, "__init__", once)
+    views, truth = looked_at(parties(2, 900), rounds=2, polish=1)
+    assert any(one.startswith("not uniform: change of inverse under") for one in findings(views["shop"], truth))
+    assert not any("inverse under" in one for one in findings(views["bank"], truth))
 
 
 def test_masks_that_end_with_the_words_are_noticed(monkeypatch):

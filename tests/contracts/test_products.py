@@ -166,19 +166,23 @@ def rowwise(pairs, blocks):
     )  # fmt: skip
 
 
-def matrix(a, b, c, digits):
-    form = Matrix(a, b, c, digits)
-    bound = 2.0**46 * np.sqrt(b)
+def matrix(a, b, c, bits=96):
+    """bits: how many the matrix may have."""
+    form = Matrix(a, b, c)
 
     def given(X):
-        return X if digits == 1 else wide.from_integers(X)
+        """The numbers, moved up to the highest bits."""
+        found = wide.from_integers(X)
+        for _ in range(bits - 48):
+            found = wide.add(found, found)
+        return found
 
     return Case(
-        f"matrix {a} x {b} x {c}, {digits} digits", WIDE, (a, b), bound,
+        f"matrix {a} x {b} x {c} of {bits} bits", WIDE, (a, b), 2.0**46 * np.sqrt(a * b),
         lambda key: (form.ask(key, Q := wide_of(7, b, c)), Q),
         lambda public, raw, X, random: form.answer(public, raw, given(X), random),
         form.read,
-        lambda X, Q: integers(X) @ whole(Q),
+        lambda X, Q: (integers(X) << max(0, bits - 48)) @ whole(Q),
     )  # fmt: skip
 
 
@@ -188,11 +192,11 @@ CASES = [
     spread(1, 1, 1), spread(3, 10, 569), spread(2, 3, 9001), spread(5, 1, 8192), spread(1, 400, 21),
     packed(1, 1), packed(1, 9000), packed(55, 4096), packed(120, 12_288), packed(7, 1),
     rowwise(1, 1), rowwise(3, 2),
-    matrix(1, 1, 1, 1), matrix(1, 1, 1, 2), matrix(5, 5, 9, 2), matrix(31, 31, 62, 2), matrix(13, 13, 10, 1),
-    matrix(1, 1, 40, 1), matrix(40, 40, 1, 2),
+    matrix(1, 1, 1, 48), matrix(1, 1, 1), matrix(5, 5, 9), matrix(31, 31, 62), matrix(13, 13, 10, 48),
+    matrix(1, 1, 40), matrix(40, 40, 1), matrix(3, 2, 5),
 ]  # fmt: skip
 # One of each form, with answers long enough for a statistic.
-LONG = [silent(64, 2000, 80), spread(2, 10, 8000), packed(3000, 64), rowwise(1, 2), matrix(50, 50, 50, 2)]
+LONG = [silent(64, 2000, 80), spread(2, 10, 8000), packed(3000, 64), rowwise(1, 2), matrix(50, 50, 50)]
 EACH = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 EACH_LONG = pytest.mark.parametrize("case", LONG, ids=[case.name.split()[0] for case in LONG])
 
@@ -219,8 +223,8 @@ def test_shares_add_up_to_the_product(case, size):
     assert wrong <= case.off(X)
 
 
-def test_the_largest_digits_of_shares_are_multiplied_right():
-    """All ones, and the numbers around which a digit changes its sign."""
+def test_the_largest_words_are_multiplied_right():
+    """All ones, and the numbers around which a word changes its sign."""
     for number in (2**96 - 1, 2**95, 2**95 - 1, 2**48 - 1, 2**47, 2**48):
         P = np.zeros((3, 3, 3), np.uint32)
         P[...] = [number >> 32 * i & 0xFFFFFFFF for i in range(3)]

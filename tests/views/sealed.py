@@ -24,7 +24,7 @@ from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice import Lattice
 from colonnade.crypto.lattice_keys import SecretKey
 from colonnade.kernels import lattice as kernels
-from colonnade.sealed import waves
+from colonnade.sealed import waves, wide
 from colonnade.sealed.channel import Channel
 from colonnade.sealed.slots import DEGREE, SLOTS, SlotLayout, folded, unfolded
 from views import measures
@@ -103,6 +103,7 @@ def watching(views: dict[str, SealedView], rows: int) -> Iterator[None]:
             stack.enter_context(mock.patch.object(Channel, name, _kept(views, getattr(Channel, name))))
         stack.enter_context(mock.patch.object(Channel, "ask_silent", _drawn(views, Channel.ask_silent)))
         stack.enter_context(mock.patch.object(Channel, "ask_spread", _asked(views, Channel.ask_spread)))
+        stack.enter_context(mock.patch.object(Channel, "opened", _opened(views, Channel.opened)))
         yield
 
 
@@ -144,6 +145,18 @@ def _drawn(views: Any, method: Any) -> Any:
         return drawn, answers
 
     return ask
+
+
+def _opened(views: Any, method: Any) -> Any:
+    """What is opened, and the same without this holder's own random numbers: only the partner's hide it then."""
+
+    async def opened(self: Any, what: str, share: Any, drawn: Any) -> Any:
+        found = await method(self, what, share, drawn)
+        views[self.me].saw(f"opened: {what} {share.shape}", found)
+        views[self.me].saw(f"{what} under the partner's numbers {share.shape}", wide.add(found, drawn))
+        return found
+
+    return opened
 
 
 def _asked(views: Any, method: Any) -> Any:
@@ -263,9 +276,10 @@ def combined(view: SealedView) -> Iterator[tuple[str, Any]]:
     for what, words in view.seen:
         yield what, words
         before = last.get(what)
-        if before is not None and before.shape == words.shape and words.dtype == np.uint64:
-            yield f"change of {what}", words - before
-            yield f"sum of {what}", words + before
+        if before is not None and before.shape == words.shape:
+            narrow = words.dtype == np.uint64
+            yield f"change of {what}", words - before if narrow else wide.subtract(words, before)
+            yield f"sum of {what}", words + before if narrow else wide.add(words, before)
         last[what] = words
     for b, products in view.equations:
         yield "solution", solved(b, products)

@@ -70,6 +70,19 @@ class Lattice:
         self.forward(flat)
         return found
 
+    def residues_of(self, words: Limbs) -> Residues:
+        """Return words of 96 bits (..., 3), the upper half of which is negative, as residues (primes, ...)."""
+        digits = [(words[..., i // 2] >> (16 * (i % 2)) & 0xFFFF).astype(np.uint64) for i in range(6)]
+        below = (words[..., 2] >> 31).astype(np.uint64)  # those that stand for themselves minus 2^96
+        found = np.empty((len(self.primes), *words.shape[:-1]))
+        for p, to in zip(self.primes, found, strict=True):
+            total = below * np.uint64(-(1 << 96) % p)
+            for i, digit in enumerate(digits):
+                total += digit * np.uint64(pow(2, 16 * i, p))
+            total %= np.uint64(p)
+            to[...] = total.astype(np.float64) - np.where(total > p // 2, float(p), 0.0)
+        return found
+
     def forward(self, values: Residues) -> None:
         """Transform coefficients (count, primes, N) of at most p in size, in place; of fewer primes, the first."""
         k = values.shape[1]

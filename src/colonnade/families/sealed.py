@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.sealed_newton import SealedNewton, SealedParty
+from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.blocks.columns import Columns, columns_from_value
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
@@ -22,6 +22,7 @@ from colonnade.runtimes.net import Net
 from colonnade.sealed.labels import MOST_UNEVEN, LabelPart
 from colonnade.sealed.losses import SEALED_LOSSES
 from colonnade.sealed.members import MOST_COLUMNS
+from colonnade.sealed.party import SealedParty
 from colonnade.sealed.schedule import MODEST
 
 Floats = npt.NDArray[np.float64]
@@ -94,8 +95,10 @@ class SealedFamily(LinearFamily):
                     f"party {net.me!r} is {weights.max() / weights.mean():.4g} times; cut the largest ones off"
                 )
         holders = algorithm.holders(net.names, first)
-        how = {"weighted": job.options.weighted, "keeper": keeper}
-        party = SealedParty(net, algorithm, loss, holders, X, penalty, labels, job.outputs, **how)
+        party = SealedParty(
+            net, loss, holders, X, penalty, labels, job.outputs, given=algorithm.given, period=algorithm.period,
+            weighted=job.options.weighted, keeper=keeper,
+        )  # fmt: skip
         await algorithm.train(party)
         found, own = party.coefficients, None
         if leads and intercept:

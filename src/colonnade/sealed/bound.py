@@ -1,6 +1,6 @@
-"""The bound on the curvature, kappa Q'Q / n + S, in shares, and its inverse.
+"""The bound on the curvature, kappa Q'Q / N + S, in shares, and its inverse.
 
-Within a party's block it is the identity, by the choice of Q. Between two blocks are kappa Q_i'Q_j / n. Where there are
+Within a party's block it is the identity, by the choice of Q. Between two blocks are kappa Q_i'Q_j / N. Where there are
 too many rows to take the curvature of all of them, it is that of a sample, to which each party adds what it lacks.
 """
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
-from colonnade.sealed.columns import WhiteColumns, cross_bits
+from colonnade.sealed.columns import WhiteColumns, cross_bits, divisor
 from colonnade.sealed.inverse import CURVATURE_BITS, RESIDUAL_BITS, first_inverse, identity
 from colonnade.sealed.members import Members
 from colonnade.sealed.slots import words
+from colonnade.sealed.triples import Triple
 from colonnade.sealed.wide import WideArray
 
 # Bits of Q behind its point where the result hangs on the bound itself, which is then summed modulo 2^96.
@@ -45,7 +46,7 @@ async def shared_bound(members: Members, own: WhiteColumns, rows: int | None) ->
 
 
 async def _cross(members: Members, own: WhiteColumns, asker: str, answerer: str, rows: int) -> WideArray:
-    """Share kappa Q_j'Q_i / n, whose rows are the answerer's columns, from sums modulo 2^64."""
+    """Share kappa Q_j'Q_i / N, whose rows are the answerer's columns, from sums modulo 2^64."""
     channel, bits = members.channel, cross_bits(rows)
     vectors, share = members.sizes[asker], None
     if channel.me == asker:
@@ -58,7 +59,7 @@ async def _cross(members: Members, own: WhiteColumns, asker: str, answerer: str,
         difference = await channel.receive_words(asker, "difference", _WHAT, vectors, rows)
         share = share + words(columns) @ difference.T
     whole = await members.handed_over(_WHAT, share, (asker, answerer), members.sizes[answerer], vectors)
-    return members.scaled(whole, own.kappa / rows, 2 * bits, CURVATURE_BITS)
+    return members.scaled(whole, own.kappa / divisor(rows), 2 * bits, CURVATURE_BITS)
 
 
 async def _wide_cross(members: Members, own: WhiteColumns, asker: str, answerer: str) -> WideArray:
@@ -76,11 +77,13 @@ async def _wide_cross(members: Members, own: WhiteColumns, asker: str, answerer:
         share = wide.add(share, wide.product(wide.from_integers(columns), difference.swapaxes(0, 1)))
     shape = (members.sizes[answerer], vectors)
     whole = await members.handed_over(_WHAT, share, (asker, answerer), *shape, limbs=True)
-    return members.rescaled(whole, own.kappa / rows, 2 * bits, CURVATURE_BITS)
+    return members.rescaled(whole, own.kappa / divisor(rows), 2 * bits, CURVATURE_BITS)
 
 
-async def inverse_of_bound(members: Members, bound: WideArray, doublings: int, *, whole: bool) -> WideArray:
-    """Return a holder's share of the bound's inverse.
+async def inverse_of_bound(
+    members: Members, bound: WideArray, doublings: int, triples: list[Triple], *, whole: bool
+) -> WideArray:
+    """Return a holder's share of the bound's inverse, by the triples of `inverse.triples_for_first`.
 
     Its blocks are at most the identity (whole: of all rows) or twice that, so its eigenvalues are at most as many as
     there are parties or twice as many, and the inverse starts a little below 2 or 1 over the number of parties.
@@ -89,4 +92,4 @@ async def inverse_of_bound(members: Members, bound: WideArray, doublings: int, *
     cut_off = 16 + CURVATURE_BITS - RESIDUAL_BITS
     part = wide.truncated(wide.times(bound, round(2.0**16 * scale)), cut_off, first=first)
     residual = wide.subtract(identity(len(bound), RESIDUAL_BITS, first=first), part)
-    return await first_inverse(members.channel, residual, scale, doublings)
+    return await first_inverse(residual, scale, doublings, triples)

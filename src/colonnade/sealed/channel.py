@@ -226,36 +226,26 @@ class Channel:
     # -- products of matrices ------------------------------------------------------------------------------------------
 
     async def ask_matrix(self, what: str, answerer: str, rows: int, Q: WideArray) -> Reading[WideArray]:
-        """Return this party's share of P Q, where the other's P is its own and has no more than 48 bits."""
-        key, form = self.wide, Matrix(rows, Q.shape[0], Q.shape[1], digits=1)
-        await self.send(answerer, "question", what, form.ask(key, Q))
+        """Return this party's share of P Q, where the other has P, of so many rows."""
+        key, form = self.wide, Matrix(rows, Q.shape[0], Q.shape[1])
+        await self.send(answerer, "question", what, await self.net.in_thread(form.ask, key, Q))
 
         async def read() -> WideArray:
-            return form.read(key, await self.receive(answerer, "answer", what, form.sizes[1]))
+            answer = await self.receive(answerer, "answer", what, form.sizes[1])
+            return await self.net.in_thread(form.read, key, answer)
 
         return read
 
-    async def answer_matrix(self, what: str, asker: str, P: Floats, columns: int) -> WideArray:
-        """Return this party's share of P Q, where Q (b, c) is the asker's share of something."""
-        form = Matrix(P.shape[0], P.shape[1], columns, digits=1)
+    async def answer_matrix(self, what: str, asker: str, P: WideArray, columns: int) -> WideArray:
+        """Return this party's share of P Q, where the asker has Q, of so many columns."""
+        form = Matrix(P.shape[0], P.shape[1], columns)
         raw = await self.receive(asker, "question", what, form.sizes[0])
-        answer, share = form.answer(self._wide[asker], raw, P, self.stream)
+        answer, share = await self.net.in_thread(form.answer, self._wide[asker], raw, P, self.stream)
         await self.send(asker, "answer", what, answer)
         return share
 
-    async def multiply(self, what: str, X: WideArray, *parts: tuple[WideArray, int]) -> list[WideArray]:
-        """Return this holder's shares of X Y / 2^shift for every (Y, shift), of all of which it has shares."""
-        Y = np.concatenate([part for part, _ in parts], axis=1)
-        form = Matrix(X.shape[0], X.shape[1], Y.shape[1])
-        await self.send(self.partner, "question", what, await self.net.in_thread(form.ask, self.wide, Y))
-        raw = await self.receive(self.partner, "question", what, form.sizes[0])
-        answer, mine = await self.net.in_thread(form.answer, self._wide[self.partner], raw, X, self.stream)
-        await self.send(self.partner, "answer", what, answer)
-        local = wide.add(wide.product(X, Y), mine)
-        theirs = form.read(self.wide, await self.receive(self.partner, "answer", what, form.sizes[1]))
-        whole, found, start = wide.add(local, theirs), [], 0
-        for part, shift in parts:
-            end = start + part.shape[1]
-            found.append(wide.truncated(whole[:, start:end], shift, first=self.is_first))
-            start = end
-        return found
+    async def opened(self, what: str, share: WideArray, drawn: WideArray) -> WideArray:
+        """Return what is shared minus what both holders have drawn for it: uniform to both, if it is used once."""
+        mine = wide.subtract(share, drawn)
+        await self.send(self.partner, "difference", what, mine.tobytes())
+        return wide.add(mine, await self.receive_wide(self.partner, "difference", what, *share.shape[:-1]))

@@ -1,16 +1,20 @@
 """A party's own columns as sealed training needs them: whitened, in whole numbers, within public bounds.
 
 Every party chooses coordinates of its own block in which the bound on the curvature is the identity: Q = X W with
-kappa Q'Q / n + S = I, where kappa bounds the loss's second derivative and S = W' diag(l2) W is the penalty. So Newton's
-steps start well, and, what matters more, all norms have bounds that everybody knows: |Q_j|^2 <= n / kappa, whatever X
-is. W stays at home, and in the end takes the coefficients back.
+kappa Q'Q / N + S = I, where kappa bounds the loss's second derivative and S = W' diag(l2 n / N) W is the penalty. So
+Newton's steps start well, and, what matters more, all norms have bounds that everybody knows: |Q_j|^2 <= N / kappa,
+whatever X is. W stays at home, and in the end takes the coefficients back.
+
+N is n rounded up to a power of two. That makes the objective n / N of what it was, and changes no step, as a step is
+the gradient divided by the curvature. But sums over rows in shares are then divided by cutting bits off, which all but
+never fails. Products with a fraction, which would come before it, need room in the shares that is not there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +45,9 @@ class WhiteColumns:
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
         self._again: dict[tuple[str, int], Floats] = {}
-        gram = X.T @ X * (kappa / n) + np.diag(penalty)
+        self._part: float = n / divisor(n)
+        penalty = penalty * self._part
+        gram = X.T @ X * (kappa / divisor(n)) + np.diag(penalty)
         sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))  # columns may be of any size
         # A column that others make up for, without a penalty, would have no coordinates; this is below all rounding.
         upper = scipy.linalg.cholesky(gram / np.outer(sizes, sizes) + 1e-10 * np.eye(d))
@@ -52,7 +58,11 @@ class WhiteColumns:
     @property
     def bound(self) -> float:
         """A bound on the norm of every column of Q, which everybody knows."""
-        return math.sqrt(self.n / self.kappa)
+        return math.sqrt(divisor(self.n) / self.kappa)
+
+    def _weight(self, rows: int) -> float:
+        """What a row counts in a mean over the first rows, whose sum is divided by a power of two: 1 if it is all."""
+        return self._part * divisor(rows) / rows
 
     @cached_property
     def forward(self) -> Floats:
@@ -79,6 +89,13 @@ class WhiteColumns:
         base = max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
         return base + self._moved + max(0, int(math.log2(4.0 * self.kappa) / 2.0))
 
+    def square_bits(self, rows: int) -> int:
+        """Bits of a column, or of two columns' product, behind its point in sums over so many rows for the curvature.
+
+        Two less where rows are few: every round then takes the curvature anew, and its sums are as many as its entries.
+        """
+        return max(0, self.backward_bits(rows) - (2 if rows <= FEW else 0))
+
     def cross(self, bits: int, rows: int | None = None) -> Floats:
         """Q' in whole numbers, for products with others' columns; or of the first rows, as they are `tamed`."""
         found: Floats = np.rint((self.Q if rows is None else self.tamed(rows)).T * 2.0**bits)
@@ -89,14 +106,15 @@ class WhiteColumns:
         return self.bound * 2.0**bits + 0.5 * math.sqrt(self.n)
 
     def backward(self, rows: int) -> Floats:
-        """Q' of the first rows, for sums over them of folded words, in whole numbers of `backward_bits`."""
+        """Q' of the first rows, for means over them of folded words, in whole numbers of `backward_bits`."""
         if rows not in self._kept:
-            self._kept[rows] = SlotLayout(rows).columns(self.Q[:rows].T, 2.0 ** self.backward_bits(rows))
+            weighted = self.Q[:rows].T * self._weight(rows)
+            self._kept[rows] = SlotLayout(rows).columns(weighted, 2.0 ** self.backward_bits(rows))
         return self._kept[rows]
 
     def backward_bound(self, rows: int) -> float:
         """A bound on the norm of every column of `backward`."""
-        return embedded_bound(self.bound, rows, 2.0 ** self.backward_bits(rows))
+        return embedded_bound(self.bound * max(1.0, self._weight(rows)), rows, 2.0 ** self.backward_bits(rows))
 
     @cached_property
     def penalty(self) -> Floats:
@@ -107,20 +125,22 @@ class WhiteColumns:
     # -- curvature -----------------------------------------------------------------------------------------------------
 
     def _longest(self, rows: int) -> float:
-        return (_CLIP if rows == self.n else _SAMPLE_CLIP) * math.sqrt(self.d / self.kappa)
+        usual = math.sqrt(self.d / self.kappa * divisor(rows) / rows)
+        return (_CLIP if rows == self.n else _SAMPLE_CLIP) * usual
 
     def tamed(self, rows: int) -> Floats:
         """The first rows of Q, as the curvature and its bound are taken of them.
 
         No row is much longer than usual, so that products of columns have a bound too. And kappa times their mean
         product is at most the identity, as it is for all rows: of a sample in which long rows happen to be many,
-        columns are made shorter along these directions.
+        columns are made shorter along these directions. Rows of a sample are longer or shorter than in Q, so that their
+        products, divided by a power of two, are a mean.
         """
         if rows not in self._tamed:
-            some = self.Q[:rows]
+            some = self.Q[:rows] * math.sqrt(self._weight(rows))
             lengths = np.linalg.norm(some, axis=1)
             some = some * np.minimum(1.0, self._longest(rows) / np.maximum(lengths, 1e-300))[:, None]
-            values, vectors = np.linalg.eigh(some.T @ some * (self.kappa / rows))
+            values, vectors = np.linalg.eigh(some.T @ some * (self.kappa / divisor(rows)))
             self._tamed[rows] = some @ ((vectors / np.sqrt(np.maximum(values, 1.0))) @ vectors.T)
         return self._tamed[rows]
 
@@ -131,7 +151,7 @@ class WhiteColumns:
         a step that is too short does no harm.
         """
         some = self.tamed(rows)
-        values, vectors = np.linalg.eigh(np.eye(self.d) - self.S - some.T @ some * (self.kappa / rows))
+        values, vectors = np.linalg.eigh(np.eye(self.d) - self.S - some.T @ some * (self.kappa / divisor(rows)))
         flat = _FLAT * np.eye(self.d)
         found: Floats = self.S + (vectors * np.maximum(values, 0.0)) @ vectors.T + flat
         return found
@@ -139,12 +159,13 @@ class WhiteColumns:
     def own_bound(self, rows: int) -> Floats:
         """The bound on the curvature of these rows, within this party's own block."""
         some = self.tamed(rows)
-        found: Floats = some.T @ some * (self.kappa / rows) + self.fixed(rows)
+        found: Floats = some.T @ some * (self.kappa / divisor(rows)) + self.fixed(rows)
         return found
 
     def tamed_columns(self, rows: int) -> Floats:
         """`tamed` for sums over rows of folded words."""
-        return SlotLayout(rows).columns(self.tamed(rows).T, 2.0 ** self.backward_bits(rows))
+        made = partial(SlotLayout(rows).columns, self.tamed(rows).T, 2.0 ** self.square_bits(rows))
+        return self._once("columns", rows, made)
 
     def squares(self, rows: int) -> Floats:
         """Products of every two columns, row by row, for sums of folded words: (d (d + 1) / 2, length)."""
@@ -152,14 +173,14 @@ class WhiteColumns:
         def made() -> Floats:
             some = self.tamed(rows).T
             first, second = np.triu_indices(self.d)
-            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** self.backward_bits(rows))
+            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** self.square_bits(rows))
 
         return self._once("squares", rows, made)
 
     def squares_bound(self, rows: int) -> float:
         """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
         most = self._longest(rows)
-        return embedded_bound(most * self.bound, rows, 2.0 ** self.backward_bits(rows))
+        return embedded_bound(most * self.bound, rows, 2.0 ** self.square_bits(rows))
 
     def factors(self, rows: int) -> Floats:
         """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
@@ -183,6 +204,11 @@ class WhiteColumns:
         """A bound on the norm of each: N / 2 times its square is the sum of squares of the slots of two columns."""
         norm = self.bound * math.sqrt(2 * SlotLayout(rows).copies / SLOTS)
         return norm * 2.0 ** factor_bits(rows) + 0.5 * math.sqrt(2 * SLOTS)
+
+
+def divisor(rows: int) -> int:
+    """What sums over so many rows are divided by: the next power of two."""
+    return 1 << (rows - 1).bit_length()
 
 
 def signal_bits(rows: int) -> int:

@@ -1,13 +1,14 @@
-"""The curvature of the objective in shares: Q' D Q / n + S, where D is shared and every party has its own columns of Q.
+"""The curvature of the objective in shares: Q' D Q / N + S, where D is shared and every party has its own columns of Q.
 
 Within a party's block, the sums over rows of D times products of two of its own columns: its products are a matrix of
 its own, D a vector in shares. Between two blocks, D is multiplied with the columns of one party first, row by row,
-which makes vectors in shares; then with those of the other.
+which makes vectors in shares; then with those of the other, by random vectors that were multiplied beforehand. All
+that is asked is asked at once, and who has answered tells its differences in the same breath.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,10 @@ import numpy.typing as npt
 from colonnade.crypto.lattice import Lattice
 from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed import wide
-from colonnade.sealed.columns import WhiteColumns, factor_bits
+from colonnade.sealed.channel import Reading
+from colonnade.sealed.columns import divisor, factor_bits
 from colonnade.sealed.inverse import CURVATURE_BITS
-from colonnade.sealed.members import Members
-from colonnade.sealed.schedule import Round
+from colonnade.sealed.random_products import WEIGHTED, RandomProducts
 from colonnade.sealed.slots import DEGREE, SlotLayout, doubled, unpaired, words
 from colonnade.sealed.wide import WideArray, WordArray
 
@@ -27,101 +28,139 @@ Floats = npt.NDArray[np.float64]
 _DIGIT_BITS = 16
 
 
-async def shared_curvature(members: Members, own: WhiteColumns, step: Round, weights: WordArray) -> WideArray:
-    """Return a holder's share of the curvature of the first rows, from its share of D in folded words."""
-    channel, rows, width = members.channel, step.curvature, members.width
-    mine = weights[: SlotLayout(rows).length]
-    bits, found = own.signal_bits(step.rows) + own.backward_bits(rows), wide.zeros(width, width)
-    for name, share in (await _within(members, own, rows, mine)).items():
-        block = members.scaled(share, 1.0 / rows, bits, CURVATURE_BITS)
-        (one, other), start = np.triu_indices(members.sizes[name]), members.of[name].start
-        found[start + one, start + other] = block
-        found[start + other, start + one] = block
-    for (name, owner), share in (await _between(members, own, rows, mine)).items():
-        # Folded products are twice what they stand for.
-        block = members.scaled(share, 1.0 / rows, bits + 1, CURVATURE_BITS)
-        found[members.of[name], members.of[owner]] = block
-        found[members.of[owner], members.of[name]] = block.swapaxes(0, 1)
-    fixed = wide.from_integers(np.rint(own.fixed(rows) * 2.0**CURVATURE_BITS))
-    found = wide.add(found, await members.own_blocks("fixed", fixed))
-    return found if channel.holds else wide.zeros(width, width)
+@dataclass
+class Asked:
+    """What a holder has asked for the curvature of a round, and its share of D in folded words."""
+
+    weights: WordArray
+    squares: dict[str, Reading[WordArray]] = field(default_factory=dict)
+    products: dict[str, Reading[WordArray]] = field(default_factory=dict)
 
 
-async def _within(members: Members, own: WhiteColumns, rows: int, mine: WordArray) -> dict[str, WordArray]:
-    """Return a holder's share of the upper triangle of every party's own block."""
-    channel, squares = members.channel, own.squares(rows)
-    waiting: dict[str, Any] = {}
-    share = np.zeros(len(squares), np.uint64)
+async def ask_curvature(made: RandomProducts, number: int, weights: WordArray) -> Asked:
+    """Ask for all products with a holder's share of D at once, before anything else is waited for."""
+    members, channel, rows = made.members, made.members.channel, made.rounds[number].curvature
+    found = Asked(weights[: SlotLayout(rows).length])
     if channel.holds:
         for name, size in members.besides(members.me).items():
-            waiting[name] = await channel.ask_packed("squares", name, mine, size * (size + 1) // 2)
-        share = words(squares) @ mine
-    for holder in channel.holders:
-        if holder != members.me:
-            share = share + await channel.answer_packed("squares", holder, squares, own.squares_bound(rows))
-    return await members.gathered("squares", share, {name: await one() for name, one in waiting.items()})
-
-
-async def _between(members: Members, own: WhiteColumns, rows: int, mine: WordArray) -> dict[tuple[str, str], WordArray]:
-    """Return a holder's share of Q_j' D Q_i for every two parties, by (j, i); i has no more columns than j."""
-    order = list(members.sizes)
-    names = sorted(order, key=lambda name: (members.sizes[name], order.index(name)))
-    found = {}
-    for i, owner in enumerate(names[:-1]):
-        products = await _row_products(members, own, rows, mine, owner)
-        found.update(await _sums(members, own, rows, products, owner, names[i + 1 :]))
+            found.squares[name] = await channel.ask_packed("squares", name, found.weights, size * (size + 1) // 2)
+        for owner in made.owners:
+            if owner != members.me:
+                pairs = -(-members.sizes[owner] // 2)
+                found.products[owner] = await channel.ask_rowwise("products", owner, doubled(found.weights), pairs)
     return found
 
 
-async def _row_products(members: Members, own: WhiteColumns, rows: int, mine: WordArray, owner: str) -> WordArray:
-    """Return a holder's share of D times the owner's columns, row by row: folded words (d, length)."""
-    channel, what, size = members.channel, "products", members.sizes[owner]
-    blocks, pairs = SlotLayout(rows).blocks, -(-size // 2)
-    share = np.zeros((pairs, blocks, DEGREE), np.uint64)
-    if members.me == owner:
-        factors, bound = own.factors(rows), own.factors_bound(rows)
-        if channel.holds:
-            share = await channel.net.in_thread(own_products, doubled(mine), factors)
-        for holder in channel.holders:
-            if holder != owner:
-                share = share + await channel.answer_rowwise(what, holder, factors, bound)
-        if not channel.holds:
-            await channel.send(channel.second, "share", what, share.tobytes())
-    elif channel.holds:
-        share = await (await channel.ask_rowwise(what, owner, doubled(mine), pairs))()
-        if members.me == channel.second and owner in members.lenders:
-            share = share + await channel.receive_words(owner, "share", what, *share.shape)
-    return cut(unpaired(share, size).reshape(size, -1), factor_bits(rows), first=channel.is_first)
+async def shared_curvature(made: RandomProducts, number: int, asked: Asked) -> WideArray:
+    """Return a holder's share of the curvature of the first rows of a round."""
+    members, step, width = made.members, made.rounds[number], made.members.width
+    rows, found = step.curvature, wide.zeros(width, width)
+    bits = made.own.signal_bits(step.rows) + made.own.square_bits(rows)
+    mine = await _answer_squares(made, rows, asked)
+    products = await _answer_products(made, number, asked)
+    within = await members.gathered("squares", mine, {name: await one() for name, one in asked.squares.items()})
+    for name, share in within.items():
+        block = members.scaled(share, 1.0 / divisor(rows), bits, CURVATURE_BITS)
+        (one, other), start = np.triu_indices(members.sizes[name]), members.of[name].start
+        found[start + one, start + other] = block
+        found[start + other, start + one] = block
+    for (name, owner), share in (await _between(made, number, asked, products)).items():
+        # Folded products are twice what they stand for.
+        block = members.scaled(share, 1.0 / divisor(rows), bits + 1, CURVATURE_BITS)
+        found[members.of[name], members.of[owner]] = block
+        found[members.of[owner], members.of[name]] = block.swapaxes(0, 1)
+    return wide.add(found, made.fixed[rows]) if members.channel.holds else found
 
 
-async def _sums(
-    members: Members, own: WhiteColumns, rows: int, products: WordArray, owner: str, others: list[str]
+async def _answer_squares(made: RandomProducts, rows: int, asked: Asked) -> WordArray:
+    """Return this party's share of the upper triangle of its own block."""
+    channel, own = made.members.channel, made.own
+    squares = own.squares(rows)
+    share = words(squares) @ asked.weights if channel.holds else np.zeros(len(squares), np.uint64)
+    for holder in channel.holders:
+        if holder != channel.me:
+            share = share + await channel.answer_packed("squares", holder, squares, own.squares_bound(rows))
+    return share
+
+
+# -- between two blocks ------------------------------------------------------------------------------------------------
+
+
+async def _answer_products(made: RandomProducts, number: int, asked: Asked) -> dict[str, WordArray]:
+    """At an owner, multiply its columns with D row by row; a holder then tells their differences without delay."""
+    channel, own = made.members.channel, made.own
+    rows, me, what = made.rounds[number].curvature, made.members.me, "products"
+    if me not in made.owners:
+        return {}
+    factors, bound = own.factors(rows), own.factors_bound(rows)
+    share = np.zeros(factors.shape, np.uint64)
+    if channel.holds:
+        share = await channel.net.in_thread(own_products, doubled(asked.weights), factors)
+    for holder in channel.holders:
+        if holder != me:
+            share = share + await channel.answer_rowwise(what, holder, factors, bound)
+    if not channel.holds:
+        await channel.send(channel.second, "share", what, share.tobytes())
+        return {}
+    return {me: await _told(made, number, me, share)}
+
+
+async def _told(made: RandomProducts, number: int, owner: str, share: WordArray) -> WordArray:
+    """Tell everybody who needs it a holder's share of weighted columns minus random vectors; return it, folded."""
+    members, channel, size = made.members, made.members.channel, made.members.sizes[owner]
+    bits = factor_bits(made.rounds[number].curvature)
+    products = cut(unpaired(share, size).reshape(size, -1), bits, first=channel.is_first)
+    for name in made.after(owner):
+        if name != members.me:
+            difference = products - made.weighted[owner, number]
+            await channel.send(name, "difference", WEIGHTED, difference.tobytes())
+    return products
+
+
+async def _between(
+    made: RandomProducts, number: int, asked: Asked, products: dict[str, WordArray]
 ) -> dict[tuple[str, str], WordArray]:
-    """Return a holder's share of the others' columns times these vectors, of which both holders have a share."""
-    channel, me, what = members.channel, members.me, "curvature"
-    vectors, length = members.sizes[owner], SlotLayout(rows).length
-    waiting: dict[str, Any] = {}
-    found: dict[str, WordArray] = {}
-    columns = {name: members.sizes[name] for name in others if name != me}
-    if channel.holds and columns:
-        drawn, waiting = await channel.ask_silent(what, vectors, length, columns)
-        for name in columns:
-            await channel.send(name, "difference", what, (products - drawn).tobytes())
-    if me in others:
-        mine, bound = own.tamed_columns(rows), own.backward_bound(rows)
-        found[me] = words(mine) @ products.T if channel.holds else np.zeros((own.d, vectors), np.uint64)
+    """Return a holder's share of Q_j' D Q_i for every two parties, by (j, i); i has no more columns than j."""
+    members, channel, me = made.members, made.members.channel, made.members.me
+    for owner, read in asked.products.items():
+        share = await read()
+        if me == channel.second and owner in members.lenders:
+            share = share + await channel.receive_words(owner, "share", "products", *share.shape)
+        products[owner] = await _told(made, number, owner, share)
+    await _multiplied(made, number, products)
+    found = {}
+    for owner in made.owners if channel.holds else ():
+        for name in made.after(owner):
+            share = made.sums.pop((owner, name, number))
+            if me == channel.second and name in members.lenders:
+                share = share + await channel.receive_words(name, "share", WEIGHTED, *share.shape)
+            found[name, owner] = share
+    return found
+
+
+async def _multiplied(made: RandomProducts, number: int, products: dict[str, WordArray]) -> None:
+    """Multiply this party's columns with others' weighted ones, of which the holders tell the differences."""
+    members, channel, me = made.members, made.members.channel, made.members.me
+    rows = made.rounds[number].curvature
+    length, before = SlotLayout(rows).length, [owner for owner in made.owners if me in made.after(owner)]
+    if not before:
+        return
+    told = {owner: products.get(owner, np.zeros((members.sizes[owner], length), np.uint64)) for owner in before}
+    for holder in channel.holders:
+        # A holder tells those of its own columns first.
+        for owner in sorted(before, key=lambda name: name != holder) if holder != me else ():
+            size = members.sizes[owner]
+            told[owner] = told[owner] + await channel.receive_words(holder, "difference", WEIGHTED, size, length)
+    mine = words(made.own.tamed_columns(rows))
+    for owner in before:
+        share = mine @ told[owner].T
         for holder in channel.holders:
             if holder != me:
-                share = await channel.answer_silent(what, holder, vectors, length, mine, bound)
-                told = await channel.receive_words(holder, "difference", what, vectors, length)
-                found[me] = found[me] + share + words(mine) @ told.T
-        if not channel.holds:
-            await channel.send(channel.second, "share", what, found.pop(me).tobytes())
-    for name, answer in waiting.items():
-        found[name] = await answer()
-        if me == channel.second and name in members.lenders:
-            found[name] = found[name] + await channel.receive_words(name, "share", what, *found[name].shape)
-    return {(name, owner): share for name, share in found.items()}
+                share = share + made.lent_sums.pop((owner, holder, number))
+        if channel.holds:
+            made.sums[owner, me, number] = share
+        else:
+            await channel.send(channel.second, "share", WEIGHTED, share.tobytes())
 
 
 # -- row by row --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
 from colonnade.sealed.bound import EXACT_BITS
-from colonnade.sealed.columns import PENALTY_BITS
+from colonnade.sealed.columns import PENALTY_BITS, divisor
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
 from colonnade.sealed.slots import SlotLayout, embedded, folded, words
 from colonnade.sealed.wide import WideArray, WordArray
@@ -29,21 +29,21 @@ def signal_words(rows: int, values: Floats, bits: int) -> WordArray:
 async def shared_scores(made: RandomProducts, number: int, state: WideArray) -> tuple[WordArray, WideArray]:
     """Return a holder's share of all scores of a round on the circle, and of the penalty's gradient S w."""
     members, own, rows = made.members, made.own, made.rounds[number].rows
-    channel, me = members.channel, members.me
+    channel, me, place = members.channel, members.me, made.place(number)
     opened = await _masked_coefficients(made, number, state)
     # Uniform to this party, as the holders' random coefficients are missing from it; their part is in what they asked.
     mine = wide.to_words(opened, made.shift) @ words(own.forward[:, :rows])
     pull = wide.product(wide.from_integers(own.penalty), opened[:, None])[:, 0]
     for holder in channel.holders:
         if holder != me:
-            mine = mine + made.lent["scores", holder, 0][number, :rows]
+            mine = mine + made.lent["scores", holder, rows][place]
             pull = wide.add(pull, made.lent["penalty", holder, 0][:, number])
     if not channel.holds:
         await _lend(made, mine, pull)
         return np.zeros(0, np.uint64), wide.zeros(members.width)
     angles, pulled = mine, {me: pull}
     for owner in members.besides(me):
-        angles = angles + made.asked["scores", owner, 0][number, :rows]
+        angles = angles + made.asked["scores", owner, rows][place]
         pulled[owner] = made.asked["penalty", owner, 0][:, number]
     for owner in members.lenders:
         part, rest = await _borrow(made, owner, rows)
@@ -89,7 +89,7 @@ async def _borrow(made: RandomProducts, owner: str, rows: int) -> tuple[WordArra
 
 
 async def shared_gradient(made: RandomProducts, number: int, signals: WordArray) -> WideArray:
-    """Return a holder's share of Q' s / n, from its share of the signals s of a round: the second's is minus r."""
+    """Return a holder's share of Q' s / N, from its share of the signals s of a round: the second's is minus r."""
     members, channel, own = made.members, made.members.channel, made.own
     rows, place = made.rounds[number].rows, made.place(number)
     mine = np.zeros(own.d, np.uint64)
@@ -107,7 +107,7 @@ async def shared_gradient(made: RandomProducts, number: int, signals: WordArray)
 
 
 async def first_gradient(made: RandomProducts, rows: int, signals: Floats, output: int = 0) -> WideArray:
-    """Return a holder's share of Q' s / n, where s is the label holder's alone: signals of one score of every row."""
+    """Return a holder's share of Q' s / N, where s is the label holder's alone: signals of one score of every row."""
     members, channel, own = made.members, made.members.channel, made.own
     mine = np.zeros(0, np.uint64)
     if channel.is_first:
@@ -124,7 +124,7 @@ async def first_gradient(made: RandomProducts, rows: int, signals: Floats, outpu
         # The label holder's own columns: it has all of it.
         exact = wide.zeros(members.sizes[channel.first])
         if channel.is_first:
-            sums = (words(own.backward(rows)) @ mine).view(np.int64) / rows
+            sums = (words(own.backward(rows)) @ mine).view(np.int64) / divisor(rows)
             bits = STATE_BITS - own.signal_bits(rows) - own.backward_bits(rows)
             exact = wide.from_integers(np.rint(sums * 2.0**bits))
         found[members.of[channel.first]] = exact
@@ -152,9 +152,9 @@ async def exact_gradient(made: RandomProducts, signals: Floats) -> WideArray:
     for name, size in members.besides(channel.first).items():
         pair = (channel.first, name)
         share = await members.handed_over(what, shares.get(name), pair, size, limbs=True)
-        found[name] = members.rescaled(share, 1.0 / rows, 2 * bits, STATE_BITS)
+        found[name] = members.rescaled(share, 1.0 / divisor(rows), 2 * bits, STATE_BITS)
     if channel.is_first:
-        found[members.me] = wide.from_integers(np.rint(own.Q.T @ signals / rows * 2.0**STATE_BITS))
+        found[members.me] = wide.from_integers(np.rint(own.Q.T @ signals / divisor(rows) * 2.0**STATE_BITS))
     return members.together(found)
 
 
@@ -174,5 +174,5 @@ async def _with_first(made: RandomProducts, rows: int, place: int, signals: Word
 def _scaled(made: RandomProducts, shares: dict[str, WordArray], rows: int) -> WideArray:
     bits = made.own.signal_bits(rows) + made.own.backward_bits(rows)
     return made.members.together(
-        {name: made.members.scaled(share, 1.0 / rows, bits, STATE_BITS) for name, share in shares.items()}
+        {name: made.members.scaled(share, 1.0 / divisor(rows), bits, STATE_BITS) for name, share in shares.items()}
     )

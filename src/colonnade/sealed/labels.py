@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.sealed.losses import SealedLoss
-from colonnade.sealed.signals import Own
+from colonnade.sealed.signals import LabelShare
 from colonnade.sealed.wide import WordArray
 
 Floats = npt.NDArray[np.float64]
@@ -65,9 +65,9 @@ class LabelPart:
         turns = np.rint((shift - np.rint(shift)) * 2.0**62).astype(np.int64) * 4
         return angles - turns.view(np.uint64)
 
-    def own(self, rows: int, output: int) -> Own:
+    def own(self, rows: int, output: int) -> LabelShare:
         """Return what is added to signals of the first rows."""
         offsets = self.loss.offset(self.y[:rows, output], self.size)
         if self.weights is None:
-            return Own(offsets)
-        return Own(self.weights[:rows] * offsets, self.weights[:rows])
+            return LabelShare(offsets)
+        return LabelShare(self.weights[:rows] * offsets, self.weights[:rows])

@@ -7,7 +7,7 @@ multiplies its waves with w, and adds the offset at the end. So labels and weigh
     logistic        g = 1 / (1 + exp(-z))                 offset -(y + 1) / 2
     smooth hinge    g = z between -1/2 and 1/2, flat      shift y / 2, offset -y / 2
                         beyond
-    softmax         as logistic, for every class          offset -1 where it is the row's class (`sealed.softmax`)
+    softmax         as logistic, for every class          offset -1 where it is the row's class (`sealed.signals`)
     Poisson         g = exp(z)                            shift k log 2, offset -y / 2^k: rates of about 1
     square          g = z, where rows have weights        offset -y / 2^k; without weights it is solved exactly
 
@@ -25,10 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.sealed import series
-from colonnade.sealed.schedule import FEW, MODEST, Round, curvature_rows, schedule
+from colonnade.sealed.schedule import FEW, MODEST, Round, curvature_rows, for_weights, schedule
 from colonnade.sealed.series import Series
 
 Floats = npt.NDArray[np.float64]
+
+_FIT_DOUBLINGS = 8  # of the inverse of the curvature of a first fit
 
 
 class SealedLoss(ABC):
@@ -76,6 +78,22 @@ class SealedLoss(ABC):
         self, rows: int, columns: int, rounds: int | None, polish: int | None, samples: int | None
     ) -> tuple[Round, ...]:
         """Return all rounds after the first step, where no weight exceeds 1."""
+
+    def schedule(
+        self, rows: int, columns: int, given: tuple[int | None, int | None, int | None], uneven: int, *, weighted: bool
+    ) -> tuple[Round, ...]:
+        """Return all rounds after the first step, with the fit that takes its place, if any, in front.
+
+        given: options rounds, polish and samples. uneven: the power of two that no weight exceeds. A ridge regression
+        whose rows count alike is solved without any.
+        """
+        if self.name == "square" and not weighted:
+            return ()
+        found = for_weights(self.rounds(rows, columns, *given), uneven, more=given[0] is None)
+        if self.fitted:
+            doublings = min(12, _FIT_DOUBLINGS + uneven)
+            found = (Round(rows, curvature_rows(rows, columns), doublings, 0.0, known=True), *found)
+        return found
 
     def begin(self, y: Floats, w: Floats) -> Floats:
         """Return where the intercept of every score starts."""

@@ -7,6 +7,7 @@ shares together. Between two parties both hold shares, so neither learns anythin
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Members:
             for name in self.lenders:
                 theirs = await channel.receive_words(name, "share", what, *found[name].shape)
                 found[name] = found[name] + theirs
-        return found
+        return {name: found[name] for name in self.sizes}
 
     async def handed_over(
         self, what: str, share: Any, pair: tuple[str, str], *shape: int, limbs: bool = False
@@ -135,9 +136,14 @@ class Members:
     def rescaled(self, share: WideArray, factor: float, bits: int, to_bits: int) -> WideArray:
         """Return shares modulo 2^96 times a public factor, with other bits behind the point.
 
-        Bits that are not needed are cut off first, all but ten, so that the product with the factor stays small.
+        A power of two only moves the point. Otherwise bits that are not needed are cut off first, all but ten, so that
+        the product with the factor stays small.
         """
         first, exact = self.channel.is_first, factor * 2.0 ** (to_bits - bits)
+        mantissa, exponent = math.frexp(exact)
+        if mantissa == 0.5:
+            away = 1 - exponent
+            return wide.truncated(share, away, first=first) if away >= 0 else wide.times(share, 1 << -away)
         spare = max(0, -int(np.ceil(np.log2(exact))) - 10)
         exact *= 2.0**spare
         shift = max(0, 26 - int(np.ceil(np.log2(exact))))

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -294,23 +294,19 @@ class Rowwise:
 
 # -- small matrices ----------------------------------------------------------------------------------------------------
 
-_DIGIT_BITS = 48  # of each of the two digits of a share that is multiplied
-
 
 @dataclass(frozen=True)
 class Matrix:
     """Q (b, c) at the asker, P (a, b) at the other side, modulo 2^96: P Q in shares.
 
-    Where P is a share it has two digits, and [P_low P_high] is multiplied with [Q; 2^48 Q], so that noise stays small;
-    `digits` is then 2, otherwise 1. The inner dimension is cut into pieces of `inner`, the columns of Q into groups of
-    `columns`, and `rows` rows of P share an answer, so that inner * columns * rows <= N. The three are chosen for the
-    fewest bytes.
+    Both may be any words of 96 bits, shares and random ones among them: there is room for their product and its noise
+    in q. The inner dimension is cut into pieces of `inner`, the columns of Q into groups of `columns`, and `rows` rows
+    of P share an answer, so that inner * columns * rows <= N. The three are chosen for the fewest bytes.
     """
 
     a: int
     b: int
     c: int
-    digits: int = 2
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -318,7 +314,7 @@ class Matrix:
 
     def _sizes(self, rows: int, inner: int, columns: int) -> tuple[int, int]:
         """Bytes of the question and of the answer."""
-        groups, pieces, answers = -(-self.c // columns), -(-self.b * self.digits // inner), -(-self.a // rows)
+        groups, pieces, answers = -(-self.c // columns), -(-self.b // inner), -(-self.a // rows)
         return WIDE.ciphertext_bytes(groups * pieces), WIDE.answer_bytes(groups * answers, rows * columns)
 
     @property
@@ -328,39 +324,34 @@ class Matrix:
 
     def _layout(self) -> tuple[int, int, int, int, int, int]:
         rows, inner, columns = self._shape
-        return rows, inner, columns, -(-self.a // rows), -(-self.b * self.digits // inner), -(-self.c // columns)
+        return rows, inner, columns, -(-self.a // rows), -(-self.b // inner), -(-self.c // columns)
 
     def ask(self, key: SecretKey, Q: WideArray) -> bytes:
-        """Encrypt Q, and where the other side has a share, 2^48 Q as well."""
+        """Encrypt Q."""
         rows, inner, columns, _, pieces, groups = self._layout()
         padded = wide.zeros(pieces * inner, groups * columns)
         padded[: self.b, : self.c] = Q
-        if self.digits == 2:
-            higher = wide.times(wide.times(Q, 1 << (_DIGIT_BITS // 2)), 1 << (_DIGIT_BITS // 2))
-            padded[self.b : 2 * self.b, : self.c] = higher
         room = np.zeros((groups, pieces, key.lattice.degree, wide.LIMBS), np.uint32)
         at = np.arange(columns)[:, None] * rows * inner + np.arange(inner)[None, :]
         room[:, :, at] = padded.reshape(pieces, inner, groups, columns, wide.LIMBS).transpose(2, 0, 3, 1, 4)
         return key.encrypt(room.reshape(-1, key.lattice.degree, wide.LIMBS))
 
-    def answer(
-        self, public: LatticePublicKey, raw: bytes, P: WideArray | Floats, stream: Keystream
-    ) -> tuple[bytes, WideArray]:
-        """Return the answer, and this side's share (a, c). P: shares, or whole numbers below 2^47 of one digit."""
+    def answer(self, public: LatticePublicKey, raw: bytes, P: WideArray, stream: Keystream) -> tuple[bytes, WideArray]:
+        """Return the answer, and this side's share (a, c)."""
         rows, inner, columns, answers, pieces, groups = self._layout()
-        digits = np.concatenate(_digits(cast(WideArray, P)), axis=1) if P.dtype == np.uint32 else np.asarray(P)
-        check_noise(WIDE, 2.0**_DIGIT_BITS * math.sqrt(self.digits * self.b * rows), pieces)
+        check_noise(WIDE, 2.0 ** (WIDE.word_bits - 1) * math.sqrt(self.b * rows), pieces)
         lattice = public.lattice
         given, totals = Ciphertexts.from_bytes(lattice, raw, groups * pieces), lattice.zeros(groups * answers)
-        padded = np.zeros((answers * rows, pieces * inner))
-        padded[: self.a, : self.digits * self.b] = digits
-        turned = padded.reshape(answers, rows, pieces, inner)[..., ::-1].transpose(0, 2, 1, 3)
-        room = np.zeros((pieces, lattice.degree))
+        padded = np.zeros((len(lattice.primes), answers * rows, pieces * inner))
+        padded[:, : self.a, : self.b] = lattice.residues_of(P)
+        turned = padded.reshape(-1, answers, rows, pieces, inner)[..., ::-1].transpose(1, 3, 0, 2, 4)
+        room = np.empty((pieces, len(lattice.primes), lattice.degree))
         for i in range(answers):
-            room[:, : rows * inner] = turned[i].reshape(pieces, -1)
-            plains = lattice.plain(room)[None]
+            room[:] = 0.0
+            room[:, :, : rows * inner] = turned[i].reshape(pieces, len(lattice.primes), -1)
+            lattice.forward(room)
             for g in range(groups):
-                lattice.multiply_add(totals[g * answers + i], given[g * pieces : (g + 1) * pieces], plains)
+                lattice.multiply_add(totals[g * answers + i], given[g * pieces : (g + 1) * pieces], room[None])
         masks = _masks(stream, WIDE, groups * answers, rows * columns)
         answer = public.answer(totals, masks, stream, FLOOD_BITS[WIDE], self._at())
         return answer, self._assembled(_share(masks, WIDE))
@@ -384,17 +375,10 @@ class Matrix:
 @cache
 def _lightest(form: Matrix) -> tuple[int, int, int]:
     """Return rows, inner and columns with the fewest bytes, worked out once for each size of matrices."""
-    degree, best, whole = WIDE.degree, (math.inf, 1, 1, 1), form.b * form.digits
+    degree, best, whole = WIDE.degree, (math.inf, 1, 1, 1), form.b
     for rows in range(1, form.a + 1):
         for pieces in range(1, whole + 1):
             inner = -(-whole // pieces)
             if columns := min(form.c, degree // (rows * inner)):
                 best = min(best, (sum(form._sizes(rows, inner, columns)), rows, inner, columns))
     return best[1:]
-
-
-def _digits(share: WideArray) -> list[Floats]:
-    """Return the two digits of shares, each of 48 bits and centred where that is possible."""
-    low = share[..., 0].astype(np.float64) + (share[..., 1] & 0xFFFF).astype(np.float64) * 2.0**32
-    high = (share[..., 1] >> 16).astype(np.float64) + share[..., 2].view(np.int32).astype(np.float64) * 2.0**16
-    return [low, high]

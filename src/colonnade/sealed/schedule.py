@@ -27,6 +27,7 @@ class Round:
     tolerance: float
     stretch: tuple[int, int] = (1, 0)
     momentum: tuple[int, int] = (0, 0)
+    known: bool = False  # whether the label holder knows signals and curvature of this one by itself
 
 
 def curvature_rows(rows: int, columns: int) -> int:
@@ -48,9 +49,12 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
     whole = (Round(rows, 0, 0, 2e-3, (3, 1), (3, 4)), Round(rows, 0, 0, 2e-3, (3, 1), (5, 4)))
     first = whole if of == rows else (Round(of, of, 4, 1e-3),) * 2
     count = (4 if rows <= MODEST else 1) if rounds is None else rounds
-    again = [Round(rows, of, min(8, 5 + i), 1e-3 if i + 1 < count else 3e-4) for i in range(count)]
-    last = Round(rows, 0, 0, 3e-4, (5, 2), (1, 3))
-    return (*first[: samples if samples is not None else 2], *again, *(last,) * (2 if polish is None else polish))
+    chords = 2 if polish is None else polish
+    # With very many rows waves weigh most, and only the last round has to be exact.
+    rough, fine = (1e-3, 3e-4) if of != rows and chords else (3e-4, 3e-4)
+    again = [Round(rows, of, min(8, 5 + i), 1e-3 if i + 1 < count else rough) for i in range(count)]
+    last = [Round(rows, 0, 0, rough if i + 1 < chords else fine, (5, 2), (1, 3)) for i in range(chords)]
+    return (*first[: samples if samples is not None else 2], *again, *last)
 
 
 def for_weights(rounds: tuple[Round, ...], uneven: int, *, more: bool) -> tuple[Round, ...]:
