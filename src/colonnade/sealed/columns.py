@@ -40,8 +40,7 @@ class WhiteColumns:
 
     def __init__(self, X: Floats, penalty: Floats, kappa: float, waves: float = 1.0) -> None:
         n, d = X.shape
-        self.n, self.d, self.kappa = n, d, kappa
-        self._moved = round(math.log2(waves) / 2.0)  # bits from signals to columns
+        self.n, self.d, self.kappa, self._waves = n, d, kappa, waves
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
         self._again: dict[tuple[str, int], Floats] = {}
@@ -77,24 +76,16 @@ class WhiteColumns:
     # -- sums over rows ------------------------------------------------------------------------------------------------
 
     def signal_bits(self, rows: int) -> int:
-        """Bits of signals of this loss behind their point: fewer where waves are large, so that columns have more."""
-        return signal_bits(rows) - self._moved
+        """Bits of signals of this loss behind their point."""
+        return signal_bits(rows, self._waves)
 
     def backward_bits(self, rows: int) -> int:
-        """Bits of a column behind its point in sums over so many rows of signals: so that they fit.
-
-        More where signals have fewer, and where a large kappa makes columns small: rounding errors of columns count as
-        often as waves are larger than what they add up to.
-        """
-        base = max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
-        return base + self._moved + max(0, int(math.log2(4.0 * self.kappa) / 2.0))
+        """Bits of a column behind its point in sums over so many rows of signals."""
+        return backward_bits(rows, self.kappa, self._waves)
 
     def square_bits(self, rows: int) -> int:
-        """Bits of a column, or of two columns' product, behind its point in sums over so many rows for the curvature.
-
-        Two less where rows are few: every round then takes the curvature anew, and its sums are as many as its entries.
-        """
-        return max(0, self.backward_bits(rows) - (2 if rows <= FEW else 0))
+        """Bits of a column, or of two columns' product, behind its point in sums for the curvature."""
+        return square_bits(rows, self.kappa, self._waves)
 
     def cross(self, bits: int, rows: int | None = None) -> Floats:
         """Q' in whole numbers, for products with others' columns; or of the first rows, as they are `tamed`."""
@@ -211,9 +202,32 @@ def divisor(rows: int) -> int:
     return 1 << (rows - 1).bit_length()
 
 
-def signal_bits(rows: int) -> int:
+def _moved(waves: float) -> int:
+    """Return how many bits go from signals to columns, where waves are so large."""
+    return round(math.log2(waves) / 2.0)
+
+
+def signal_bits(rows: int, waves: float = 1.0) -> int:
     """Bits of a signal behind its point, in sums over so many rows: more where fewer rows average errors out."""
-    return min(20, max(16, round(SUM_BITS - 2 - math.log2(rows))))
+    return min(20, max(16, round(SUM_BITS - 2 - math.log2(rows)))) - _moved(waves)
+
+
+def backward_bits(rows: int, kappa: float, waves: float = 1.0) -> int:
+    """Bits of a column behind its point in sums over so many rows of signals: so that they fit.
+
+    More where signals have fewer, and where a large kappa makes columns small: rounding errors of columns count as
+    often as waves are larger than what they add up to.
+    """
+    base = max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
+    return base + _moved(waves) + max(0, int(math.log2(4.0 * kappa) / 2.0))
+
+
+def square_bits(rows: int, kappa: float, waves: float = 1.0) -> int:
+    """Bits of a column, or of two columns' product, behind its point in sums over so many rows for the curvature.
+
+    Two less where rows are few: every round then takes the curvature anew, and its sums are as many as its entries.
+    """
+    return max(0, backward_bits(rows, kappa, waves) - (2 if rows <= FEW else 0))
 
 
 def factor_bits(rows: int) -> int:

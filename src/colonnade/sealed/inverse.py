@@ -137,8 +137,8 @@ class Steps:
 
     async def finish(self) -> None:
         """Answer the partner's questions, and read its answers."""
-        for some in (*self._inverses.values(), *self._terms.values(), self._bound):
-            await finished(some)
+        groups = (*self._inverses.values(), *self._terms.values(), self._bound)
+        await finished([triple for some in groups for triple in some])
 
     async def chord(self, number: int, inverse: WideArray, gradient: WideArray) -> WideArray:
         """Return a share of M g, with an inverse that was there before this round."""

@@ -31,7 +31,7 @@ from colonnade.sealed.schedule import FEW, Round, curvature_rows
 from colonnade.sealed.series import softplus
 from colonnade.sealed.signals import above_others, shared_signals
 from colonnade.sealed.slots import SlotLayout
-from colonnade.sealed.triples import Triple, asked, finished
+from colonnade.sealed.triples import Triple, asked
 from colonnade.sealed.wide import WideArray, WordArray
 
 Floats = npt.NDArray[np.float64]
@@ -170,9 +170,8 @@ class SealedParty:
             doublings = _EXACT_DOUBLINGS
         if self.channel.holds:
             triples = await asked(self.channel, triples_for_first(self.members.width, doublings))
-        self._bound = await shared_bound(self.members, self.own, rows)
+        self._bound = await shared_bound(self.members, self.own, rows, triples)
         if self.channel.holds:
-            await finished(triples)
             whole = rows in (None, self.rows)
             self._least = await inverse_of_bound(self.members, self._bound, doublings, triples, whole=whole)
 
