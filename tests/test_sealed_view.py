@@ -55,7 +55,7 @@ KINDS = {
     "hinge": (cn.LinearSVC, lambda y, rng: y),
     "softmax": (cn.SoftmaxRegression, lambda y, rng: y * (1 + rng.integers(0, 2, len(y)))),
     "weighted": (cn.LogisticRegression, lambda y, rng: y),
-    "weighted ridge": (cn.RidgeRegression, lambda y, rng: y + 0.1 * rng.standard_normal(len(y))),
+    "weighted ridge": (cn.RidgeRegression, lambda y, rng: y - 0.5 + 0.1 * rng.standard_normal(len(y))),
 }
 
 
