@@ -22,7 +22,9 @@ from colonnade.families.linear import LinearOptions
 from colonnade.families.training import TrainingJob, TrainingPart, train
 from colonnade.objective import losses
 from colonnade.sealed import schedule
+from colonnade.sealed.channel import Channel
 from colonnade.sealed.columns import WhiteColumns, divisor
+from colonnade.sealed.inverse import stretched
 from test_kept import Shelf
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")
@@ -612,3 +614,36 @@ def test_a_run_that_is_broken_off_goes_on_to_the_same_bits(leaves):
         shelf.__dict__.update(shelves[name].__dict__)
     for name, coefficients in run(again).items():
         np.testing.assert_array_equal(coefficients, whole[name])
+
+
+# -- how often parties wait for one another ----------------------------------------------------------------------------
+
+
+def hops(monkeypatch, n, widths, kind=cn.LogisticRegression, **options):
+    """How many messages come one after the other: a second each, under a clock that counts nothing else."""
+    began, nets = Channel.__init__, []
+
+    def watched(self, net, *holders):
+        began(self, net, *holders)
+        nets.append(net)
+
+    monkeypatch.setattr(Channel, "__init__", watched)
+    on = cn.Simulation(latency=1.0, bandwidth=1e15, deadline=1e6)
+    kind(algorithm=SealedNewton(**options), verbose=0).fit(*parties_of(*drawn(n, widths), widths), on=on)
+    return max(net.elapsed() for net in nets)
+
+
+def test_parties_wait_for_one_another_as_rarely_as_steps_allow(monkeypatch):
+    """Latency is what hurts on a long line; so many hops take 2.7 s at 20 ms each."""
+    products = sum(len(stretched(one.doublings)) for one in schedule.schedule(300, 7, None, None, None))
+    # Of a round: coefficients, waves there and back, the curvature there and back, the first product.
+    assert hops(monkeypatch, 300, (3, 3)) <= 9 * 6 + products + 16 <= 135
+
+
+def test_another_party_costs_few_hops(monkeypatch):
+    two, three = (hops(monkeypatch, 100, widths, rounds=3) for widths in ((2, 2), (2, 2, 2)))
+    assert three <= two + 3 * 5 + 4
+
+
+def test_a_ridge_takes_few_hops(monkeypatch):
+    assert hops(monkeypatch, 300, (3, 3), cn.RidgeRegression) <= 30

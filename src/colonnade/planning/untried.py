@@ -28,20 +28,20 @@ NO_LINE = LineSpeed(0.0, math.inf)
 class SealedCosts:
     """What sealed training costs; columns are those of all parties together, and bytes those that one party sends.
 
-    The figures are from runs of 500 to 40,000 rows, 20 to 60 columns, and two or three parties that share a core; they
-    are to be measured again whenever the protocol changes.
+    The figures are from runs of 500 to 100,000 rows, 10 to 124 columns, and two parties that share a core; they are to
+    be measured again whenever the protocol changes.
     """
 
     rounds: int = 10  # where nobody says how many
-    trips_to_start: float = 15.0  # there and back
-    trips: float = 9.0  # the same, in a round
+    trips_to_start: float = 8.0  # there and back
+    trips: float = 5.0  # the same, in a round
     seconds_to_start: float = 0.2
-    seconds_per_column: float = 0.007  # in a round
-    seconds_per_square: float = 5e-5  # of each two columns, in a round
-    seconds_per_cell: float = 2e-7  # of each row and column, in a round
-    bytes_to_start: float = 5e5  # of each column
-    bytes_per_column: float = 3e5  # in a round
-    bytes_per_cell: float = 4.0  # of each row and column, in a round
+    seconds_per_column: float = 0.001  # in a round
+    seconds_per_square: float = 1e-4  # of each two columns, in a round
+    seconds_per_cell: float = 7e-8  # of each row and column, in a round
+    bytes_to_start: float = 5.6e5  # of each column
+    bytes_per_column: float = 1.7e5  # in a round
+    bytes_per_cell: float = 1.4  # of each row and column, in a round
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ _FLAT = 2.0**-13
 # Rows are cut to so many times their usual length where squares of them are summed up: less where a row of a sample
 # stands for many.
 _CLIP, _SAMPLE_CLIP = 64.0, 8.0
+_MOST_KEPT = 2**25  # numbers of one kind that are kept from round to round
 
 
 class WhiteColumns:
@@ -164,7 +165,12 @@ class WhiteColumns:
         def made() -> Floats:
             some = self.tamed(rows).T
             first, second = np.triu_indices(self.d)
-            return SlotLayout(rows).columns(some[first] * some[second], 2.0 ** self.square_bits(rows))
+            layout = SlotLayout(rows)
+            found = np.empty((len(first), layout.length))
+            for start in range(0, len(first), self.d):
+                here = slice(start, start + self.d)
+                found[here] = layout.columns(some[first[here]] * some[second[here]], 2.0 ** self.square_bits(rows))
+            return found
 
         return self._once("squares", rows, made)
 
@@ -184,11 +190,12 @@ class WhiteColumns:
         return self._once("factors", rows, made)
 
     def _once(self, what: str, rows: int, made: Callable[[], Floats]) -> Floats:
-        """Keep what every round needs again, where rows are few and rounds many."""
-        if rows > FEW:
-            return made()
+        """Keep what several rounds need again, unless it is too much to be kept."""
         if (what, rows) not in self._again:
-            self._again[what, rows] = made()
+            found = made()
+            if found.size > _MOST_KEPT:
+                return found
+            self._again[what, rows] = found
         return self._again[what, rows]
 
     def factors_bound(self, rows: int) -> float:

@@ -130,6 +130,9 @@ def _digits(values: WideArray) -> list[npt.NDArray[np.float64]]:
 
 def product(a: WideArray, b: WideArray) -> WideArray:
     """Return the product of two matrices: digit by digit in float64, where sums of 2^21 products are still exact."""
-    left, right, count = _digits(a), _digits(b), 2 * LIMBS
-    sums = [sum(left[i] @ right[k - i] for i in range(k + 1)) for k in range(count)]
-    return _carried([np.asarray(one).astype(np.uint64) for one in sums], 16)
+    left, count, width = _digits(a), 2 * LIMBS, b.shape[1]
+    right = np.concatenate(_digits(b), axis=1)  # side by side, so that there are few products, of large matrices
+    sums = left[0] @ right
+    for i in range(1, count):
+        sums[:, i * width :] += left[i] @ right[:, : (count - i) * width]
+    return _carried([sums[:, k * width : (k + 1) * width].astype(np.uint64) for k in range(count)], 16)
