@@ -14,7 +14,6 @@ from unittest import mock
 
 import numpy as np
 
-from colonnade.algorithms.sealed_newton import _BOUND_DOUBLINGS, _EXACT_DOUBLINGS, _FEW_DOUBLINGS, _REFINEMENTS
 from colonnade.sealed import curvature, wide
 from colonnade.sealed.bound import EXACT_BITS
 from colonnade.sealed.columns import (
@@ -26,11 +25,12 @@ from colonnade.sealed.columns import (
     signal_bits,
     square_bits,
 )
-from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, RESIDUAL_BITS, stretched
+from colonnade.sealed.inverse import CURVATURE_BITS, INVERSE_BITS, RESIDUAL_BITS, Steps, stretched
+from colonnade.sealed.losses import SEALED_LOSSES
+from colonnade.sealed.party import _BOUND_DOUBLINGS, _EXACT_DOUBLINGS, _FEW_DOUBLINGS, _REFINEMENTS
 from colonnade.sealed.random_products import STATE_BITS
-from colonnade.sealed.schedule import FEW, curvature_rows, period_for, schedule
+from colonnade.sealed.schedule import FEW, curvature_rows, schedule
 from colonnade.sealed.slots import SlotLayout
-from colonnade.sealed.steps import Steps
 
 ROWS = {
     "lifting cross products": ("from_words", "bound.read"),
@@ -40,7 +40,7 @@ ROWS = {
     "dividing sums by N": ("truncated", "bound.read", "gradients._scaled", "gradients.exact_gradient", "curvature."),
     "penalty S u": ("truncated", "gradients.shared_scores"),
     "products of matrices": ("truncated", "triples.", "inverse.", "bound.inverse_of_bound"),
-    "stretch and momentum": ("truncated", "sealed_newton."),
+    "stretch and momentum": ("truncated", "party."),
 }
 
 
@@ -86,13 +86,13 @@ def bounds(rows: int, sizes: tuple[int, ...], kappa: float = 0.25) -> dict[str, 
     for some in (rows, *(one.rows for one in rounds), *({of} - {rows})):
         # |Q_k' s| <= sqrt(N / kappa) sqrt(rows): signals are at most one.
         weight = max(1.0, rows / N * divisor(some) / some)
-        sums = weight * math.sqrt(N / kappa * some) * lengths * 2.0 ** (signal_bits(some) + backward_bits(some))
+        sums = weight * math.sqrt(N / kappa * some) * lengths * 2.0 ** (signal_bits(some) + backward_bits(some, kappa))
         found["lifting gradients"] += sums * word
         found["dividing sums by N"] += sums * 2.0**-96
     for one in rounds:
         if not one.curvature:
             continue
-        bits, M = signal_bits(one.rows) + square_bits(of), divisor(of)
+        bits, M = signal_bits(one.rows) + square_bits(of, kappa), divisor(of)
         within = sum(math.sqrt(size * (size + 1) / 2) * math.sqrt(size) for size in sizes)
         sums = M * (within + 2 * between(sizes)) * 2.0**bits
         found["lifting curvatures"] += sums * word
@@ -102,7 +102,10 @@ def bounds(rows: int, sizes: tuple[int, ...], kappa: float = 0.25) -> dict[str, 
         found["cutting row products"] += weighted * 2.0 ** (signal_bits(one.rows) + factor_bits(of)) * word
     # As the objective does not exceed its start, u'S u <= 2 log 2.
     found["penalty S u"] = len(rounds) * math.sqrt(width * 2 * math.log(2)) * 2.0 ** (PENALTY_BITS + STATE_BITS - 96)
-    step, doublings = math.sqrt(kappa) * period_for(rows), _FEW_DOUBLINGS if rows <= FEW else _BOUND_DOUBLINGS
+    step, doublings = (
+        math.sqrt(kappa) * SEALED_LOSSES["logistic"].period(rows),
+        _FEW_DOUBLINGS if rows <= FEW else _BOUND_DOUBLINGS,
+    )
     inverse = len(sizes) * 2.0**doublings * max(2.0**one.doublings for one in rounds)
     found["products of matrices"] = _matrices(width, rounds, doublings, step, inverse)
     found["stretch and momentum"] = len(rounds) * 2 * math.sqrt(width) * 5 * step * 2.0 ** (STATE_BITS - 96)

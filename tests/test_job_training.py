@@ -37,8 +37,8 @@ class Plain:
 
 
 class Source:
-    def __init__(self, X, ids=None, labels=None):
-        self.X, self.ids, self.labels, self.rows = X, ids, labels, len(X)
+    def __init__(self, X, ids=None, labels=None, weights=None):
+        self.X, self.ids, self.labels, self.weights, self.rows = X, ids, labels, weights, len(X)
 
     def prepare(self, rows):
         assert len(rows) < self.rows or self.ids is None  # training rows only

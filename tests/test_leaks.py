@@ -31,6 +31,7 @@ from colonnade.leaks import (
     COVARIANCES,
     CURVATURES,
     EMBEDDINGS,
+    HELD_OUT,
     LISTED,
     MAGNITUDE,
     MEAN,
@@ -38,6 +39,7 @@ from colonnade.leaks import (
     REPRESENTATIONS,
     SHARED,
     SINGLE,
+    UNEVEN,
     Setting,
     listed,
 )
@@ -368,7 +370,11 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
                             leaks = leaks_of(replace(job_, **changes))
                             kinds.update(kind for leak in leaks for kind in leak.kinds)
                             names.update(leak.name for leak in leaks if leak.name)
-    sealed = [leak for loss in ("logistic", "square") for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss))]
+    sealed = [
+        leak
+        for loss in ("logistic", "square")
+        for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss, validation=0.2, model=LinearOptions(weighted=True)))
+    ]
     two = Setting(("bank", "shop"), ("bank",))
     for leak in (*sealed, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
         kinds.update(leak.kinds)
@@ -412,7 +418,9 @@ def table():
         COVARIANCES: "statistics",
         COMMON: "alignment",
         CLASSES: "several label holders, or softmax",
-        MAGNITUDE: "sealed ridge",
+        MAGNITUDE: "sealed ridge and Poisson",
+        UNEVEN: "sealed, with `weighted = true`",
+        HELD_OUT: "sealed, with `[validation]`",
     }
     rows = [
         "| a job lists | who learns it | " + " | ".join(columns) + " | and with |",

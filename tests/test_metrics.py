@@ -168,3 +168,22 @@ def test_evaluate_is_quiet_for_a_diverged_model(name):
         return
     y = np.array([-1.0, 1.0, 1.0]) if f.kind == "binary" else np.array([0.0, 1.0, 2.0])
     assert evaluate(f, z, y)[1] < 1
+
+
+def test_weighted_metrics_are_those_of_scikit_learn():
+    rng = np.random.default_rng(8)
+    w = rng.integers(0, 4, 80).astype(float)
+    y, z = rng.integers(0, 2, 80), np.round(rng.standard_normal(80), 1)  # some scores are the same
+    counts, means = rng.poisson(2.0, 80).astype(float), rng.uniform(0.5, 4.0, 80)
+    assert auc(y, z, w) == pytest.approx(roc_auc_score(y, z, sample_weight=w))
+    assert accuracy(y, z > 0, w) == pytest.approx(accuracy_score(y, z > 0, sample_weight=w))
+    assert r2(counts, means, w) == pytest.approx(r2_score(counts, means, sample_weight=w))
+    d2 = d2_tweedie_score(counts, means, power=1, sample_weight=w)
+    assert d2_poisson(counts, means, w) == pytest.approx(d2)
+    logistic = loss("logistic")
+    assert evaluate(logistic, z, 2.0 * y - 1.0, w) == ("auc", pytest.approx(roc_auc_score(y, z, sample_weight=w)))
+
+
+def test_rows_without_a_weight_have_no_say():
+    y, z, w = np.array([1.0, 1.0, -1.0]), np.array([0.5, 0.2, 3.0]), np.array([1.0, 2.0, 0.0])
+    assert math.isnan(evaluate(loss("logistic"), z, y, w)[1])  # one class is left

@@ -235,12 +235,6 @@ def test_what_contradicts_itself_is_one_sentence(options, sentence):
         cn.LogisticRegression(verbose=0, **options).fit(*cn.split(X, Y, into=2))
 
 
-def test_sealed_training_has_no_validation():
-    parties = cn.split(X, Y, into=2)
-    with pytest.raises(OptionError, match="validation has no meaning with protection='sealed', as nobody sees how far"):
-        cn.LogisticRegression(protection="sealed", verbose=0).fit(*parties, validation=parties)
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -97,10 +97,6 @@ def test_what_a_word_stands_for(text, family, algorithm, added, word):
         ),
         (with_word("sealed") + '[sum]\ntopology = "ring"\n', "key sum.topology: has no effect with protection"),
         (
-            with_word("sealed") + "[validation]\npart = 0.2\n",
-            "key validation.part: has no meaning with protection 'sealed', as nobody sees how far training has come",
-        ),
-        (
             with_word("sealed") + "[run]\nstatistics = true\n",
             'key run.statistics: they would show what sealed training hides; remove it, or set protection = "masked"',
         ),
@@ -334,7 +330,7 @@ def test_init_writes_the_best_protection_that_a_model_has(tmp_path, kind):
             ["--model", "kernel"],
             "protection = \"masked\", training in the open: 'sealed' is for linear models; a kernel",
         ),
-        (["--model", "svm"], 'protection = "masked", training in the open: '),
+        (["--model", "svm"], 'protection = "sealed"\n'),
         (["--labels", "bank,shop"], 'protection = "masked", training in the open: '),
     ],
 )

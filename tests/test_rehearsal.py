@@ -61,7 +61,7 @@ def arrays_in(value):
 )
 def test_every_training_can_be_rehearsed(algorithm, make):
     here = parties(make, holders=1 if algorithm.name in ("FDML", "SealedNewton") else 2)
-    more = {} if algorithm.name == "SealedNewton" else {"validation": here}
+    more = {"validation": here}
     programs = given(cn.LogisticRegression(algorithm=algorithm, verbose=0), *here, **more)
     rehearsal.rehearse(rehearsal.outline(programs))
 

@@ -447,8 +447,6 @@ def one_sentence(error):
     [
         (cn.LogisticRegression(), both(other=Y), LabelError, "exactly one label holder, got 'bank', 'shop'"),
         (cn.LogisticRegression(penalty="nonconvex"), both(), OptionError, "penalty 'l2' only, got 'nonconvex'"),
-        (cn.PoissonRegression(), both(), OptionError, "no PoissonRegression yet"),
-        (cn.SoftmaxRegression(), both(y=np.arange(60) % 3), OptionError, "no SoftmaxRegression yet"),
         (cn.LogisticRegression(), both(y=None), LabelError, "no party holds labels"),
         (cn.LogisticRegression(), both(y=np.zeros(60)), LabelError, "only one class"),
     ],

@@ -66,6 +66,24 @@ def test_breast_cancer_fails_less_than_once_in_a_million_runs():
     assert total(in_a_run(trained(cn.LogisticRegression, X, y, 15, 1e-4))) < -20
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", ["smooth_hinge", "poisson", "softmax", "square"])
+def test_other_losses_fail_as_rarely(loss, weighted):
+    X, z = drawn(600, 6)
+    y = {
+        "smooth_hinge": lambda: (z > 0).astype(int),
+        "poisson": lambda: np.random.default_rng(0).poisson(np.exp(0.2 * z + 1.0)),
+        "softmax": lambda: np.digitize(z, [-1.0, 1.0]),
+        "square": lambda: z,
+    }[loss]()
+    kinds = (cn.LinearSVC, cn.PoissonRegression, cn.SoftmaxRegression, cn.RidgeRegression)
+    kind = next(one for one in kinds if one().loss == loss)
+    weights = np.linspace(0.1, 3.0, 600) if weighted else None
+    bank, shop = cn.Party("bank", X[:, :3], y, sample_weight=weights), cn.Party("shop", X[:, 3:])
+    found = in_a_run(lambda: kind(l2=1e-3, algorithm=SealedNewton(), verbose=0).fit(bank, shop))
+    assert total(found) < -18, {row: bits(value) for row, value in found.items()}
+
+
 @pytest.mark.parametrize("rows", [100, 5000, 36_584, 1_000_000])
 @pytest.mark.parametrize("sizes", [(5, 5), (30, 30, 30), (401, 400)])
 def test_a_ridge_never_fails_to_speak_of(rows, sizes):

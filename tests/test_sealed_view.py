@@ -50,6 +50,30 @@ def test_nor_from_a_ridge_regression(into):
         assert findings(view, truth) == [], view.me
 
 
+KINDS = {
+    "poisson": (cn.PoissonRegression, lambda y, rng: rng.poisson(0.3 + y)),
+    "hinge": (cn.LinearSVC, lambda y, rng: y),
+    "softmax": (cn.SoftmaxRegression, lambda y, rng: y * (1 + rng.integers(0, 2, len(y)))),
+    "weighted": (cn.LogisticRegression, lambda y, rng: y),
+    "weighted ridge": (cn.RidgeRegression, lambda y, rng: y - 0.5 + 0.1 * rng.standard_normal(len(y))),
+}
+
+
+@pytest.mark.parametrize("into", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", list(KINDS))
+def test_nor_from_other_losses_and_from_rows_with_weights(name, into):
+    """The weights of rows are twice as large where a label is 1, so whatever shows them shows labels."""
+    kind, labels = KINDS[name]
+    given, rng = parties(into), np.random.default_rng(into)
+    y = labels(given[0].y, rng)
+    weights = 1.0 + given[0].y if "weighted" in name else None
+    given[0] = cn.Party(given[0].name, given[0].X, y, sample_weight=weights)
+    views, truth = looked_at(given, kind=kind, rounds=1, polish=1)
+    for view in views.values():
+        assert sealed.features(view, ROWS).shape[1] > 5
+        assert findings(view, truth) == [], view.me
+
+
 @pytest.mark.parametrize("into", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_nor_where_rows_are_so_few_that_they_stand_several_times(into):
     rows = 900

@@ -22,6 +22,7 @@ LISTED = {
     (SCORES := "scores, which follow from the signals"): "everybody who gets signals",
     (MEAN := "mean of the labels"): "everybody, or the other label holders",
     (MAGNITUDE := "how large the target is, as a power of two"): "everybody",
+    (UNEVEN := "how uneven weights of rows are, as a power of two"): "everybody",
     (CURVATURES := "how large scores are"): "everybody, of every row",
     (CONTRIBUTION := "contributions of the partner, row by row"): "label holders, in every exchange",
     (CONTRIBUTIONS := "contributions of all others together, row by row"): "label holders, in every exchange",
@@ -39,6 +40,7 @@ LISTED = {
     (COVARIANCES := "correlations of own columns with all others' together"): "each party",
     (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
     (PREDICTED := "parts of scores, in predictions alone"): "label holders, of people whom they ask about",
+    (HELD_OUT := "scores of held-out people, for a metric"): "the first label holder; nobody else hears the metric",
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
 # A name on the left need not be listed beside one on the right, which says all that it says.
@@ -78,6 +80,8 @@ class Setting:
     features: int = 0  # of a kernel
     scaled: bool = False  # whether a kernel's gamma comes from everybody's columns
     sealed: bool = False  # whether training is on shares, of which nobody sees anything
+    weighted: bool = False  # whether the label holder has weights of rows
+    held_out: bool = False  # whether rows are held out to judge the model
 
     @property
     def pair(self) -> bool:

@@ -103,6 +103,9 @@ class History:
         elif kind == "sealed":
             done, total, what = rest
             self._line.show(done, what, ("sealed training", total))
+        elif kind == "held out":  # what a label holder finds after sealed training, of which nobody sees a loss
+            loss, metric = rest
+            self._at(0).update(time=seconds, validation_loss=loss, validation_metric=metric, metric_name=self._metric)
         elif kind == "warning":
             self.warnings.append(rest[0])
         elif kind == "statistics":

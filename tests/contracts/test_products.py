@@ -392,7 +392,7 @@ def through_waves(rows, number=40, masks=None, angles=None):
     a, b, z = turned(rows, number)
     if angles is not None:
         b = angles
-    question = waves.ask(KEYS[SMALL], layout, a, series.harmonics)
+    question = waves.ask(KEYS[SMALL], layout, a, series, signal_bits(rows))
     assert len(question) == waves.question_size(layout, series.harmonics)
     drawn = masks or {
         name: waves.masks_for(None, layout, stream(50 + i)) for i, name in enumerate(("signal", "curvature"))

@@ -180,6 +180,12 @@ def _run(options: argparse.Namespace) -> int:
             f"{party.name}: kept epoch {kept['epoch']} of {done.epochs}, loss {kept['loss']:.5f}, "
             f"{metric} {kept['metric']:.4f}{held_out}"
         )
+    elif done.judged:
+        found = done.judged
+        _say(
+            f"{party.name}: {found['metric_name']} {found['validation_metric']:.4f}, loss "
+            f"{found['validation_loss']:.5f} on held-out rows; nobody else is told"
+        )
     _say(
         f"{party.name}: sent {traffic.messages:,} messages, {traffic.bytes:,} bytes in {traffic.rounds:,} rounds, "
         f"{done.outcome.seconds:.1f} s"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.ids import canonical, same
+from colonnade.data.row_weights import Floats, as_weights
 from colonnade.errors import DataError, LabelError, OptionError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -39,11 +40,14 @@ class Party:
         that have ids must have the same ones in the same order, into which `align_parties` brings them.
     columns
         Names of the columns, where X does not have any itself.
+    sample_weight
+        How much each row counts in training, at a party with labels: numbers >= 0, one per row. Without them all rows
+        count alike. They stay with the party as its labels do.
 
     Attributes
     ----------
-    X, y, ids, columns
-        What was given, in the form in which it is used; `y` and `ids` are None where none were given.
+    X, y, ids, columns, sample_weight
+        What was given, in the form in which it is used; `y`, `ids` and `sample_weight` are None where none were given.
     labelled
         Which rows have a label, or None without labels.
     named
@@ -52,11 +56,18 @@ class Party:
     Raises
     ------
     DataError, LabelError, OptionError
-        Where columns, labels or the name can't be used; the sentence says why, and what to do.
+        Where columns, labels, weights or the name can't be used; the sentence says why, and what to do.
     """
 
     def __init__(
-        self, name: str, X: Any, y: Any = None, ids: Any = None, *, columns: Sequence[str] | None = None
+        self,
+        name: str,
+        X: Any,
+        y: Any = None,
+        ids: Any = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample_weight: Any = None,
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise OptionError(
@@ -75,6 +86,9 @@ class Party:
         if y is not None:
             self.y, self.labelled = _labels(name, y, self.rows)
         self.ids = None if ids is None else _ids(name, ids, self.rows)
+        self.sample_weight: Floats | None = None
+        if sample_weight is not None:
+            self.sample_weight = _weights(name, sample_weight, self.rows, labels=self.active)
 
     @property
     def rows(self) -> int:
@@ -103,6 +117,7 @@ class Party:
         part.y = None if self.y is None else self.y[rows]
         part.labelled = None if self.labelled is None else self.labelled[rows]
         part.ids = None if self.ids is None else self.ids[rows]
+        part.sample_weight = None if self.sample_weight is None else self.sample_weight[rows]
         return part
 
     def __repr__(self) -> str:
@@ -232,6 +247,18 @@ def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray
     return labels, ~missing
 
 
+def _weights(name: str, given: Any, rows: int, *, labels: bool) -> Floats:
+    if not labels:
+        raise DataError(
+            f"party {name!r} has sample_weight and no labels; the party with the labels says how much each row counts, "
+            f"so give sample_weight to that one, beside y"
+        )
+    weights, trouble = as_weights(given, rows)
+    if trouble is not None:
+        raise DataError(f"party {name!r}: sample_weight {trouble}")
+    return weights
+
+
 def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
     values = canonical(ids, f"party {name!r}")
     if len(values) != rows:
@@ -279,6 +306,7 @@ def split(
     active: int | Sequence[str] = 1,
     ids: Any = None,
     seed: int | None = None,
+    sample_weight: Any = None,
 ) -> list[Party]:
     """Cut one table into parties by columns, for experiments.
 
@@ -297,6 +325,8 @@ def split(
         One identifier per row, which every party gets.
     seed
         Deals columns at random where `into` is a number.
+    sample_weight
+        How much each row counts in training, which the parties with labels get.
 
     Returns
     -------
@@ -327,5 +357,6 @@ def split(
             part = table[:, columns]
         else:
             part = table[:, columns] if is_sparse(table) else np.asarray(table)[:, columns]
-        parties.append(Party(name, part, y if name in holders else None, ids))
+        own = {"y": y, "sample_weight": sample_weight} if name in holders else {}
+        parties.append(Party(name, part, ids=ids, **own))
     return parties

@@ -18,7 +18,7 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels, tell, warn_after, warn_before
+from colonnade.families.checks import all_labels, check_weights, tell, warn_after, warn_before
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
@@ -49,7 +49,8 @@ class Estimator:
     history_ : list of dict
         A record for each evaluation: `epoch`, `time` in seconds, `rounds`, `loss` (the objective), `metric`,
         `metric_name`, and the `messages` and `bytes` sent so far; with validation data also `validation_loss` and
-        `validation_metric`, and in asynchronous runs `staleness`. It is empty in a model that was loaded.
+        `validation_metric`, and in asynchronous runs `staleness`. After sealed training it is empty, or has the two of
+        validation data alone. It is empty in a model that was loaded.
     traffic_ : dict
         {party: what it sent}, as messages, bytes and rounds, and by step; empty in a model that was loaded.
     rounds_ : int
@@ -159,6 +160,7 @@ class Estimator:
 
         own: what each party brings beside its columns, where the family takes anything.
         """
+        check_weights(family(job.family), (*parties, *(held_out or ())))
         told, loss, programs = job.as_value(), self._minimised(), {}
         for party, other in zip(parties, held_out or repeat(None), strict=False):
             part = TrainingPart.of(party, classes, loss, other, (own or {}).get(party.name))

@@ -134,7 +134,8 @@ class LinearModel(Estimator):
             `Simulation()`: all of them in this process, under a virtual clock.
         validation : list of Party, optional
             The same parties with other rows, for early stopping and for the history. The model that does best on them
-            is kept.
+            is kept. With protection="sealed" it is a request for a metric: after training the label holder sees the
+            scores of these rows, and it alone the loss and the metric, in one record of `history_`.
 
         Returns
         -------
@@ -149,13 +150,9 @@ class LinearModel(Estimator):
         classes = labels.class_labels(all_labels(parties), loss)
         outputs = loss.outputs(len(classes))
         algorithm = self._chosen(parties, outputs)
-        if validation is not None and seals(algorithm):
-            raise OptionError(
-                "validation has no meaning with protection='sealed', as nobody sees how far training has come; leave "
-                "it out, and call score with those rows afterwards"
-            )
         kind = family(algorithm.family)
-        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
+        weighted = kind.weighs and any(party.sample_weight is not None for party in parties)
+        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept), weighted)
         held_out = self._check_validation(parties, validation)
         sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)

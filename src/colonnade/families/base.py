@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
 
 Arrays = dict[str, Any]
+# The end of a sentence about weights that a family does not take.
+NO_WEIGHTS = (
+    "only linear models with protection 'sealed' take weights of rows; leave them out, or train a model of that kind"
+)
 
 
 class Description(NamedTuple):
@@ -57,6 +61,8 @@ class Family(ABC):
         Whether `colonnade plan` has algorithms to choose from.
     takes_own
         Whether every party brings something of its own beside columns, which is a network.
+    weighs
+        Whether rows may have weights, at the party with the labels.
     minds_scales
         Whether columns of very different sizes make its training slow.
     lacks
@@ -73,6 +79,7 @@ class Family(ABC):
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
     takes_own: ClassVar[bool] = False
+    weighs: ClassVar[bool] = False
     minds_scales: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
@@ -93,6 +100,11 @@ class Family(ABC):
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what this family can't train with these label holders; `model` is what the user calls the model."""
         return
+
+    def check_weighs(self, party: str) -> None:
+        """Refuse weights of a party's rows where this family's training does not take any."""
+        if not self.weighs:
+            raise DataError(f"party {party!r} gives rows weights: {NO_WEIGHTS}")
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Return those fields of `leaks.Setting` that follow from the options: they decide what is shown to whom."""

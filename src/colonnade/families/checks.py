@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.party import Party
+from colonnade.data.row_weights import trouble_of_all
 from colonnade.engine.exchange import shared_out
 from colonnade.engine.exposure import check_batches, usual_batch
 from colonnade.engine.options import Training
-from colonnade.errors import ColonnadeWarning, LabelError, SingleFeatureWarning
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, SingleFeatureWarning
 from colonnade.families import family
+from colonnade.families.base import Family
 from colonnade.families.training import TrainingJob
 from colonnade.leaks import Leak
 
@@ -58,6 +60,16 @@ def all_labels(parties: tuple[Party, ...]) -> Array:
             f"labels to one party"
         )
     return labels
+
+
+def check_weights(kind: Family, parties: Iterable[Party]) -> None:
+    """Refuse weights of rows where training does not take them, and weights of rows of which none counts."""
+    for party in parties:
+        if party.sample_weight is None:
+            continue
+        kind.check_weighs(party.name)
+        if (trouble := trouble_of_all(party.sample_weight)) is not None:  # others of its rows may have counted
+            raise DataError(f"party {party.name!r}: sample_weight {trouble}")
 
 
 def check_exposure(
@@ -117,6 +129,7 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
 
 def warn_after(history: list[dict[str, Any]], algorithm: Training) -> None:
     """Warn of a run that diverged, or that ended before it had converged."""
+    history = [record for record in history if "loss" in record]
     if not history:  # nobody was told how it went
         return
     warn_diverged(history, algorithm.schedule == "adaptive")

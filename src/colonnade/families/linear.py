@@ -20,7 +20,7 @@ from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session
 from colonnade.errors import LabelError, OptionError
-from colonnade.families.base import Arrays, Description, Family
+from colonnade.families.base import NO_WEIGHTS, Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.objective import losses, penalties
@@ -42,11 +42,15 @@ _MODELS = (
 
 @dataclass(frozen=True)
 class LinearOptions:
-    """What a linear model is: the penalty of its coefficients, its weight, and whether there is an intercept."""
+    """What a linear model is: the penalty of its coefficients, its weight, whether there is an intercept.
+
+    And whether rows count unequally, which everybody has to know before the label holder brings weights.
+    """
 
     penalty: str = "l2"
     l2: float = 1e-4
     intercept: bool = True
+    weighted: bool = False
 
 
 class LinearFamily(Family):
@@ -62,6 +66,7 @@ class LinearFamily(Family):
         Key("l2", float, default=LinearOptions.l2, least=0),
         Key("penalty", str, default=LinearOptions.penalty, allowed=tuple(penalties.PENALTIES)),
         Key("intercept", bool, default=LinearOptions.intercept),
+        Key("weighted", bool, default=LinearOptions.weighted),
     )
     options: ClassVar[type[Any]] = LinearOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = tuple(ALGORITHMS.values())
@@ -76,13 +81,18 @@ class LinearFamily(Family):
         """Return block Newton, which takes any number of columns, or FedSGD, whose signals can be encrypted."""
         return FedSGD if encrypted else BlockNewton
 
+    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
+        """Refuse weights of rows, which training in the open does not take."""
+        if options.weighted:
+            raise OptionError(f"weighted is true: {NO_WEIGHTS}")
+
     def trained_by(self, algorithm: Training) -> str:
         """Return the algorithm's own family: FDML makes a mean of models out of these options."""
         return algorithm.family
 
     def read_options(self, model: Settings) -> LinearOptions:
-        """Return the penalty, its weight, and whether there is an intercept."""
-        return LinearOptions(model["penalty"], model["l2"], model["intercept"])
+        """Return the penalty, its weight, whether there is an intercept, and whether rows have weights."""
+        return LinearOptions(model["penalty"], model["l2"], model["intercept"], model["weighted"])
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say that contributions are linear, from which it follows what they show; that holds for FDML's too."""
@@ -182,6 +192,7 @@ class AveragedFamily(LinearFamily):
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
+        super().check_holders(model, loss, holders, options)
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "

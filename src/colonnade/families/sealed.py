@@ -8,17 +8,21 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.sealed_newton import LOSSES, SealedNewton, SealedParty
+from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.blocks.columns import Columns, columns_from_value
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.families.held_out import check_held_out, held_out_leaks, judge
 from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
-from colonnade.objective import losses
+from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net
+from colonnade.sealed.labels import MOST_UNEVEN, LabelPart
+from colonnade.sealed.losses import SEALED_LOSSES
 from colonnade.sealed.members import MOST_COLUMNS
+from colonnade.sealed.party import SealedParty
 from colonnade.sealed.schedule import MODEST
 
 Floats = npt.NDArray[np.float64]
@@ -35,14 +39,10 @@ class SealedFamily(LinearFamily):
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedNewton,)
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
+    weighs: ClassVar[bool] = True
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what can't be trained on shares."""
-        if loss not in LOSSES:
-            raise OptionError(
-                f"sealed training has no {model} yet, only LogisticRegression and RidgeRegression (in a job logistic "
-                f"and ridge); use one of them, or protection 'masked', which shows more"
-            )
         if len(holders) != 1:
             raise LabelError(
                 f"sealed training needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one "
@@ -53,36 +53,59 @@ class SealedFamily(LinearFamily):
                 f"sealed training takes the penalty 'l2' only, got {options.penalty!r}; use protection 'masked'"
             )
 
+    def setting(self, options: Any) -> dict[str, Any]:
+        """Say that contributions are linear, and whether rows have weights, of which the largest is told in part."""
+        return {**super().setting(options), "weighted": options.weighted}
+
+    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
+        """Return what the algorithm shows, and the scores of held-out rows where a metric on them was asked for."""
+        return (*super().leaks(setting, algorithm), *held_out_leaks(setting))
+
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Train on shares, on those columns that have a number in some row."""
-        algorithm, loss = cast(SealedNewton, job.algorithm), losses.loss(job.loss)
+        """Train on shares, on those columns that have a number in some row; then judge the model on held-out rows."""
+        check_held_out(net.me, job, part, budget)
+        algorithm, loss = cast(SealedNewton, job.algorithm), SEALED_LOSSES[job.loss]
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
         order = np.random.default_rng([algorithm.seed, 0x5EA1]).permutation(whole.shape[0])
         X = _dense(needed.of(whole), order)
         self._check_sizes(net.me, X)
         first = job.holders[0]
+        penalty, labels, intercept = np.full(X.shape[1], job.options.l2), None, job.options.intercept
         leads = net.me == first
-        y, begin, penalty = None, None, np.full(X.shape[1], job.options.l2)
         if leads:
-            y = self._labels(net.me, part)[order]
-            if job.options.intercept:
+            y = _targets(self._labels(net.me, part)[order], job.outputs)
+            if intercept:
                 X, penalty = np.c_[X, np.ones(len(X))], np.r_[penalty, 0.0]
-                begin = loss.start(y)
-                if loss.name == "logistic":
-                    begin = _log_odds(y)
             if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
                 _warn_of_rare_labels(net, y)
+            if (part.weights is not None) != job.options.weighted:
+                has = "no weights" if part.weights is None else "weights"
+                raise DataError(
+                    f"party {net.me!r} has {has} of rows, and the job says weighted = "
+                    f"{str(job.options.weighted).lower()}; change one of the two"
+                )
+            weights = None if part.weights is None else part.weights[order]
+            labels = LabelPart(loss, y, weights, intercept=intercept)
+            if weights is not None and labels.uneven > MOST_UNEVEN:
+                raise DataError(
+                    f"sealed training takes weights of at most {2**MOST_UNEVEN} times their mean, and the largest of "
+                    f"party {net.me!r} is {weights.max() / weights.mean():.4g} times; cut the largest ones off"
+                )
         holders = algorithm.holders(net.names, first)
-        party = SealedParty(net, algorithm, loss, holders, X, penalty, y, begin, keeper)
+        party = SealedParty(
+            net, loss, holders, X, penalty, labels, job.outputs, given=algorithm.given, period=algorithm.period,
+            weighted=job.options.weighted, keeper=keeper,
+        )  # fmt: skip
         await algorithm.train(party)
-        found = party.coefficients
-        intercept = None
-        if begin is not None:
-            found, intercept = found[:-1], found[-1:]
-        return (needed.spread(found[:, None]), intercept)
+        found, own = party.coefficients, None
+        if leads and intercept:
+            found, own = found[:-1], found[-1]
+        state = (needed.spread(found), own)
+        await judge(net, job, part, state, budget)
+        return state
 
     def _check_sizes(self, me: str, X: Floats) -> None:
         if X.shape[1] > MOST_COLUMNS:
@@ -119,7 +142,6 @@ def _warn_of_rare_labels(net: Net, y: Floats) -> None:
         net.report(("warning", words))
 
 
-def _log_odds(y: Floats) -> float:
-    """Return where the intercept of a logistic model starts: at the odds of the labels, within reason."""
-    share = float(np.clip(np.mean(y > 0), 1e-3, 1.0 - 1e-3))
-    return float(np.log(share / (1.0 - share)))
+def _targets(y: Floats, outputs: int) -> Floats:
+    """Return labels as a column, or of several classes as one column of zeros and ones for each."""
+    return y[:, None] if outputs == 1 else (y[:, None] == np.arange(outputs)).astype(np.float64)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from colonnade.blocks.columns import columns_to_value
 from colonnade.data import labels
 from colonnade.data.party import Party
+from colonnade.data.row_weights import Floats
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
@@ -104,6 +105,9 @@ class TrainingPart:
         The same three for other rows, or None.
     own
         What its family takes beside columns, as a wire value: its network.
+    weights, held_out_weights
+        How much each row counts, as the user has it, in training and among the other rows; only the party with the
+        labels has them, and None is that all count alike.
     """
 
     X: Any
@@ -111,6 +115,8 @@ class TrainingPart:
     labelled: npt.NDArray[np.bool_] | None
     validation: tuple[Any, Any, Any] | None = None
     own: Any = None
+    weights: Floats | None = None
+    held_out_weights: Floats | None = None
 
     @classmethod
     def of(
@@ -123,11 +129,17 @@ class TrainingPart:
     ) -> TrainingPart:
         """Return a party's rows with labels as the loss takes them; `validation` is the same party with other rows."""
         apart = None if validation is None else rows_of(validation, classes, loss)
-        return cls(*rows_of(party, classes, loss), apart, own)
+        weights = (party.sample_weight, None if validation is None else validation.sample_weight)
+        return cls(*rows_of(party, classes, loss), apart, own, *weights)
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `TrainingPart(*value)` undoes this."""
-        return (self.X, self.y, self.labelled, self.validation, self.own)
+        return (self.X, self.y, self.labelled, self.validation, self.own, self.weights, self.held_out_weights)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether this party brings weights of rows, of whichever part."""
+        return self.weights is not None or self.held_out_weights is not None
 
 
 def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, Any, Any]:
@@ -188,7 +200,10 @@ async def train(net: Net, job: Any, part: Any, keeper: Keeper | None = None, bud
     budget are for.
     """
     agreed, mine = TrainingJob.from_value(job), TrainingPart(*part)
-    return await family(agreed.family).train(net, agreed, mine, keeper, budget)
+    kind = family(agreed.family)
+    if mine.weighted:
+        kind.check_weighs(net.me)
+    return await kind.train(net, agreed, mine, keeper, budget)
 
 
 async def score(net: Net, job: Any, part: Any) -> Any:

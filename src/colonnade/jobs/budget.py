@@ -25,7 +25,7 @@ from colonnade.ledger.ledger import Ledger
 # score can be read from it, and whoever knows the other parts of the score has the sender's.
 OF_COLUMNS = (
     "scores", "snapshot", "evaluation", "directions", "phases", "signal", "total", "embeddings",
-    "embeddings to evaluate", "representations", "representations to evaluate",
+    "embeddings to evaluate", "representations", "representations to evaluate", "held-out scores",
 )  # fmt: skip
 _RECORD = "numbers about each person"  # in the ledger
 _MODEL = "model whose training was counted"

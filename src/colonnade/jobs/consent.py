@@ -40,6 +40,8 @@ _WORDS = {
 def words_of(job: Job) -> str:
     """Return a job's protection, and what it is."""
     note = f"; {HIDES_NOTHING}" if job.protection == MASKED and len(job.parties) == 2 else ""
+    if job.protection == SEALED and job.validation:
+        note = f"; after it {job.holders[0]} sees scores of held-out people, for a metric"
     return f"{job.protection}: {_WORDS[job.protection]}{note}"
 
 

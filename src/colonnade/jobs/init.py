@@ -11,7 +11,7 @@ from colonnade.families import family_of_kind
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, check_word
 from colonnade.jobs.job_file import JOB, described, party_name
-from colonnade.leaks import LISTED
+from colonnade.leaks import HELD_OUT, LISTED
 from colonnade.remote.authority import issue, make_authority
 from colonnade.settings import toml
 
@@ -40,6 +40,7 @@ kind = {kind}# logistic, softmax, svm, ridge or poisson; kernel, ..., network, .
 l2 = 1e-4                # weight of the penalty
 # penalty = "l2"         # or "nonconvex"
 # intercept = true
+# weighted = false       # true: rows count as a column of the label holder's says (its own file names it); sealed only
 
 """
 _OTHER = """\
@@ -47,10 +48,13 @@ _OTHER = """\
 kind = {kind}# the others are in docs/guide.md
 {keys}
 """
-_SEALED_TRAINING = """\
+_SEALED_TRAINING = f"""\
 [algorithm]
 kind = "auto"            # SealedNewton: Newton steps on shares, as many as the number of rows asks for
 seed = 0
+
+# [validation]           # a metric on rows that are held out, which the label holder alone is told; it sees the scores
+# part = 0.2             # of these people then, so add "{HELD_OUT}" to disclosed
 
 """
 _OPEN_TRAINING = """\
@@ -100,6 +104,9 @@ protection = ["sealed", "plain"]   # how training may be protected; "plain" is c
                           # masks: whoever is on the way of a sum sees this party's own part of it
 """,
 }
+_LABEL = """\
+label = "label"           # empty cells are rows without a label
+# weight = "weight"       # how much each row counts, where the job says weighted = true (sealed training only)"""
 _NETWORK = """\
 [network]                 # how this party's own network is made: a function without arguments in a file of its own
 build = "{name}_network.py:make"
@@ -221,7 +228,7 @@ def _protected(
 
 def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:
     """Return the file of a party that agrees to this protection; `labels` says whether it holds any."""
-    column = 'label = "label"           # empty cells are rows without a label' if labels else "# no label column here"
+    column = _LABEL if labels else "# no label column here"
     network = _NETWORK.format(name=name) if family_of_kind(model).takes_own else ""
     return _PARTY.format(name=name, label=column, port=_PORT, consent=_CONSENT[protection], network=network)
 

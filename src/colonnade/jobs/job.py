@@ -94,6 +94,7 @@ class Job:
             rows=rows,
             aligned=self.aligned,
             sealed=self.protection == SEALED,
+            held_out=self.validation > 0,
             **family(self.family).setting(self.model),
         )
 

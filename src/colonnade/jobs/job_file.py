@@ -23,7 +23,7 @@ from colonnade.families.base import Family
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
 from colonnade.jobs.job import Job
-from colonnade.leaks import FIRST_NAMES
+from colonnade.leaks import FIRST_NAMES, HELD_OUT
 from colonnade.objective.metrics import LIKELIHOODS
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
@@ -207,17 +207,14 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
 
 
 def _check_sealed(settings: Settings) -> None:
-    """Refuse what has no effect beside sealed training: how sums are made, and rows that are held out to judge it."""
-    added, apart = settings["sum"], settings["validation"]
+    """Refuse what has no effect beside sealed training: how sums are made."""
+    added = settings["sum"]
     for key, usual in (("kind", "auto"), ("topology", "tree")):
         if added[key] != usual:
             raise added.error(
                 key,
                 "has no effect with protection 'sealed', which adds up shares; remove it, or set another protection",
             )
-    if apart["part"]:
-        words = "has no meaning with protection 'sealed', as nobody sees how far training has come; remove it"
-        raise apart.error("part", words)
 
 
 def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: Family) -> None:
@@ -291,6 +288,12 @@ def _algorithm(settings: Settings, of: Family) -> Training:
 def _check_disclosed(settings: Settings, job: Job) -> None:
     """Refuse a list of what is disclosed that lacks something or has too much: nobody should need the papers."""
     told, real = settings["disclosed"], job.disclosed()
+    if HELD_OUT in real and HELD_OUT not in told:
+        raise settings["validation"].error(
+            "part",
+            f"a metric on held-out rows shows {job.holders[0]!r} their scores, which protection 'sealed' opens to "
+            f'nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove part',
+        )
     if lacking := [what for what in real if what not in told]:
         since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"
         names, it = ", ".join(f'"{what}"' for what in lacking), "it" if len(lacking) == 1 else "them"

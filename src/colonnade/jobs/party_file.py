@@ -24,6 +24,7 @@ from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.families import family
+from colonnade.families.base import NO_WEIGHTS
 from colonnade.families.protection import PROTECTIONS
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
@@ -123,6 +124,15 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if (settings["data"]["label"] is None) == (name in job.holders):
         holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
+    if settings["data"]["weight"] is not None and not family(job.family).weighs:
+        raise settings["data"].error("weight", NO_WEIGHTS)
+    if name == job.holders[0] and (settings["data"]["weight"] is not None) != getattr(job.model, "weighted", False):
+        says = (
+            "says weighted = true, so name the column with the weights"
+            if settings["data"]["weight"] is None
+            else ("says nothing of weights; leave this out, or add weighted = true to [model] at every party")
+        )
+        raise settings["data"].error("weight", f"the job {says}")
     takes = family(job.family).takes_own
     if (settings["network"] is not None) != takes:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'

@@ -1,4 +1,7 @@
-"""How good a model is: metrics that equal scikit-learn's without needing it, and the deviance of linear models."""
+"""How good a model is: metrics that equal scikit-learn's without needing it, and the deviance of linear models.
+
+Where a metric takes weights, they say how much each row counts; without them all rows count alike.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ LIKELIHOODS = ("logistic", "square", "poisson")
 _LEAST = 1e-300  # a mean of 0 has no finite score; this one is as good
 
 
-def accuracy(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
+def accuracy(y: npt.ArrayLike, predicted: npt.ArrayLike, weights: Floats | None = None) -> float:
     """Return the share of rows whose prediction equals the label, NaN without rows."""
     y, predicted = _pair(y, predicted)
-    return float((y == predicted).mean()) if len(y) else math.nan
+    return float(np.average(y == predicted, weights=weights)) if len(y) else math.nan
 
 
-def auc(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
+def auc(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -> float:
     """Return the area under the ROC curve; the larger of the two label values is the positive one.
 
     It is the chance that a positive row scores above a negative one, with ties counting half, and NaN if a score is.
@@ -37,6 +40,9 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
     if np.isnan(score).any():
         return math.nan
     _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
+    if weights is not None:
+        lower, upper = (np.bincount(place[y == one], weights[y == one], minlength=len(counts)) for one in classes)
+        return float(upper @ (np.cumsum(lower) - 0.5 * lower) / (lower.sum() * upper.sum()))
     ranks = np.cumsum(counts) - 0.5 * (counts - 1)  # equal scores share the middle of their ranks
     positive = y == classes[1]
     n1 = int(positive.sum())
@@ -66,7 +72,7 @@ def _two_classes(y: npt.ArrayLike, score: npt.ArrayLike, metric: str) -> tuple[A
     return y, score.astype(np.float64), classes
 
 
-def r2(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
+def r2(y: npt.ArrayLike, predicted: npt.ArrayLike, weights: Floats | None = None) -> float:
     """Return the share of the variance that is explained, NaN below two rows.
 
     For labels that are all equal it is 1 if every prediction is right, else 0.
@@ -75,12 +81,12 @@ def r2(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
     if len(y) < 2:
         return math.nan
     with np.errstate(over="ignore"):  # a diverged model explains -inf, that is an answer and not a warning
-        left = float(((y - predicted) ** 2).sum())
-        total = float(((y - y.mean()) ** 2).sum())
+        left = _weighed((y - predicted) ** 2, weights)
+        total = _weighed((y - np.average(y, weights=weights)) ** 2, weights)
     return _explained(left, total, constant=bool((y == y[0]).all()))
 
 
-def d2_poisson(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
+def d2_poisson(y: npt.ArrayLike, predicted: npt.ArrayLike, weights: Floats | None = None) -> float:
     """Return the share of the Poisson deviance that the predicted means explain, NaN below two rows.
 
     For labels that are all equal it is 1 if every prediction is right, else 0.
@@ -95,34 +101,43 @@ def d2_poisson(y: npt.ArrayLike, predicted: npt.ArrayLike) -> float:
             )
     if len(y) < 2:
         return math.nan
-    left = _poisson_deviance(y, predicted)
-    total = _poisson_deviance(y, np.full(len(y), y.mean()))
+    left = _poisson_deviance(y, predicted, weights)
+    total = _poisson_deviance(y, np.full(len(y), np.average(y, weights=weights)), weights)
     return _explained(left, total, constant=bool((y == y[0]).all()))
 
 
-def evaluate(loss: Loss, z: npt.NDArray[np.float64], y_encoded: Array) -> tuple[str, float]:
+def evaluate(
+    loss: Loss, z: npt.NDArray[np.float64], y_encoded: Array, weights: Floats | None = None
+) -> tuple[str, float]:
     """Return the name and value of the loss's default metric for scores and encoded labels.
 
     The value is NaN where the metric has none: without rows, with a NaN score, or for an AUC over rows of one class.
     """
     name = METRICS[loss.kind]
+    if weights is not None:  # a row that counts for nothing has no say, not even that its class is there
+        z, y_encoded, weights = z[weights > 0.0], y_encoded[weights > 0.0], weights[weights > 0.0]
     if not len(z) or np.isnan(z).any():
         return name, math.nan
     if name == "auc":
         one_class = bool((y_encoded == y_encoded[0]).all())
-        return name, math.nan if one_class else auc(y_encoded, z)
+        return name, math.nan if one_class else auc(y_encoded, z, weights)
     metric = {"accuracy": accuracy, "r2": r2, "d2": d2_poisson}[name]
-    return name, metric(y_encoded, loss.predict(z))
+    return name, metric(y_encoded, loss.predict(z), weights)
 
 
-def _poisson_deviance(y: Array, mean: Array) -> float:
+def _weighed(values: Array, weights: Floats | None) -> float:
+    return float((values if weights is None else values * weights).sum())
+
+
+def _poisson_deviance(y: Array, mean: Array, weights: Floats | None = None) -> float:
     """Return half of the summed Poisson deviance, infinite for an infinite mean, or a mean of 0 at a label > 0."""
     if np.isinf(mean).any():
         return math.inf
     seen = y > 0  # y log y is 0 at y = 0
     with np.errstate(divide="ignore", over="ignore"):
         logs = np.log(y[seen] / mean[seen])
-        return float((y[seen] * logs).sum() + (mean - y).sum())
+        known = None if weights is None else weights[seen]
+        return _weighed(y[seen] * logs, known) + _weighed(mean - y, weights)
 
 
 def _explained(left: float, total: float, *, constant: bool) -> float:

@@ -19,7 +19,7 @@ from colonnade.jobs.job import Job
 from colonnade.planning.figures import Forecast
 from colonnade.planning.forecast import Span
 from colonnade.planning.trials import LineSpeed
-from colonnade.sealed.schedule import schedule
+from colonnade.sealed.losses import SEALED_LOSSES
 
 NO_LINE = LineSpeed(0.0, math.inf)
 
@@ -102,9 +102,8 @@ def untried(job: Job, rows: int, columns: Mapping[str, int], outputs: int, line:
     found = []
     own = job.algorithm if isinstance(job.algorithm, SealedNewton) else SealedNewton(seed=job.algorithm.seed)
     if job.protection == SEALED or _sealable(job, own):
-        rounds = 0  # a quadratic loss is solved without any
-        if job.loss != "square":
-            rounds = len(schedule(rows, sum(columns.values()), own.rounds, own.polish, own.samples))
+        weighted = getattr(job.model, "weighted", False)
+        rounds = len(SEALED_LOSSES[job.loss].schedule(rows, sum(columns.values()), own.given, 0, weighted=weighted))
         taken = forecast_sealed(rows, columns, outputs=outputs, rounds=rounds, line=line)
         found.append(_forecast(own.name, SEALED, rounds, *taken, own=job.protection == SEALED))
     if job.protection == SEALED:

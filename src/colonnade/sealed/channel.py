@@ -100,12 +100,12 @@ class Channel:
         raw = await self.receive(frm, kind, what, 12 * int(np.prod(shape)))
         return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(*shape, wide.LIMBS)
 
-    async def receive_own(self, frm: str, size: int) -> WideArray:
+    async def receive_own(self, frm: str, *shape: int) -> WideArray:
         """Wait for a holder's share of this party's own coefficients."""
-        raw = await self.net.recv(frm, "own coefficients")
-        if not isinstance(raw, bytes) or len(raw) != 12 * size:
-            raise ProtocolError(f"party {frm!r} must send {12 * size} bytes at step 'own coefficients'")
-        return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(size, wide.LIMBS)
+        raw, size = await self.net.recv(frm, "own coefficients"), 12 * int(np.prod(shape))
+        if not isinstance(raw, bytes) or len(raw) != size:
+            raise ProtocolError(f"party {frm!r} must send {size} bytes at step 'own coefficients'")
+        return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(*shape, wide.LIMBS)
 
     def random_words(self, *shape: int) -> WordArray:
         """Draw uniform words of 64 bits."""

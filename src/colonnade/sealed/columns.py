@@ -37,11 +37,11 @@ _MOST_KEPT = 2**25  # numbers of one kind that are kept from round to round
 
 
 class WhiteColumns:
-    """Columns (n, d), the penalty of each, and the bound kappa on the loss's curvature."""
+    """Columns (n, d), the penalty of each, the bound kappa on the loss's curvature, and how large its waves are."""
 
-    def __init__(self, X: Floats, penalty: Floats, kappa: float) -> None:
+    def __init__(self, X: Floats, penalty: Floats, kappa: float, waves: float = 1.0) -> None:
         n, d = X.shape
-        self.n, self.d, self.kappa = n, d, kappa
+        self.n, self.d, self.kappa, self._waves = n, d, kappa, waves
         self._kept: dict[int, Floats] = {}
         self._tamed: dict[int, Floats] = {}
         self._again: dict[tuple[str, int], Floats] = {}
@@ -76,6 +76,18 @@ class WhiteColumns:
 
     # -- sums over rows ------------------------------------------------------------------------------------------------
 
+    def signal_bits(self, rows: int) -> int:
+        """Bits of signals of this loss behind their point."""
+        return signal_bits(rows, self._waves)
+
+    def backward_bits(self, rows: int) -> int:
+        """Bits of a column behind its point in sums over so many rows of signals."""
+        return backward_bits(rows, self.kappa, self._waves)
+
+    def square_bits(self, rows: int) -> int:
+        """Bits of a column, or of two columns' product, behind its point in sums for the curvature."""
+        return square_bits(rows, self.kappa, self._waves)
+
     def cross(self, bits: int, rows: int | None = None) -> Floats:
         """Q' in whole numbers, for products with others' columns; or of the first rows, as they are `tamed`."""
         found: Floats = np.rint((self.Q if rows is None else self.tamed(rows)).T * 2.0**bits)
@@ -89,12 +101,12 @@ class WhiteColumns:
         """Q' of the first rows, for means over them of folded words, in whole numbers of `backward_bits`."""
         if rows not in self._kept:
             weighted = self.Q[:rows].T * self._weight(rows)
-            self._kept[rows] = SlotLayout(rows).columns(weighted, 2.0 ** backward_bits(rows))
+            self._kept[rows] = SlotLayout(rows).columns(weighted, 2.0 ** self.backward_bits(rows))
         return self._kept[rows]
 
     def backward_bound(self, rows: int) -> float:
         """A bound on the norm of every column of `backward`."""
-        return embedded_bound(self.bound * max(1.0, self._weight(rows)), rows, 2.0 ** backward_bits(rows))
+        return embedded_bound(self.bound * max(1.0, self._weight(rows)), rows, 2.0 ** self.backward_bits(rows))
 
     @cached_property
     def penalty(self) -> Floats:
@@ -144,7 +156,7 @@ class WhiteColumns:
 
     def tamed_columns(self, rows: int) -> Floats:
         """`tamed` for sums over rows of folded words."""
-        made = partial(SlotLayout(rows).columns, self.tamed(rows).T, 2.0 ** square_bits(rows))
+        made = partial(SlotLayout(rows).columns, self.tamed(rows).T, 2.0 ** self.square_bits(rows))
         return self._once("columns", rows, made)
 
     def squares(self, rows: int) -> Floats:
@@ -157,7 +169,7 @@ class WhiteColumns:
             found = np.empty((len(first), layout.length))
             for start in range(0, len(first), self.d):
                 here = slice(start, start + self.d)
-                found[here] = layout.columns(some[first[here]] * some[second[here]], 2.0 ** square_bits(rows))
+                found[here] = layout.columns(some[first[here]] * some[second[here]], 2.0 ** self.square_bits(rows))
             return found
 
         return self._once("squares", rows, made)
@@ -165,7 +177,7 @@ class WhiteColumns:
     def squares_bound(self, rows: int) -> float:
         """A bound on the norm of each of them: a row's part of two columns is at most its squared length."""
         most = self._longest(rows)
-        return embedded_bound(most * self.bound, rows, 2.0 ** square_bits(rows))
+        return embedded_bound(most * self.bound, rows, 2.0 ** self.square_bits(rows))
 
     def factors(self, rows: int) -> Floats:
         """The first rows of Q' for products row by row: two columns to a polynomial, (pairs, blocks, N)."""
@@ -197,22 +209,32 @@ def divisor(rows: int) -> int:
     return 1 << (rows - 1).bit_length()
 
 
-def signal_bits(rows: int) -> int:
+def _moved(waves: float) -> int:
+    """Return how many bits go from signals to columns, where waves are so large."""
+    return round(math.log2(waves) / 2.0)
+
+
+def signal_bits(rows: int, waves: float = 1.0) -> int:
     """Bits of a signal behind its point, in sums over so many rows: more where fewer rows average errors out."""
-    return min(20, max(16, round(SUM_BITS - 2 - math.log2(rows))))
+    return min(20, max(16, round(SUM_BITS - 2 - math.log2(rows)))) - _moved(waves)
 
 
-def backward_bits(rows: int) -> int:
-    """Bits of a column behind its point in sums over so many rows of signals: so that they fit."""
-    return max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
+def backward_bits(rows: int, kappa: float, waves: float = 1.0) -> int:
+    """Bits of a column behind its point in sums over so many rows of signals: so that they fit.
+
+    More where signals have fewer, and where a large kappa makes columns small: rounding errors of columns count as
+    often as waves are larger than what they add up to.
+    """
+    base = max(0, int(SUM_BITS - signal_bits(rows) - math.log2(rows)))
+    return base + _moved(waves) + max(0, int(math.log2(4.0 * kappa) / 2.0))
 
 
-def square_bits(rows: int) -> int:
+def square_bits(rows: int, kappa: float, waves: float = 1.0) -> int:
     """Bits of a column, or of two columns' product, behind its point in sums over so many rows for the curvature.
 
-    Two less where rows are few: the curvature is then taken in every round, and its sums are as many as its entries.
+    Two less where rows are few: every round then takes the curvature anew, and its sums are as many as its entries.
     """
-    return max(0, backward_bits(rows) - (2 if rows <= FEW else 0))
+    return max(0, backward_bits(rows, kappa, waves) - (2 if rows <= FEW else 0))
 
 
 def factor_bits(rows: int) -> int:

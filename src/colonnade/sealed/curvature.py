@@ -17,7 +17,7 @@ from colonnade.crypto.lattice import Lattice
 from colonnade.crypto.lattice_parameters import SMALL
 from colonnade.sealed import wide
 from colonnade.sealed.channel import Reading
-from colonnade.sealed.columns import divisor, factor_bits, signal_bits, square_bits
+from colonnade.sealed.columns import divisor, factor_bits
 from colonnade.sealed.inverse import CURVATURE_BITS
 from colonnade.sealed.random_products import WEIGHTED, RandomProducts
 from colonnade.sealed.slots import DEGREE, SlotLayout, doubled, unpaired, words
@@ -55,7 +55,7 @@ async def shared_curvature(made: RandomProducts, number: int, asked: Asked) -> W
     """Return a holder's share of the curvature of the first rows of a round."""
     members, step, width = made.members, made.rounds[number], made.members.width
     rows, found = step.curvature, wide.zeros(width, width)
-    bits = signal_bits(step.rows) + square_bits(rows)
+    bits = made.own.signal_bits(step.rows) + made.own.square_bits(rows)
     mine = await _answer_squares(made, rows, asked)
     products = await _answer_products(made, number, asked)
     within = await members.gathered("squares", mine, {name: await one() for name, one in asked.squares.items()})

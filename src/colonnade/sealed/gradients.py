@@ -9,7 +9,7 @@ from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice_parameters import WIDE
 from colonnade.sealed import wide
 from colonnade.sealed.bound import EXACT_BITS
-from colonnade.sealed.columns import PENALTY_BITS, backward_bits, divisor, signal_bits
+from colonnade.sealed.columns import PENALTY_BITS, divisor
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
 from colonnade.sealed.slots import SlotLayout, embedded, folded, words
 from colonnade.sealed.wide import WideArray, WordArray
@@ -17,9 +17,9 @@ from colonnade.sealed.wide import WideArray, WordArray
 Floats = npt.NDArray[np.float64]
 
 
-def signal_words(rows: int, values: Floats) -> WordArray:
-    """Return numbers of the label holder's, one for each row, as folded words."""
-    found = folded(embedded(SlotLayout(rows).first_copy(values)) * 2.0 ** signal_bits(rows))
+def signal_words(rows: int, values: Floats, bits: int) -> WordArray:
+    """Return numbers of the label holder's, one for each row, as folded words with so many bits behind the point."""
+    found = folded(embedded(SlotLayout(rows).first_copy(values)) * 2.0**bits)
     return words(np.rint(found)).reshape(-1)
 
 
@@ -95,27 +95,27 @@ async def shared_gradient(made: RandomProducts, number: int, signals: WordArray)
     mine = np.zeros(own.d, np.uint64)
     if channel.holds:
         mine = words(own.backward(rows)) @ signals
-    mine = mine + await _with_first(made, rows, place + 1, signals)
+    mine = mine + await _with_first(made, rows, made.outputs + place, signals)
     if members.me != channel.second:
         mine = mine - made.lent["signals", channel.second, rows][:, place]
     asked: dict[str, WordArray] = {}
     if channel.holds:
         for name in members.besides(members.me):
             share = made.asked["signals", name, rows]
-            asked[name] = share[:, place + 1] if channel.is_first else -share[:, place]
+            asked[name] = share[:, made.outputs + place] if channel.is_first else -share[:, place]
     return _scaled(made, await members.gathered("signals", mine, asked), rows)
 
 
-async def first_gradient(made: RandomProducts, rows: int, signals: Floats) -> WideArray:
-    """Return a holder's share of Q' s / N, where s is the label holder's alone."""
+async def first_gradient(made: RandomProducts, rows: int, signals: Floats, output: int = 0) -> WideArray:
+    """Return a holder's share of Q' s / N, where s is the label holder's alone: signals of one score of every row."""
     members, channel, own = made.members, made.members.channel, made.own
     mine = np.zeros(0, np.uint64)
     if channel.is_first:
-        mine = signal_words(rows, signals)
-    share = await _with_first(made, rows, 0, mine)
+        mine = signal_words(rows, signals, own.signal_bits(rows))
+    share = await _with_first(made, rows, output, mine)
     asked: dict[str, WordArray] = {}
     if channel.is_first:
-        asked = {name: made.asked["signals", name, rows][:, 0] for name in members.besides(members.me)}
+        asked = {name: made.asked["signals", name, rows][:, output] for name in members.besides(members.me)}
     elif channel.holds:
         asked = {name: np.zeros(size, np.uint64) for name, size in members.besides(members.me).items()}
     gathered = await members.gathered("signals", share, asked)
@@ -125,7 +125,7 @@ async def first_gradient(made: RandomProducts, rows: int, signals: Floats) -> Wi
         exact = wide.zeros(members.sizes[channel.first])
         if channel.is_first:
             sums = (words(own.backward(rows)) @ mine).view(np.int64) / divisor(rows)
-            bits = STATE_BITS - signal_bits(rows) - backward_bits(rows)
+            bits = STATE_BITS - own.signal_bits(rows) - own.backward_bits(rows)
             exact = wide.from_integers(np.rint(sums * 2.0**bits))
         found[members.of[channel.first]] = exact
     return found
@@ -172,7 +172,7 @@ async def _with_first(made: RandomProducts, rows: int, place: int, signals: Word
 
 
 def _scaled(made: RandomProducts, shares: dict[str, WordArray], rows: int) -> WideArray:
-    bits = signal_bits(rows) + backward_bits(rows)
+    bits = made.own.signal_bits(rows) + made.own.backward_bits(rows)
     return made.members.together(
         {name: made.members.scaled(share, 1.0 / divisor(rows), bits, STATE_BITS) for name, share in shares.items()}
     )

@@ -38,8 +38,8 @@ class RandomProducts:
     random
         A holder's random coefficients (d, rounds), of each other party.
     vectors
-        A holder's random signals (rounds, length), for each number of rows; the first holder's begin with one for the
-        signals before the first step.
+        A holder's random signals (rounds, length), for each number of rows; the first holder's begin with those for the
+        signals before the first step, one for every score of a row.
     asked, lent
         This party's shares of products with others' columns, and of its own columns with others' random numbers, by
         what they are, by the other party, and by the number of rows.
@@ -54,13 +54,18 @@ class RandomProducts:
         A holder's share of what is added to the curvature of so many rows.
     """
 
-    def __init__(self, members: Members, own: WhiteColumns, rounds: tuple[Round, ...], period: float) -> None:
-        self.members, self.own, self.rounds = members, own, rounds
+    def __init__(
+        self, members: Members, own: WhiteColumns, rounds: tuple[Round, ...], period: float, outputs: int = 1
+    ) -> None:
+        self.members, self.own, self.outputs = members, own, outputs
+        # Where rows have several scores, each of them is a round of its own here: number r of score k is r outputs + k.
+        self.rounds = rounds = tuple(one for one in rounds for _ in range(outputs))
         self.shift = 64 - int(np.log2(period)) - FORWARD_BITS - STATE_BITS
         # For every number of rows that rounds are about: which rounds those are.
         self.groups: dict[int, list[int]] = {members.rows: []}
         for number, one in enumerate(rounds):
-            self.groups.setdefault(one.rows, []).append(number)
+            if not one.known:
+                self.groups.setdefault(one.rows, []).append(number)
         self.random: dict[str, WideArray] = {}
         self.vectors: dict[int, WordArray] = {}
         self.asked: dict[tuple[str, str, int], Any] = {}
@@ -154,7 +159,7 @@ class RandomProducts:
             for rows, numbers in self._scored():
                 found["scores", owner, rows] = await channel.ask_spread("scores", owner, words[:, numbers], rows)
         for rows, numbers in self.groups.items():
-            if count := len(numbers) + channel.is_first:
+            if count := len(numbers) + self.outputs * channel.is_first:
                 length, columns = SlotLayout(rows).length, members.besides(members.me)
                 self.vectors[rows], asked = await channel.ask_silent("signals", count, length, columns)
                 found.update({("signals", owner, rows): one for owner, one in asked.items()})
@@ -171,7 +176,7 @@ class RandomProducts:
                     "scores", holder, len(numbers), own.forward[:, :rows], own.forward_bound()
                 )
         for rows, numbers in self.groups.items():
-            if count := len(numbers) + (holder == channel.first):
+            if count := len(numbers) + self.outputs * (holder == channel.first):
                 length, bound = SlotLayout(rows).length, own.backward_bound(rows)
                 self.lent["signals", holder, rows] = await channel.answer_silent(
                     "signals", holder, count, length, own.backward(rows), bound

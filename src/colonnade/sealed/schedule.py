@@ -5,7 +5,7 @@ Nobody sees how far training has come, so nobody could stop it. The schedule fol
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FEW = 4096  # rows that are so few that every round can take the curvature anew, over a wide range of scores
 MODEST = 4 * FEW  # rows of which a few more rounds do not matter
@@ -27,11 +27,7 @@ class Round:
     tolerance: float
     stretch: tuple[int, int] = (1, 0)
     momentum: tuple[int, int] = (0, 0)
-
-
-def period_for(rows: int) -> float:
-    """Return the period of scores where the job does not say: wide where that is cheap."""
-    return 256.0 if rows <= FEW else 128.0 if rows <= MODEST else 64.0
+    known: bool = False  # whether the label holder knows signals and curvature of this one by itself
 
 
 def curvature_rows(rows: int, columns: int) -> int:
@@ -59,3 +55,16 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
     again = [Round(rows, of, min(8, 5 + i), 1e-3 if i + 1 < count else rough) for i in range(count)]
     last = [Round(rows, 0, 0, rough if i + 1 < chords else fine, (5, 2), (1, 3)) for i in range(chords)]
     return (*first[: samples if samples is not None else 2], *again, *last)
+
+
+def for_weights(rounds: tuple[Round, ...], uneven: int, *, more: bool) -> tuple[Round, ...]:
+    """Return rounds for rows whose largest weight is 2^uneven times their mean.
+
+    The bound on the curvature is as many times too large then, so that the inverse needs more terms; and, if more
+    rounds may be taken than were asked for, the last one with fresh curvature is taken again.
+    """
+    longer = [replace(one, doublings=min(12, one.doublings + uneven)) if one.curvature else one for one in rounds]
+    last = max((i for i, one in enumerate(longer) if one.curvature), default=None)
+    if more and last is not None:
+        longer[last:last] = [longer[last]] * ((uneven + 1) // 2)
+    return tuple(longer)

@@ -12,7 +12,7 @@ N / 2 rows. `folded` adds the two halves of shares up so that only the real part
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,24 @@ class SlotLayout:
             some *= scale * DEGREE / 2
             np.rint(some, out=found[start : start + _AT_ONCE])
         return found.reshape(len(values), -1)
+
+
+@lru_cache(maxsize=2)
+def _slots_of_halves(bits: int) -> WordArray:
+    """Return the matrix (N / 2, N / 2) that takes folded words to real slots, times 2^bits, in whole numbers."""
+    angles = np.pi / DEGREE * np.outer(4 * np.arange(SLOTS) + 1, np.arange(SLOTS))
+    return words(np.rint(np.cos(angles) * 2.0**bits))
+
+
+def row_words(halves: WordArray, layout: SlotLayout, bits: int) -> WordArray:
+    """Return one word for each row, out of folded words of which copies add up: shares of 2^bits times the numbers.
+
+    A linear map of whole numbers is each side's own business and exact modulo 2^64; that cosines are rounded to these
+    bits changes numbers by about 2^-bits of themselves.
+    """
+    slots = (_slots_of_halves(bits) @ halves.reshape(-1, SLOTS).T).T.reshape(-1)
+    found: WordArray = slots[: layout.copies * layout.rows].reshape(layout.copies, layout.rows).sum(axis=0)
+    return found
 
 
 def words(values: Floats) -> WordArray:

@@ -17,7 +17,6 @@ from colonnade.crypto.keystream import Keystream
 from colonnade.crypto.lattice import Ciphertexts
 from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
 from colonnade.crypto.lattice_parameters import SMALL
-from colonnade.sealed.columns import signal_bits
 from colonnade.sealed.products import FLOOD_BITS, check_noise
 from colonnade.sealed.series import Complexes, Series
 from colonnade.sealed.slots import DEGREE, SLOTS, SlotLayout, embedded, folded
@@ -26,6 +25,7 @@ from colonnade.sealed.wide import WordArray
 # Bits of the two factors behind their points. Embedding spreads rounding errors of 1/2 over all slots, which makes them
 # sqrt(N / 12) = 26 there; averaged over rows they must not be seen in a gradient.
 _FIRST_BITS, _SECOND_BITS = 21, 22
+Floats = npt.NDArray[np.float64]
 _TURN = 2.0 * np.pi / 2.0**64
 
 
@@ -34,24 +34,28 @@ def ciphertexts(layout: SlotLayout, harmonics: int) -> int:
     return -(-harmonics // layout.copies) * layout.blocks
 
 
-def _waves(layout: SlotLayout, angles: WordArray, harmonics: int) -> Iterator[Complexes]:
-    """Yield exp(i h a) in slots (blocks, N / 2), for the next `copies` odd harmonics h each time."""
+def _waves(layout: SlotLayout, angles: WordArray, series: Series, sizes: Floats | None = None) -> Iterator[Complexes]:
+    """Yield exp(i h a) in slots (blocks, N / 2), for the next `copies` harmonics h each time, times sizes of rows."""
     turns: Complexes = np.exp(1j * (angles.view(np.int64) * _TURN))
-    square = turns * turns
+    further, harmonics = turns * turns if series.stride == 2 else turns, series.harmonics
     room = np.zeros(layout.length, complex)
-    wave, rows = turns, layout.rows
+    wave, rows = turns if sizes is None else turns * sizes, layout.rows
     for start in range(0, harmonics, layout.copies):
         for copy in range(layout.copies):
             room[copy * rows : (copy + 1) * rows] = wave if start + copy < harmonics else 0.0
-            wave = wave * square
+            wave = wave * further
         yield room.reshape(layout.blocks, SLOTS)
 
 
-def ask(key: SecretKey, layout: SlotLayout, angles: WordArray, harmonics: int) -> bytes:
-    """Encrypt the first holder's waves."""
-    found = [np.rint(embedded(wave * 2.0**_FIRST_BITS)) for wave in _waves(layout, angles, harmonics)]
-    bits = SMALL.word_bits + _FIRST_BITS + _SECOND_BITS - signal_bits(layout.rows)
-    return key.encrypt_scaled(np.concatenate(found), bits)
+def ask(
+    key: SecretKey, layout: SlotLayout, angles: WordArray, series: Series, bits: int, sizes: Floats | None = None
+) -> bytes:
+    """Encrypt the first holder's waves, times a number from 0 to 1 for every row if rows have weights.
+
+    bits: of the result behind its point.
+    """
+    found = [np.rint(embedded(wave * 2.0**_FIRST_BITS)) for wave in _waves(layout, angles, series, sizes)]
+    return key.encrypt_scaled(np.concatenate(found), SMALL.word_bits + _FIRST_BITS + _SECOND_BITS - bits)
 
 
 def answer(
@@ -70,7 +74,7 @@ def answer(
     totals = {name: lattice.zeros(layout.blocks) for name in masks}
     for c in coefficients.values():
         check_noise(SMALL, _norm(c), len(given) // layout.blocks)
-    for i, wave in enumerate(_waves(layout, angles, harmonics)):
+    for i, wave in enumerate(_waves(layout, angles, series)):
         some = given[i * layout.blocks : (i + 1) * layout.blocks]
         for name, c in coefficients.items():
             here = c[i * layout.copies : (i + 1) * layout.copies]
@@ -82,7 +86,7 @@ def answer(
 
 
 def read(key: SecretKey, raw: bytes, layout: SlotLayout) -> WordArray:
-    """Return the first holder's share: one folded word per slot, with `signal_bits` behind the point."""
+    """Return the first holder's share: one folded word per slot."""
     return np.asarray(folded(key.open(raw, layout.blocks))).reshape(-1)
 
 

@@ -84,6 +84,12 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
+        if job.protection == SEALED and job.validation and party.name not in job.holders:
+            return (
+                f"training is sealed; for the metric one number about each held-out person leaves, as in a prediction. "
+                f"In all runs together {most} about each may (max_directions = {party.policy.max_directions:g} of "
+                f"{width} columns)"
+            )
         if job.protection == SEALED:
             return "training is sealed, and no number about a person leaves in it"
         silent = not job.algorithm.tells_signals or job.sum == ENCRYPTED
@@ -117,7 +123,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         of = Party(party.name, np.zeros((table.rows, 1)), table.label)
         known = np.asarray(of.y)[np.asarray(of.labelled)]
         classes = labels.class_labels(known, losses.loss(job.loss))
-        return f"{len(known):,} rows with a label" + (f", {len(classes)} classes" if len(classes) else "")
+        more = f", {len(classes)} classes" if len(classes) else ""
+        return f"{len(known):,} rows with a label" + more + ("" if table.weight is None else ", and weights")
 
     found += [_try("labels", own_labels)] if table.label is not None else []
     if kind.takes_own:

@@ -75,7 +75,7 @@ class TableSource:
 
     def __init__(self, table: Table, prepare: Settings | None) -> None:
         self.table, self._prepare = table, prepare
-        self.rows, self.ids, self.labels = table.rows, table.ids, table.label
+        self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
@@ -115,6 +115,11 @@ class Done:
         return max((int(record["epoch"]) for record in self.history if "epoch" in record), default=0)
 
     @property
+    def judged(self) -> dict[str, Any] | None:
+        """How good a sealed model is on held-out rows, at the party that was told; None elsewhere."""
+        return next((record for record in self.history if "validation_loss" in record), None)
+
+    @property
     def kept(self) -> dict[str, Any] | None:
         """The record of the epoch whose parameters are the model; None at parties that hear no loss."""
         known = [record for record in self.history if "loss" in record]
@@ -150,7 +155,8 @@ def run_job(
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
         trained = await take_part(net, job, source, find, check, kept, party.network, budget)
-        if job.protection != SEALED:  # where nothing was charged, the first use of the model is
+        told = trained.held_out > 0 and party.name not in job.holders
+        if job.protection != SEALED or told:  # where nothing was charged, the first use of the model is
             budget.paid(model_file.digest(job.family, trained.state))
         return source, trained
 

@@ -22,6 +22,7 @@ from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.families.checks import warn_before
+from colonnade.families.protection import seals
 from colonnade.families.training import TrainingPart, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
@@ -41,6 +42,7 @@ class Source(Protocol):
     rows: int
     ids: Any  # None where rows need no alignment
     labels: Any  # one per row, None where there is none; None at a party without labels
+    weights: Any  # how much each row counts, at a party with labels; None where all count alike
 
     def prepare(self, rows: Rows) -> Prepared:
         """Learn the preparation of the columns on these rows."""
@@ -134,8 +136,9 @@ async def get_ready(
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
     async def part(of: Rows) -> Party:
-        y = None if source.labels is None else np.asarray(source.labels)[of]
-        return Party(net.me, await net.in_thread(prepared.matrix, of), y, columns=prepared.columns)
+        y, weights = (None if each is None else np.asarray(each)[of] for each in (source.labels, source.weights))
+        X = await net.in_thread(prepared.matrix, of)
+        return Party(net.me, X, y, columns=prepared.columns, sample_weight=weights)
 
     own = await part(train)
     warn_before(job.training(outputs), (own,), job.parties, own.rows)
@@ -166,10 +169,10 @@ async def take_part(
     # One number about each person is put aside for the statistics, which come after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
     mine, outputs = replace(ready.mine, own=own), ready.outputs
-    known = (mine.X, mine.y, mine.labelled, mine.validation)
+    known = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
     state = await train(net, job.training(outputs).as_value(), mine.as_value(), keeper, spendable)
-    best = job.algorithm.schedule == "adaptive" or ready.held_out > 0
+    best = job.algorithm.schedule == "adaptive" or (ready.held_out > 0 and not seals(job.algorithm))
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
     return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import DataError
 from colonnade.settings.settings import Settings
-from colonnade.tables.duckdb_files import connect, names_of, plain_type, reason
+from colonnade.tables.duckdb_files import connect, plain_type, reason
 from colonnade.tables.query import NUMBERS, Query, glob, quoted, spellings
 from colonnade.tables.table import Table, choose
 
@@ -38,10 +38,10 @@ def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]
     import duckdb
 
     file = dialect(path, settings)
-    chosen = id_column, label, columns = choose(settings, file.names, path.name, labels)
-    kept = names_of(chosen)
+    chosen = choose(settings, file.names, path.name, labels)
+    kept = chosen.names
     inside = {name: f"c{number}" for number, name in enumerate(file.names)}
-    wanted = frozenset(columns)
+    wanted = frozenset(chosen.columns)
     types = dict.fromkeys(inside.values(), "VARCHAR")
     with connect(only=path) as con:
         try:
@@ -55,7 +55,7 @@ def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]
             raise settings.error("source", why_refused(con, file, types, reason(error)), DataError) from None
         query = Query(con, settings, path.name, inside, {name: plain_type(types[inside[name]]) for name in kept})
         unsettled = [name for name in kept if query.types[name] == "VARCHAR" and name not in texts]
-        settle_kinds(query, unsettled, id_column, label, file.decimal)
+        settle_kinds(query, unsettled, chosen.id, chosen.label, file.decimal)
         return query.table(chosen, texts)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from colonnade.errors import ColonnadeWarning, DataError
 from colonnade.settings.settings import Settings
-from colonnade.tables.query import Chosen, Query, glob, quoted, sql_name
+from colonnade.tables.query import Query, glob, quoted, sql_name
 from colonnade.tables.table import Table, choose
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[
         try:
             names = [name for name, *_ in con.execute(f"DESCRIBE FROM {source}").fetchall()]
             chosen = choose(settings, names, path.name, labels)
-            con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(map(sql_name, names_of(chosen)))} FROM {source}")
+            con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(map(sql_name, chosen.names))} FROM {source}")
         except duckdb.Error as error:
             raise settings.error("source", f"{path.name} can't be read: {reason(error)}", DataError) from None
         return _as_it_is(con, settings, path.name).table(chosen, texts)
@@ -128,12 +128,6 @@ def _as_it_is(con: DuckDBPyConnection, settings: Settings, where: str) -> Query:
     described = con.execute("DESCRIBE t").fetchall()
     names = {name: sql_name(name) for name, *_ in described}
     return Query(con, settings, where, names, {name: plain_type(kind) for name, kind, *_ in described})
-
-
-def names_of(chosen: Chosen) -> list[str]:
-    """Return the names of all columns that are read, for whatever purpose."""
-    id_column, label, columns = chosen
-    return [name for name in (id_column, label, *columns) if name is not None]
 
 
 def plain_type(kind: str) -> str:

@@ -138,7 +138,8 @@ class LearnedPreparation:
 
     def party(self, name: str, table: Table) -> Party:
         """Return the prepared table as a party."""
-        return Party(name, self.apply(table), table.label, table.ids, columns=self.names)
+        X = self.apply(table)
+        return Party(name, X, table.label, table.ids, columns=self.names, sample_weight=table.weight)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 

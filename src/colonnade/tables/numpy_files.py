@@ -10,7 +10,15 @@ import numpy.typing as npt
 
 from colonnade.errors import DataError, LabelError
 from colonnade.settings.settings import Settings
-from colonnade.tables.table import Numbers, Table, check_ids, choose_columns, without_label
+from colonnade.tables.table import (
+    Numbers,
+    Table,
+    check_ids,
+    check_weight_key,
+    checked_weights,
+    choose_columns,
+    without_label,
+)
 
 Array = npt.NDArray[Any]
 
@@ -35,7 +43,7 @@ def load_numpy(settings: Settings, path: Path, labels: bool) -> Table:
         raise settings.error("source", sentence, DataError)
     rows = int(X.shape[0])
     columns, names = _columns(settings, X, arrays.get("columns"), where, new=not labels)
-    ids, label = None, None
+    ids, label, weight = None, None, None
     if settings["id"] is not None:
         ids = _array(settings, "id", arrays, where)
         if ids.dtype.kind not in "iuU":
@@ -48,11 +56,14 @@ def load_numpy(settings: Settings, path: Path, labels: bool) -> Table:
             raise settings.error("label", sentence, LabelError)
         missing = np.isnan(label) if label.dtype.kind == "f" else label == "" if label.dtype.kind == "U" else None
         label = label if missing is None else without_label(label, missing, settings, where)
-    return Table(where, columns, ids, label, names)
+    check_weight_key(settings)
+    if labels and settings["weight"] is not None:
+        weight = checked_weights(settings, _array(settings, "weight", arrays, where), rows, where)
+    return Table(where, columns, ids, label, names, weight)
 
 
 def _array(settings: Settings, key: str, arrays: dict[str, Array], where: str) -> Array:
-    """Return the array that `id` or `label` names."""
+    """Return the array that `id`, `label` or `weight` names."""
     if settings[key] not in arrays:
         names = ", ".join(map(repr, arrays))
         raise settings.error(key, f"{where} has no array {settings[key]!r}, its arrays are {names}", DataError)

@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.ids import EXACT
+from colonnade.data.row_weights import Floats
 from colonnade.errors import DataError, InputError, LabelError
 from colonnade.settings.settings import Settings
-from colonnade.tables.table import Numbers, Table, Texts, repeated_ids, without_label
+from colonnade.tables.table import Chosen, Numbers, Table, Texts, checked_weights, repeated_ids, without_label
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 Array = npt.NDArray[Any]
-Chosen = tuple[str | None, str | None, list[str]]  # the id column, the label column, the other columns
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 NUMBERS = (*_WHOLE, "HUGEINT", "UHUGEINT", "BIGNUM", "DECIMAL", "DOUBLE", "FLOAT", "BOOLEAN")
@@ -51,17 +51,17 @@ class Query:
 
     def table(self, chosen: Chosen, texts: frozenset[str]) -> Table:
         """Return all that was chosen; `texts` are columns that are text whatever they look like."""
-        id_column, label, columns = chosen
         if not self.one("count(*)")[0]:
             key = "sql" if self.settings["sql"] else "source"
             raise self.settings.error(key, f"{self.where} has no rows; at least one is needed", DataError)
-        for name in columns:
+        for name in chosen.columns:
             if name not in texts and self.types[name] not in (*NUMBERS, *_TEXTS):
                 raise self.unfit(name)
-        ids = None if id_column is None else self.ids(id_column)
-        labels = None if label is None else self.labels(label)
-        read = {name: self.texts(name) if self.is_text(name, texts) else self.numbers(name) for name in columns}
-        return Table(self.where, read, ids, labels)
+        ids = None if chosen.id is None else self.ids(chosen.id)
+        labels = None if chosen.label is None else self.labels(chosen.label)
+        weights = None if chosen.weight is None else self.weights(chosen.weight)
+        read = {name: self.texts(name) if self.is_text(name, texts) else self.numbers(name) for name in chosen.columns}
+        return Table(self.where, read, ids, labels, weight=weights)
 
     def is_text(self, name: str, texts: frozenset[str]) -> bool:
         """Return whether a column is text, by its type or because somebody says so."""
@@ -174,6 +174,25 @@ class Query:
         if values.dtype.kind == "f":
             missing = missing | np.isnan(values)
         return without_label(values, missing, self.settings, self.where)
+
+    def weights(self, name: str) -> Floats:
+        """Return how much each row counts; every row has a number."""
+        if (kind := self.types[name]) not in NUMBERS:
+            raise self.settings.error(
+                "weight",
+                f"column {name!r} of {self.where} is of type {kind}, weights must be numbers; choose another column",
+                DataError,
+            )
+        found = self.numbers(name).values
+        missing = np.flatnonzero(np.isnan(found))
+        if len(missing):
+            raise self.settings.error(
+                "weight",
+                f"{len(missing)} rows of {self.where} have no weight in column {name!r}, the first is row "
+                f"{missing[0] + 1}; give every row one, 0 where it shall not count",
+                DataError,
+            )
+        return checked_weights(self.settings, found, len(found), self.where)
 
 
 def sql_name(name: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.row_weights import Floats, as_weights
 from colonnade.errors import DataError, LabelError
 from colonnade.settings.settings import Settings, nearest
 
@@ -46,6 +47,7 @@ class Table:
     columns: name -> Numbers or Texts, in their order; or a scipy CSR matrix, whose names are in `names` if it has any.
     ids: integers or text, one per row, no two the same; None where rows are aligned already.
     label: numbers with NaN, or Python values with None, where a row has no label; None where the party holds none.
+    weight: how much each row counts, a number >= 0; None where all count alike.
     where: how errors call it.
     """
 
@@ -54,6 +56,7 @@ class Table:
     ids: Array | None = None
     label: Array | None = None
     names: tuple[str, ...] | None = None
+    weight: Floats | None = None
 
     @property
     def sparse(self) -> bool:
@@ -73,33 +76,64 @@ class Table:
         columns = (
             self.columns[rows] if self.sparse else {name: column.take(rows) for name, column in self.columns.items()}
         )
-        ids, label = (None if values is None else values[rows] for values in (self.ids, self.label))
-        return replace(self, columns=columns, ids=ids, label=label)
+        along = (self.ids, self.label, self.weight)
+        ids, label, weight = (None if values is None else values[rows] for values in along)
+        return replace(self, columns=columns, ids=ids, label=label, weight=weight)
 
     def __repr__(self) -> str:
         width = self.columns.shape[1] if self.sparse else len(self.columns)
-        extras = [word for word, has in (("ids", self.ids is not None), ("labels", self.label is not None)) if has]
+        along = {"ids": self.ids, "labels": self.label, "weights": self.weight}
+        extras = [word for word, values in along.items() if values is not None]
         return f"Table({self.where}: {self.rows} rows x {width} columns{''.join(f', {word}' for word in extras)})"
 
 
-def choose(
-    settings: Settings, names: Sequence[str], where: str, labels: bool
-) -> tuple[str | None, str | None, list[str]]:
-    """Return the id column, the label column and the other columns that `[data]` asks for."""
-    id_column, label = settings["id"], settings["label"]
-    for key, name in (("id", id_column), ("label", label if labels else None)):
+class Chosen(NamedTuple):
+    """The columns of a source that `[data]` asks for, by what they are for; `columns` are those to learn from."""
+
+    id: str | None
+    label: str | None
+    weight: str | None
+    columns: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns that are read, for whatever purpose."""
+        return [name for name in (self.id, self.label, self.weight, *self.columns) if name is not None]
+
+
+def choose(settings: Settings, names: Sequence[str], where: str, labels: bool) -> Chosen:
+    """Return the columns that `[data]` asks for; where no labels are read, there is no use for weights either."""
+    id_column, label, weight = settings["id"], settings["label"], settings["weight"]
+    for key, name in (("id", id_column), ("label", label if labels else None), ("weight", weight if labels else None)):
         if name is not None and name not in names:
             raise settings.error(key, unknown_column(name, names, where), DataError)
     if label is not None and label == id_column:
         raise settings.error("label", f"column {label!r} is the id already; give another one", LabelError)
-    chosen = choose_columns(settings, names, where, (id_column, label), new=not labels)
-    return id_column, label if labels else None, chosen
+    check_weight_key(settings)
+    chosen = choose_columns(settings, names, where, (id_column, label, weight), new=not labels)
+    return Chosen(id_column, label if labels else None, weight if labels else None, chosen)
+
+
+def check_weight_key(settings: Settings) -> None:
+    """Refuse weights of rows where there are no labels, and a column that is something else already."""
+    weight = settings["weight"]
+    if weight is None:
+        return
+    if settings["label"] is None:
+        sentence = "the party with the labels says how much each row counts; remove it at one without a label column"
+        raise settings.error("weight", sentence)
+    for key in ("id", "label"):
+        if weight == settings[key]:
+            raise settings.error("weight", f"column {weight!r} is the {key} already; give another one", DataError)
 
 
 def choose_columns(
     settings: Settings, names: Sequence[str], where: str, taken: tuple[str | None, ...], *, new: bool = False
 ) -> list[str]:
-    """Return the columns to learn from; `taken` are id and label. New rows need not have what the model leaves out."""
+    """Return the columns to learn from, without those that are `taken`, which are id, label and weight.
+
+    New rows need not have what the model leaves out.
+    """
     if settings["columns"] is not None and settings["exclude"] is not None:
         raise settings.error("exclude", "columns are given too; give columns or exclude, not both")
     known = frozenset(names)
@@ -113,7 +147,7 @@ def choose_columns(
             if name in seen:
                 raise settings.error((key, number), f"column {name!r} is listed twice; list it once")
             if key == "columns" and name in taken:
-                role = "id" if name == taken[0] else "label"
+                role = ("id", "label", "weight")[taken.index(name)]
                 raise settings.error((key, number), f"column {name!r} is the {role} already; leave it out here")
             seen.add(name)
     left_out = {*taken, *(settings["exclude"] or ())}
@@ -128,6 +162,14 @@ def unknown_column(name: str, names: Sequence[str], where: str) -> str:
     """Return the sentence for a column that is not there."""
     shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
     return f"{where} has no column {name!r}, its columns are {shown}{nearest(name, list(names))}"
+
+
+def checked_weights(settings: Settings, given: Any, rows: int, where: str) -> Floats:
+    """Return the weights of a source's rows, or refuse them: one finite number >= 0 for each, and not all of them 0."""
+    weights, trouble = as_weights(given, rows)
+    if trouble is not None:
+        raise settings.error("weight", f"{settings['weight']!r} of {where} {trouble}", DataError)
+    return weights
 
 
 def check_ids(settings: Settings, key: str, ids: Array, rows: int, where: str) -> None:
