@@ -16,9 +16,11 @@ from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
+from colonnade.engine.exposure import in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session
+from colonnade.engine.shared_session import SharedSession
 from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
@@ -110,7 +112,8 @@ class LinearFamily(Family):
             other = needed.of(columns_from_value(part.validation[0]))
             held_out = Part(other, other.shape[0], *part.validation[1:])
         agreed = Agreement(loss, job.holders, job.sum, job.topology)
-        session = await Session.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
+        kind = SharedSession if in_shares(job.sum, job.holders) else Session
+        session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)
         theta, *rest = session.finish()
         return (needed.spread(theta), *rest)
