@@ -1,9 +1,9 @@
 """A matrix of whole numbers times an encrypted one, X^T [[S]], so that its result is in shares.
 
 One side *asks*: it has S (n, c) and the key. The other *answers*: it has X (n, d), and adds a mask to each of the d x c
-sums. What the asker opens is uniform, and what the answerer has are ciphertexts and its masks. Of encrypted signals both
-keep what they have as shares (`engine.encrypted_shares`), or what was opened goes to who has the mask
-(`engine.encrypted`); that of correlations goes to a third one (`inference.correlations`).
+sums. What the asker opens is uniform, and what the answerer has are ciphertexts and its masks. Both keep that as their
+shares of the result (`engine.encrypted_shares`), or what was opened goes to who has the mask (`engine.encrypted`), or
+both halves go to a third one (`inference.correlations`).
 
 Rows lie in the coefficients of polynomials. A product of two polynomials sums over pairs of coefficients whose numbers
 add up to the same, so with one of the factors turned round, an inner product of m rows is one coefficient. A polynomial

@@ -1,7 +1,9 @@
 """How many rows a batch of encrypted signals needs, so that the gradients that come of it do not show the labels.
 
 With one label holder no gradient is opened (`engine.encrypted_shares`), and batches may be as small as anybody likes.
-This is about several of them, between whom gradients are: a party gets X^T s of its own columns, in exact whole numbers: 23 bits of a value times 32 of a signal, 55 for each
+With several of them gradients are, and this is about these.
+
+A party gets X^T s of its own columns, in exact whole numbers: 23 bits of a value times 32 of a signal, 55 for each
 column, whatever b, the rows of the batch, is. Where the signals are known up to the labels, each row hides one bit, and
 lattice reduction finds all b of them from d columns as soon as 55 d is clearly above b. (With 15 columns, batches of 64
 took it a minute and a half.) Signals are known so exactly in the first round, when all scores are one and the same
@@ -28,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import OptionError, ProtocolError
+from colonnade.objective.penalties import L2
 from colonnade.runtimes.net import Net
 
 ENCRYPTED = "encrypted"  # the sum whose signals are encrypted
@@ -44,6 +47,15 @@ _MOST_COLUMNS = 1 << 40  # that anybody is believed to have
 def in_shares(sum_name: str, holders: Sequence[str]) -> bool:
     """Whether coefficients of others are shared with the only label holder, so that no gradient is opened."""
     return sum_name == ENCRYPTED and len(holders) == 1
+
+
+def check_penalty(sum_name: str, holders: Sequence[str], penalty: str) -> None:
+    """Refuse penalties whose gradient is not linear, as steps on shares are."""
+    if in_shares(sum_name, holders) and penalty != L2.name:
+        raise OptionError(
+            f"sum='encrypted' with one label holder takes steps on shares of coefficients, which needs penalty 'l2', "
+            f"got {penalty!r}; use 'l2', or another sum"
+        )
 
 
 def least_batch(columns: int, outputs: int = 1) -> int:

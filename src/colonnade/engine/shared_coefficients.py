@@ -10,8 +10,9 @@ data, which stays the same for all Q of them. Together they are theta0 - (1 - a)
 k, and each side does that with its share of theta0 and of g.
 
 A share times a public real number is cut at each side by itself (`scaled`), eight bits of the factor at a time, since
-what is cut must be small: cutting goes wrong with probability |x| / 2^96 for a number x in units of its last place. Of a
-gradient over b rows x is 4 sum x' s, below b 2^53 max|s|, and of the rest of a step 2^48 times a shared coefficient.
+what is cut must be small: cutting goes wrong with probability |x| / 2^96 for a number x in units of its last place.
+Of a gradient over b rows x is 4 sum x' s, below b 2^53 max|s|, and of the rest of a step 2^48 times a shared
+coefficient.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def cut(share: Numbers, bits: Any, *, first: bool) -> Numbers:
 
 def shifted(share: Numbers, bits: npt.NDArray[np.int64], *, first: bool) -> Numbers:
     """The same for any numbers of bits, of which those below zero multiply."""
-    more = (share << np.maximum(-bits, 0).astype(object)) % MODULUS
+    more: Numbers = (share << np.maximum(-bits, 0).astype(object)) % MODULUS
     return cut(more, np.maximum(bits, 0).astype(object), first=first)
 
 
@@ -92,7 +93,8 @@ def scaled(share: Numbers, factor: float, powers: Any, *, first: bool) -> Number
         digit = whole >> _DIGIT * (_DIGITS - 1 - i) & (1 << _DIGIT + (not i)) - 1
         some = shifted(share, np.asarray(_DIGIT * i - exponent - powers), first=first)
         found = found + cut(some * digit % MODULUS, _DIGIT, first=first)
-    return (found if factor >= 0.0 else -found) % MODULUS
+    result: Numbers = (found if factor >= 0.0 else -found) % MODULUS
+    return result
 
 
 def upper(numbers: Shares) -> RingArray:

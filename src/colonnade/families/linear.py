@@ -16,7 +16,7 @@ from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
-from colonnade.engine.exposure import in_shares
+from colonnade.engine.exposure import check_penalty, in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session
@@ -101,6 +101,7 @@ class LinearFamily(Family):
     ) -> Any:
         """Train on those columns that have a number in some row; the coefficients of the others are zero."""
         job.algorithm.check_sum(job.sum)  # checked again where a signal would leave in the clear
+        check_penalty(job.sum, job.holders, job.options.penalty)
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
