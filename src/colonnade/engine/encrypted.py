@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -59,9 +59,9 @@ from colonnade.runtimes.wire import expect_array
 FRACTION_BITS, SIGNAL_BITS = 32, 52
 
 
-def signal_bits(rows: int) -> int:
+def signal_bits(rows: int, value_bits: int = VALUE_BITS) -> int:
     """Bits of a signal in batches of so many rows at most: all 52 up to a quarter of a million."""
-    return min(SIGNAL_BITS, SUM_BITS - VALUE_BITS - rows.bit_length())
+    return min(SIGNAL_BITS, SUM_BITS - value_bits - rows.bit_length())
 
 
 def whole_signals(
@@ -160,12 +160,15 @@ async def multiply_portions(
 class EncryptedSignals(Signals):
     """One party's side: it encrypts signals of its own rows, and takes gradients of its columns for others' rows."""
 
+    precision: ClassVar[tuple[int, int]] = VALUE_BITS, FRACTION_BITS  # of columns, and of signals behind their point
+
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.own: SecretKey | None = None
         self.keys: dict[str, LatticePublicKey] = {}
         self.block = cast("LinearBlock", session.block)
-        self.bits, self.fraction_bits = signal_bits(max(map(len, session.train.owned.values()))), FRACTION_BITS
+        self.value_bits, self.fraction_bits = self.precision
+        self.bits = signal_bits(max(map(len, session.train.owned.values())), self.value_bits)
         self.randomness = private_keystream()
         self._asked: ProductLayout | None = None
 
@@ -239,7 +242,7 @@ class EncryptedSignals(Signals):
     async def _blinded(self, holder: str, rows: Rows) -> Shares:
         """Send the gradient of this party's own columns under masks; return the masks."""
         net, columns, layout = self.session.net, self.columns, self.layout(holder, len(rows))
-        sums = ProductSums(layout, self.keys[holder], columns.width, VALUE_BITS)
+        sums = ProductSums(layout, self.keys[holder], columns.width, self.value_bits)
         await multiply_portions(
             net, holder, "encrypted signal", layout, sums, lambda first, last: columns.part(rows[first:last])
         )

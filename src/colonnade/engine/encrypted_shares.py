@@ -26,7 +26,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -46,6 +46,7 @@ from colonnade.crypto.lattice_products import (
 from colonnade.crypto.ring import RingArray
 from colonnade.engine.encrypted import EncryptedSignals, hear_bytes, hear_key, multiply_portions, send_portions
 from colonnade.engine.shared_coefficients import (
+    COLUMN_BITS,
     LARGEST,
     MODULUS,
     NATURAL_BITS,
@@ -100,6 +101,7 @@ class EncryptedShares(EncryptedSignals):
     """One party's side: the label holder's, or that of a party whose coefficients are shared with it."""
 
     session: SharedSession
+    precision: ClassVar[tuple[int, int]] = COLUMN_BITS, SIGNAL_FRACTION
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -191,7 +193,7 @@ class EncryptedShares(EncryptedSignals):
     @cached_property
     def columns(self) -> WholeColumns:
         """This party's columns in whole numbers, for gradients."""
-        return WholeColumns(self.block.columns, ones=False, powers=self.mine.exponents)
+        return WholeColumns(self.block.columns, ones=False, bits=COLUMN_BITS, powers=self.mine.exponents)
 
     def whole(self, of: Columns | None) -> WholeColumns:
         """Columns of the training data, or of the validation data, in whole numbers of more bits, for scores."""

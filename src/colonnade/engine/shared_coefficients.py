@@ -1,8 +1,8 @@
 """Coefficients of one party in two shares, and steps that each side takes on its own share.
 
 The label holder has T, the party whose columns they belong to has R, and T + R modulo 2^96 are its coefficients in
-fixed point. A column is x = 2^(e - 23) x', where x' are whole numbers and 2^e is at least its largest value; for scores
-they have 28 bits instead of 23. What is shared of its coefficient theta is 2^e theta, with 40 bits behind the point:
+fixed point. A column is x = 2^(e - 26) x', where x' are whole numbers and 2^e is at least its largest value; for scores
+they have 28 bits instead of 26. What is shared of its coefficient theta is 2^e theta, with 40 bits behind the point:
 whatever the units of a column are, it is of about the size of what the column adds to a score.
 
 Local steps theta <- theta - eta (g + l2 theta + mu (theta - theta0)) are linear in theta0 and in the gradient of the
@@ -11,7 +11,7 @@ k, and each side does that with its share of theta0 and of g.
 
 A share times a public real number is cut at each side by itself (`scaled`), eight bits of the factor at a time, since
 what is cut must be small: cutting goes wrong with probability |x| / 2^96 for a number x in units of its last place.
-Of a gradient over b rows x is 4 sum x' s, below b 2^53 max|s|, and of the rest of a step 2^48 times a shared
+Of a gradient over b rows x is 4 sum x' s, below b 2^54 max|s|, and of the rest of a step 2^48 times a shared
 coefficient.
 """
 
@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from colonnade.blocks import FloatArray
 from colonnade.blocks.linear import LinearBlock
-from colonnade.blocks.whole_columns import VALUE_BITS
 from colonnade.crypto.lattice_products import LIMBS, Shares
 from colonnade.crypto.ring import RingArray
 
@@ -36,8 +35,9 @@ Exponents = npt.NDArray[np.int64]
 MODULUS = 1 << (32 * LIMBS)
 COEFFICIENT_BITS = 40
 SCORE_BITS = 28  # of a column's values, where they are multiplied with coefficients: 68 behind the point of a score
-SIGNAL_FRACTION = 28  # bits of a signal behind its point
-_GRADIENT_BITS = VALUE_BITS + SIGNAL_FRACTION + 2  # the last two are those below a sum's unit
+COLUMN_BITS = 26  # of a column's values, where they are multiplied with signals
+SIGNAL_FRACTION = 26  # of a signal behind its point
+_GRADIENT_BITS = COLUMN_BITS + SIGNAL_FRACTION + 2  # the last two are those below a sum's unit
 NATURAL_BITS = 26  # of a coefficient behind its point, for the sum of squares
 _DIGIT, _DIGITS = 8, 6  # of a factor: it is right to 2^-48 of its size
 # Columns that stay below 2^-19 have fewer bits, so that squares of coefficients fit; none is larger than 2^60.
