@@ -161,8 +161,9 @@ def test_shares_times_a_public_number(factor):
 def test_whole_numbers_times_numbers_modulo_two_to_the_ninety_sixth():
     whole = RNG.integers(-(2**28), 2**28, (50, 600)).astype(float)
     numbers = np.array([[secrets.randbits(96) for _ in range(2)] for _ in range(600)], dtype=object)
-    exact = whole.astype(np.int64).astype(object) @ numbers % MODULUS
-    assert (numbers_of(shared.product(whole, numbers)) == exact).all()
+    masks = RNG.integers(0, 2**32, (50, 2, 3), dtype=np.uint32)
+    exact = (whole.astype(np.int64).astype(object) @ numbers - numbers_of(masks)) % MODULUS
+    assert (numbers_of(shared.product(whole, numbers, masks)) == exact).all()
     rounded = shared.upper(shared.limbs_of(exact))
     assert (rounded.astype(object) == ((exact + 2**31) >> 32) % 2**64).all()
 
@@ -326,6 +327,7 @@ LIES = {
         "'party2' must send .* 'blinded product: pen",
     ),
     "products in the clear": ("blinded product: penalty", lambda value: 1, "got a value of type int"),
+    "a masked share of a wrong size": ("masked share", lambda value: value[1:], "party1 sent .* 'masked share'"),
     "coefficients of a wrong size": ("own coefficients", lambda value: value[1:], "'party1' must send .* 'own coeff"),
     "shares under another key": ("encrypted share: scores", other_key, "scores at step '.*' reach"),
     "signals of a wrong size": (

@@ -24,7 +24,7 @@ from test_encrypted import attack, transcripts
 RING = Lattice.of(WIDE)
 HEARD_BY_SHOP = {
     "public key", "labelled rows", "encryption key", "block size", "encrypted share: scores",
-    "encrypted share: penalty", "encrypted signal", "verdict", "own coefficients",
+    "encrypted share: penalty", "encrypted signal", "masked share", "verdict", "own coefficients",
 }  # fmt: skip
 HEARD_BY_BANK = {
     "public key", "block size", "column scales", "starting share", "blinded product: scores",

@@ -17,6 +17,10 @@ others see ciphertexts and their own random numbers. That is all until the end, 
 party k, which then has its own coefficients. An evaluation takes the first half of this for all rows, and the sum of
 squares of the coefficients, for the penalty: T'T + 2 T'R + R'R, where T'R is one more product in shares.
 
+No party waits where it could work: right behind the signals of a batch the label holder sends [[b]] for random b, so
+that X_k b of the next batch's rows is in shares when the batch is done. Then it tells T_k - b, which is uniform, and
+X_k (T_k - b + R_k) is the party's own business.
+
 Both sides know the largest value of each column of k's as a power of two. With losses whose signals have no bound
 everybody is told how large they are in the beginning, as a power of two.
 """
@@ -24,7 +28,7 @@ everybody is told how large they are in the beginning, as a power of two.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -54,6 +58,7 @@ from colonnade.engine.shared_coefficients import (
     SIGNAL_FRACTION,
     SMALLEST,
     CoefficientShare,
+    Numbers,
     ShareSteps,
     exponents_of,
     limbs_of,
@@ -66,14 +71,13 @@ from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Set
 from colonnade.objective import losses
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.wire import expect_array
-from colonnade.sealed import wide
 
 if TYPE_CHECKING:
     from colonnade.engine.session import Session
     from colonnade.engine.shared_session import SharedSession
 
 _SHARE, _PRODUCT, _SCALES, _START = "encrypted share", "blinded product", "column scales", "starting share"
-_SIZE, _OWN = "size of the target", "own coefficients"
+_SIZE, _OWN, _DIFFERENCE = "size of the target", "own coefficients", "masked share"
 _MOST_POWER = 500  # of two, by which signals are divided
 _PIECE = 1 << 12  # rows that are multiplied with a share at a time
 _DIGIT, _DIGITS = 24, 4  # of a share that is multiplied with the other one
@@ -89,7 +93,7 @@ def share_leaks(setting: Setting) -> tuple[Leak, ...]:
     scales = Leak(COLUMNS, OF_COLUMNS, setting.unlabelled, setting.holders, (_SCALES,), words)
     words = "{who} will learn how large your target is, as a power of two"
     sized = Leak(MAGNITUDE, OF_LABELS, setting.holders, setting.parties, (_SIZE,), words)
-    silent = nothing(setting, "encrypted signal", "blinded gradient", _SHARE, _PRODUCT, _START, _OWN)
+    silent = nothing(setting, "encrypted signal", "blinded gradient", _SHARE, _PRODUCT, _START, _DIFFERENCE, _OWN)
     return (silent, counted, scales, *((sized,) if _unbounded(losses.loss(setting.loss)) else ()))
 
 
@@ -107,6 +111,10 @@ class EncryptedShares(EncryptedSignals):
         super().__init__(session)
         self.holder, self.shared = session.leader, self.session.parameters
         self._secret = session.net.secret("encrypted shares")
+        self._coming: list[Rows] = []
+        self._random: dict[str, Numbers] = {}  # at the label holder, for the next batch
+        self._made: dict[str, RingArray] = {}  # its shares of products with these
+        self._lent: Shares | None = None  # elsewhere: the masks of that product
         self._divide(0)
         self.begin_phase("keys")
 
@@ -170,9 +178,7 @@ class EncryptedShares(EncryptedSignals):
         mine = CoefficientShare(exponents, outputs, first=False)
         # Coefficients start at zero, so the holder's share says what this one is. It is random nevertheless, as
         # shares are cut rightly only if they are spread over the whole modulus.
-        count = len(exponents) * outputs * LIMBS
-        words = self.randomness.words((count + 1) // 2).view(np.uint32)[:count]
-        mine.value = numbers_of(words.reshape(len(exponents), outputs, LIMBS))
+        mine.value = self._drawn(len(exponents), outputs)
         self.shared.shares = {net.me: mine}
         await net.send(self.holder, _SCALES, exponents.astype(np.int8))
         await net.send(self.holder, _START, limbs_of(-mine.value % MODULUS))
@@ -201,8 +207,13 @@ class EncryptedShares(EncryptedSignals):
 
     # -- contributions there -------------------------------------------------------------------------------------------
 
+    def look_ahead(self, batches: Sequence[Rows]) -> None:
+        """Hear of all batches of an epoch: products for the next one are made while a batch is still under way."""
+        self._coming = list(batches)
+
     def open(self, holder: str, rows: Rows) -> OpenBatch:
         """Start on a batch; a party without labels steps with its shares, and has no contribution of its own."""
+        self._coming = self._coming[1:]
         if self.session.net.me == holder:
             return super().open(holder, rows)
         return cast("OpenBatch", self._steps(self.mine, len(rows), self.block.touched(rows)))
@@ -210,27 +221,35 @@ class EncryptedShares(EncryptedSignals):
     def _steps(self, share: CoefficientShare, rows: int, touched: int = 0) -> ShareSteps:
         return ShareSteps(share, self.block.penalty.strength, rows, self.power, touched)
 
+    @property
+    def _next(self) -> Rows | None:
+        """The batch after this one, if all parties step at once here, so that everybody knows when this one is done."""
+        in_turn = getattr(self.session.options, "order", "") == "sequential" and len(self.session.others) > 1
+        return None if in_turn or not self._coming else self._coming[0]
+
     async def scores(self, work: OpenBatch, rows: Rows, holder: str) -> tuple[FloatArray, FloatArray] | None:
         """See `Signals.scores`; whoever has stepped in this batch already contributes as it is now."""
         if self.session.net.me != holder:
             work.close()
-            await self.contribute("scores", rows)
+            lent, self._lent = self._lent, None
+            await self.contribute("scores", rows, lent=lent)
             return None
-        contribution = work.contribution()
-        return await self.total("scores", contribution), contribution
+        contribution, made = work.contribution(), self._made
+        self._made = {}
+        return await self.total("scores", contribution, made), contribution
 
-    async def total(self, tag: str, mine: FloatArray) -> FloatArray:
-        """At the label holder: its own contributions and everybody else's, added up."""
-        session, net, own, rows = self.session, self.session.net, cast("SecretKey", self.own), len(mine)
+    async def total(self, tag: str, mine: FloatArray, made: Mapping[str, RingArray] | None = None) -> FloatArray:
+        """At the label holder: its own contributions and everybody else's, added up.
+
+        made: its shares of the others' contributions, where it has asked for them already.
+        """
+        session, net, rows = self.session, self.session.net, len(mine)
         elements = session.sum.ring.encode(mine.reshape(rows, -1), net.me)
-        asked = {}
-        for name, share in self.shared.shares.items():
-            if len(share.value):
-                asked[name] = ProductLayout.of(len(share.value), self.block.outputs, (rows,))
-                await self._ask(name, "scores", asked[name], limbs_of(share.value))
-        for name, layout in asked.items():
-            answer = await hear_bytes(net, name, f"{_PRODUCT}: scores", layout.answer_bytes(rows))
-            elements = elements + upper(await net.in_thread(layout.open, own, answer, rows))
+        if not made:
+            await self._ask_all(rows, {name: share.value for name, share in self._with_columns.items()})
+            made = await self._products(rows)
+        for part in made.values():
+            elements = elements + part
         summed = cast("RingArray", await session.sum.total_elements(tag, elements, net.me))
         found, most = session.sum.ring.decode(summed), session.sum.ring.largest * len(net.names) / 2
         worst = float(np.abs(found).max(initial=0.0))
@@ -241,6 +260,17 @@ class EncryptedShares(EncryptedSignals):
             )
         return self.block.flat(found)
 
+    @property
+    def _with_columns(self) -> dict[str, CoefficientShare]:
+        return {name: share for name, share in self.shared.shares.items() if len(share.value)}
+
+    def _forward(self, columns: int, rows: int) -> ProductLayout:
+        return ProductLayout.of(columns, self.block.outputs, (rows,))
+
+    async def _ask_all(self, rows: int, vectors: Mapping[str, Numbers]) -> None:
+        for name, vector in vectors.items():
+            await self._ask(name, "scores", self._forward(len(vector), rows), limbs_of(vector))
+
     async def _ask(self, name: str, what: str, layout: ProductLayout, limbs: Shares) -> None:
         own = cast("SecretKey", self.own)
         await send_portions(
@@ -248,29 +278,50 @@ class EncryptedShares(EncryptedSignals):
             lambda first, last: layout.encrypt_shares(own, limbs[first:last]),
         )  # fmt: skip
 
-    async def contribute(self, tag: str, rows: Rows, of: Columns | None = None) -> None:
-        """Elsewhere: add this party's share of its contributions, which is uniform, to the sum."""
-        session, outputs = self.session, self.block.outputs
-        elements: RingArray = np.zeros((len(rows), outputs), np.uint64)
-        if len(self.mine.value):
-            columns, layout = self.whole(of), ProductLayout.of(len(self.mine.value), outputs, (len(rows),))
+    async def _products(self, rows: int) -> dict[str, RingArray]:
+        """Shares of what was asked for, in the units of the sum."""
+        net, found = self.session.net, {}
+        for name, share in self._with_columns.items():
+            layout = self._forward(len(share.value), rows)
+            answer = await hear_bytes(net, name, f"{_PRODUCT}: scores", layout.answer_bytes(rows))
+            found[name] = upper(await net.in_thread(layout.open, cast("SecretKey", self.own), answer, rows))
+        return found
 
-            def part(first: int, last: int) -> Part:
-                return lambda start, end: columns.part(rows[start:end])(first, last).T
+    async def contribute(self, tag: str, rows: Rows, of: Columns | None = None, lent: Shares | None = None) -> None:
+        """Elsewhere: add this party's share of its contributions, which is uniform, to the sum.
 
-            masks = await self._answer("scores", layout, len(rows), SCORE_BITS, part)
-            elements = await session.net.in_thread(self._share_of, columns, rows, masks)
+        lent: the masks, where the label holder has asked with random numbers already, and tells its share minus them.
+        """
+        session, net, known = self.session, self.session.net, self.mine.value
+        elements: RingArray = np.zeros((len(rows), self.block.outputs), np.uint64)
+        if len(known):
+            columns = self.whole(of)
+            if lent is None:
+                masks = await self._answer_scores(columns, rows)
+            else:
+                told, masks = await net.recv(self.holder, _DIFFERENCE), lent
+                shape = (*known.shape, LIMBS)
+                known = known + numbers_of(expect_array(told, shape, np.uint32, self.holder, _DIFFERENCE))
+            elements = await net.in_thread(self._share_of, columns, rows, known % MODULUS, masks)
         await session.sum.total_elements(tag, elements, self.holder)
 
-    def _share_of(self, columns: WholeColumns, rows: Rows, masks: Shares) -> RingArray:
-        """X R minus the masks, in the units of the sum."""
+    async def _answer_scores(self, columns: WholeColumns, rows: Rows) -> Shares:
+        def part(first: int, last: int) -> Part:
+            return lambda start, end: columns.part(rows[start:end])(first, last).T
+
+        return await self._answer("scores", self._forward(columns.width, len(rows)), len(rows), SCORE_BITS, part)
+
+    def _share_of(self, columns: WholeColumns, rows: Rows, known: Numbers, masks: Shares) -> RingArray:
+        """X times what is known of the coefficients here, minus the masks, in the units of the sum."""
         pieces = []
         for at in range(0, len(rows), _PIECE):
             whole = columns.part(rows[at : at + _PIECE])(0, columns.width)
-            pieces.append(upper(wide.subtract(product(whole, self.mine.value), masks[at : at + _PIECE])))
+            pieces.append(upper(product(whole, known, masks[at : at + _PIECE])))
         return np.concatenate(pieces)
 
-    async def _answer(self, what: str, layout: ProductLayout, count: int, bits: int, part: Any) -> Shares:
+    async def _answer(
+        self, what: str, layout: ProductLayout, count: int, bits: int, part: Callable[[int, int], Part]
+    ) -> Shares:
         """Multiply what the label holder has encrypted, send it back under masks, and return these."""
         net, sums = self.session.net, ProductSums(layout, self.keys[self.holder], count, bits)
         await multiply_portions(net, self.holder, f"{_SHARE}: {what}", layout, sums, part)
@@ -280,18 +331,39 @@ class EncryptedShares(EncryptedSignals):
 
     # -- signals back --------------------------------------------------------------------------------------------------
 
+    async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
+        """Send [[s]], and after it random numbers for the scores of the next batch, encrypted."""
+        await super().give(signal, rows, to)
+        if self._next is not None:
+            sizes = {name: share.value.shape for name, share in self._with_columns.items()}
+            self._random = {name: self._drawn(*size) for name, size in sizes.items()}
+            await self._ask_all(len(self._next), self._random)
+
     async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
         """Take the steps of other parties with the shares here: what is opened of a gradient is uniform, and stays."""
-        rows = cast("ProductLayout", self._asked).rows if to else 0
+        net, rows = self.session.net, cast("ProductLayout", self._asked).rows if to else 0
         for name in to:
-            steps, gradient = self._steps(self.shared.shares[name], rows), numbers_of(await self._opened(name))
+            share = self.shared.shares[name]
+            steps, gradient = self._steps(share, rows), numbers_of(await self._opened(name))
             for _ in range(local_steps):
                 steps.step(gradient, eta, proximal)
             steps.close()
+            if name in self._random:
+                await net.send(name, _DIFFERENCE, limbs_of((share.value - self._random.pop(name)) % MODULUS))
+        if self._next is not None:
+            self._made = await self._products(len(self._next))
 
     async def take(self, holder: str, rows: Rows) -> Any:
         """This party's share of the gradient of its own columns: minus the masks under which it was sent."""
-        return -numbers_of(await self._blinded(holder, rows)) % MODULUS
+        gradient = -numbers_of(await self._blinded(holder, rows)) % MODULUS
+        if self._next is not None and len(gradient):
+            self._lent = await self._answer_scores(self.whole(None), self._next)
+        return gradient
+
+    def _drawn(self, *shape: int) -> Numbers:
+        """Random numbers modulo 2^96."""
+        count = LIMBS * int(np.prod(shape))
+        return numbers_of(self.randomness.words((count + 1) // 2).view(np.uint32)[:count].reshape(*shape, LIMBS))
 
     # -- the penalty ---------------------------------------------------------------------------------------------------
 
@@ -302,13 +374,12 @@ class EncryptedShares(EncryptedSignals):
             found = await self._own_squares()
         else:
             asked = {}
-            for name, share in self.shared.shares.items():
-                if len(share.value):
-                    natural = share.natural()
-                    digits = np.concatenate([(natural << _DIGIT * i) % MODULUS for i in range(_DIGITS)])
-                    asked[name] = ProductLayout.of(len(digits), 1, (1,))
-                    await self._ask(name, "penalty", asked[name], limbs_of(digits)[:, None])
-                    found += int((natural * natural).sum())
+            for name, share in self._with_columns.items():
+                natural = share.natural()
+                digits = np.concatenate([(natural << _DIGIT * i) % MODULUS for i in range(_DIGITS)])
+                asked[name] = ProductLayout.of(len(digits), 1, (1,))
+                await self._ask(name, "penalty", asked[name], limbs_of(digits)[:, None])
+                found += int((natural * natural).sum())
             for name, layout in asked.items():
                 answer = await hear_bytes(net, name, f"{_PRODUCT}: penalty", layout.answer_bytes(1))
                 opened = await net.in_thread(layout.open, cast("SecretKey", self.own), answer, 1)

@@ -104,8 +104,8 @@ def upper(numbers: Shares) -> RingArray:
     return found + (wide[..., 0] >> np.uint64(31))
 
 
-def product(whole: FloatArray, numbers: Numbers) -> Shares:
-    """Whole numbers of 28 bits (n, d) times numbers modulo 2^96 (d, c), as limbs (n, c, 3).
+def product(whole: FloatArray, numbers: Numbers, masks: Shares) -> Shares:
+    """Whole numbers of 28 bits (n, d) times numbers modulo 2^96 (d, c), minus masks, as limbs (n, c, 3).
 
     In digits of 16 bits, whose sums over up to 2^8 columns a float64 holds exactly.
     """
@@ -115,9 +115,9 @@ def product(whole: FloatArray, numbers: Numbers) -> Shares:
     for at in range(0, len(numbers), step):
         sums += (whole[:, at : at + step] @ digits[at : at + step]).astype(np.int64)
     found = np.empty((len(whole), numbers.shape[1], 2 * LIMBS), np.uint16)
-    carry: Any = 0
+    less, carry = masks.astype("<u4").view("<u2").astype(np.int64), np.zeros((1, 1), np.int64)
     for i, part in enumerate(np.split(sums, 2 * LIMBS, axis=1)):
-        total = part + carry
+        total = part - less[..., i] + carry
         found[..., i], carry = total & 0xFFFF, total >> 16
     return found.view("<u2").view("<u4").astype(np.uint32, copy=False)
 

@@ -46,7 +46,9 @@ class SharedSession(Session):
     def batches(self, epoch: int) -> Iterator[Batch]:
         """See `Exchanges.batches`; every epoch begins with random numbers of its own."""
         self.shares.begin_phase(f"epoch {epoch}")
-        return super().batches(epoch)
+        found = list(super().batches(epoch))
+        self.shares.look_ahead([rows for _, rows in found])
+        return iter(found)
 
     # -- evaluation ---------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ KINDS = (
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
     "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
     "sealed sizes", "size of the target", "column scales", "starting share", "encrypted share", "blinded product",
-    *SEALED_KINDS,
+    "masked share", *SEALED_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
