@@ -31,6 +31,7 @@ from colonnade.leaks import (
     COVARIANCES,
     CURVATURES,
     EMBEDDINGS,
+    GRADIENTS,
     LISTED,
     MAGNITUDE,
     MEAN,
@@ -412,7 +413,8 @@ def table():
         COVARIANCES: "statistics",
         COMMON: "alignment",
         CLASSES: "several label holders, or softmax",
-        MAGNITUDE: "sealed ridge",
+        MAGNITUDE: "sealed ridge; ridge or Poisson with `encrypted`",
+        GRADIENTS: "`encrypted` with several label holders",
     }
     rows = [
         "| a job lists | who learns it | " + " | ".join(columns) + " | and with |",
