@@ -315,7 +315,11 @@ LIES = {
         "'party1' must send .* 'encrypted s",
     ),
     "a share in the clear": ("encrypted share: scores", lambda value: np.zeros(4), "got a value of type ndarray"),
-    "a share beyond q": ("encrypted share: scores", lambda value: b"\xff" * len(value), "'party1' sent .* not below"),
+    "a share beyond q": (
+        "encrypted share: evaluation",
+        lambda value: b"\xff" * len(value),
+        "'party1' sent .* not below",
+    ),
     "a product of a wrong size": (
         "blinded product: scores",
         lambda value: value[1:],
@@ -329,7 +333,7 @@ LIES = {
     "products in the clear": ("blinded product: penalty", lambda value: 1, "got a value of type int"),
     "a masked share of a wrong size": ("masked share", lambda value: value[1:], "party1 sent .* 'masked share'"),
     "coefficients of a wrong size": ("own coefficients", lambda value: value[1:], "'party1' must send .* 'own coeff"),
-    "shares under another key": ("encrypted share: scores", other_key, "scores at step '.*' reach"),
+    "shares under another key": ("encrypted share: evaluation", other_key, "scores at step '.*' reach"),
     "signals of a wrong size": (
         "encrypted signal",
         lambda value: value[1:],

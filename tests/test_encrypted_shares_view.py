@@ -24,11 +24,12 @@ from test_encrypted import attack, transcripts
 RING = Lattice.of(WIDE)
 HEARD_BY_SHOP = {
     "public key", "labelled rows", "encryption key", "block size", "encrypted share: scores",
+    "encrypted share: evaluation",
     "encrypted share: penalty", "encrypted signal", "masked share", "verdict", "own coefficients",
 }  # fmt: skip
 HEARD_BY_BANK = {
     "public key", "block size", "column scales", "starting share", "blinded product: scores",
-    "blinded product: penalty", "blinded gradient", "scores", "evaluation", "objective",
+    "blinded product: evaluation", "blinded product: penalty", "blinded gradient", "scores", "evaluation", "objective",
 }  # fmt: skip
 BATCH, EPOCHS = 500, 2
 

@@ -164,9 +164,9 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
 
 
 def test_small_batches_of_encrypted_signals_are_found_by_check(tmp_path, capsys):
-    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nbatch = 64\nepochs = 2')
+    folder = federation(tmp_path, ("bank", "clinic", "shop"), 'kind = "FedSGD"\nbatch = 64\nepochs = 2')
     text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "encrypted" ')
-    several = text.replace("[parties.shop]\n", "[parties.shop]\nlabels = true\n")
+    several = re.sub(r"(\[parties.clinic\][^\[]*)labels = false", r"\1labels = true", text)
     assert several != text
     for given, name, sentence in (
         (text, "shop", "of any size, as no gradient is opened"),

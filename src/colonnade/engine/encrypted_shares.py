@@ -246,8 +246,8 @@ class EncryptedShares(EncryptedSignals):
         session, net, rows = self.session, self.session.net, len(mine)
         elements = session.sum.ring.encode(mine.reshape(rows, -1), net.me)
         if not made:
-            await self._ask_all(rows, {name: share.value for name, share in self._with_columns.items()})
-            made = await self._products(rows)
+            await self._ask_all(tag, rows, {name: share.value for name, share in self._with_columns.items()})
+            made = await self._products(tag, rows)
         for part in made.values():
             elements = elements + part
         summed = cast("RingArray", await session.sum.total_elements(tag, elements, net.me))
@@ -267,9 +267,9 @@ class EncryptedShares(EncryptedSignals):
     def _forward(self, columns: int, rows: int) -> ProductLayout:
         return ProductLayout.of(columns, self.block.outputs, (rows,))
 
-    async def _ask_all(self, rows: int, vectors: Mapping[str, Numbers]) -> None:
+    async def _ask_all(self, tag: str, rows: int, vectors: Mapping[str, Numbers]) -> None:
         for name, vector in vectors.items():
-            await self._ask(name, "scores", self._forward(len(vector), rows), limbs_of(vector))
+            await self._ask(name, tag, self._forward(len(vector), rows), limbs_of(vector))
 
     async def _ask(self, name: str, what: str, layout: ProductLayout, limbs: Shares) -> None:
         own = cast("SecretKey", self.own)
@@ -278,12 +278,12 @@ class EncryptedShares(EncryptedSignals):
             lambda first, last: layout.encrypt_shares(own, limbs[first:last]),
         )  # fmt: skip
 
-    async def _products(self, rows: int) -> dict[str, RingArray]:
+    async def _products(self, tag: str, rows: int) -> dict[str, RingArray]:
         """Shares of what was asked for, in the units of the sum."""
         net, found = self.session.net, {}
         for name, share in self._with_columns.items():
             layout = self._forward(len(share.value), rows)
-            answer = await hear_bytes(net, name, f"{_PRODUCT}: scores", layout.answer_bytes(rows))
+            answer = await hear_bytes(net, name, f"{_PRODUCT}: {tag}", layout.answer_bytes(rows))
             found[name] = upper(await net.in_thread(layout.open, cast("SecretKey", self.own), answer, rows))
         return found
 
@@ -297,7 +297,7 @@ class EncryptedShares(EncryptedSignals):
         if len(known):
             columns = self.whole(of)
             if lent is None:
-                masks = await self._answer_scores(columns, rows)
+                masks = await self._answer_scores(tag, columns, rows)
             else:
                 told, masks = await net.recv(self.holder, _DIFFERENCE), lent
                 shape = (*known.shape, LIMBS)
@@ -305,11 +305,11 @@ class EncryptedShares(EncryptedSignals):
             elements = await net.in_thread(self._share_of, columns, rows, known % MODULUS, masks)
         await session.sum.total_elements(tag, elements, self.holder)
 
-    async def _answer_scores(self, columns: WholeColumns, rows: Rows) -> Shares:
+    async def _answer_scores(self, tag: str, columns: WholeColumns, rows: Rows) -> Shares:
         def part(first: int, last: int) -> Part:
             return lambda start, end: columns.part(rows[start:end])(first, last).T
 
-        return await self._answer("scores", self._forward(columns.width, len(rows)), len(rows), SCORE_BITS, part)
+        return await self._answer(tag, self._forward(columns.width, len(rows)), len(rows), SCORE_BITS, part)
 
     def _share_of(self, columns: WholeColumns, rows: Rows, known: Numbers, masks: Shares) -> RingArray:
         """X times what is known of the coefficients here, minus the masks, in the units of the sum."""
@@ -337,7 +337,7 @@ class EncryptedShares(EncryptedSignals):
         if self._next is not None:
             sizes = {name: share.value.shape for name, share in self._with_columns.items()}
             self._random = {name: self._drawn(*size) for name, size in sizes.items()}
-            await self._ask_all(len(self._next), self._random)
+            await self._ask_all("scores", len(self._next), self._random)
 
     async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
         """Take the steps of other parties with the shares here: what is opened of a gradient is uniform, and stays."""
@@ -351,13 +351,13 @@ class EncryptedShares(EncryptedSignals):
             if name in self._random:
                 await net.send(name, _DIFFERENCE, limbs_of((share.value - self._random.pop(name)) % MODULUS))
         if self._next is not None:
-            self._made = await self._products(len(self._next))
+            self._made = await self._products("scores", len(self._next))
 
     async def take(self, holder: str, rows: Rows) -> Any:
         """This party's share of the gradient of its own columns: minus the masks under which it was sent."""
         gradient = -numbers_of(await self._blinded(holder, rows)) % MODULUS
         if self._next is not None and len(gradient):
-            self._lent = await self._answer_scores(self.whole(None), self._next)
+            self._lent = await self._answer_scores("scores", self.whole(None), self._next)
         return gradient
 
     def _drawn(self, *shape: int) -> Numbers:
