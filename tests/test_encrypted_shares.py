@@ -138,6 +138,18 @@ def test_many_columns_go_in_portions(monkeypatch):
     np.testing.assert_allclose(once.coef_["party2"], often.coef_["party2"], atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("on", [cn.Simulation(), cn.Processes()], ids=["simulation", "processes"])
+def test_a_run_may_end_within_an_epoch(on):
+    """What was sent for a next batch that never comes is nobody's business."""
+    algorithm = cn.FedSGD(batch=20, epochs=3, tol=None, step=0.3, schedule="constant", evaluate_every=1, goal=0.65)
+    hidden, plain = (
+        cn.LogisticRegression(algorithm=algorithm, sum=sum_, verbose=0).fit(*cn.split(SCALED, Z > 0, into=3), on=on)
+        for sum_ in ("encrypted", "pairwise")
+    )
+    assert hidden.rounds_ == plain.rounds_ not in (5, 10, 15)
+    np.testing.assert_allclose(hidden.coef_["party3"], plain.coef_["party3"], atol=1e-7, rtol=0)
+
+
 # -- numbers modulo 2^96 -----------------------------------------------------------------------------------------------
 
 

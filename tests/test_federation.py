@@ -170,7 +170,11 @@ def test_small_batches_of_encrypted_signals_are_found_by_check(tmp_path, capsys)
     assert several != text
     for given, name, sentence in (
         (text, "shop", "of any size, as no gradient is opened"),
-        (several, "shop", r"batches of \d+ rows of party '(bank|clinic)' would let party 'shop' .* 2 columns.* least 110 rows"),
+        (
+            several,
+            "shop",
+            r"batches of \d+ rows of party '(bank|clinic)' would let party 'shop' .* 2 columns.* least 110 rows",
+        ),
         (several.replace("batch = 64", "batch = 170"), "shop", "large enough for 2 columns"),
         (several.replace("batch = 64\n", ""), "shop", "large enough for 2 columns"),
     ):

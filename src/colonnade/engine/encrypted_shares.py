@@ -27,34 +27,19 @@ everybody is told how large they are in the beginning, as a power of two.
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.blocks.columns import Columns
-from colonnade.blocks.whole_columns import WholeColumns
-from colonnade.crypto.keystream import Keystream
-from colonnade.crypto.lattice_keys import SecretKey
-from colonnade.crypto.lattice_products import (
-    LIMBS,
-    Part,
-    ProductLayout,
-    ProductSums,
-    Shares,
-    new_secret_key,
-)
+from colonnade.crypto.lattice_products import LIMBS, ProductLayout, Shares, new_secret_key
 from colonnade.crypto.ring import RingArray
-from colonnade.engine.encrypted import EncryptedSignals, hear_bytes, hear_key, multiply_portions, send_portions
+from colonnade.engine.encrypted import hear_bytes, hear_key
 from colonnade.engine.shared_coefficients import (
-    COLUMN_BITS,
     LARGEST,
     MODULUS,
-    NATURAL_BITS,
-    SCORE_BITS,
     SIGNAL_FRACTION,
     SMALLEST,
     CoefficientShare,
@@ -63,10 +48,9 @@ from colonnade.engine.shared_coefficients import (
     exponents_of,
     limbs_of,
     numbers_of,
-    product,
-    upper,
 )
-from colonnade.errors import OptionError, ProtocolError, RingOverflow
+from colonnade.engine.shared_products import DIFFERENCE, PRODUCT, SHARE, SharedProducts
+from colonnade.errors import OptionError, ProtocolError
 from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
 from colonnade.objective import losses
 from colonnade.objective.losses import Loss
@@ -74,13 +58,9 @@ from colonnade.runtimes.wire import expect_array
 
 if TYPE_CHECKING:
     from colonnade.engine.session import Session
-    from colonnade.engine.shared_session import SharedSession
 
-_SHARE, _PRODUCT, _SCALES, _START = "encrypted share", "blinded product", "column scales", "starting share"
-_SIZE, _OWN, _DIFFERENCE = "size of the target", "own coefficients", "masked share"
+_SCALES, _START, _SIZE, _OWN = "column scales", "starting share", "size of the target", "own coefficients"
 _MOST_POWER = 500  # of two, by which signals are divided
-_PIECE = 1 << 12  # rows that are multiplied with a share at a time
-_DIGIT, _DIGITS = 24, 4  # of a share that is multiplied with the other one
 
 
 def share_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -93,7 +73,7 @@ def share_leaks(setting: Setting) -> tuple[Leak, ...]:
     scales = Leak(COLUMNS, OF_COLUMNS, setting.unlabelled, setting.holders, (_SCALES,), words)
     words = "{who} will learn how large your target is, as a power of two"
     sized = Leak(MAGNITUDE, OF_LABELS, setting.holders, setting.parties, (_SIZE,), words)
-    silent = nothing(setting, "encrypted signal", "blinded gradient", _SHARE, _PRODUCT, _START, _DIFFERENCE, _OWN)
+    silent = nothing(setting, "encrypted signal", "blinded gradient", SHARE, PRODUCT, DIFFERENCE, _START, _OWN)
     return (silent, counted, scales, *((sized,) if _unbounded(losses.loss(setting.loss)) else ()))
 
 
@@ -101,28 +81,16 @@ def _unbounded(loss: Loss) -> bool:
     return loss.kind in ("real", "count")
 
 
-class EncryptedShares(EncryptedSignals):
+class EncryptedShares(SharedProducts):
     """One party's side: the label holder's, or that of a party whose coefficients are shared with it."""
-
-    session: SharedSession
-    precision: ClassVar[tuple[int, int]] = COLUMN_BITS, SIGNAL_FRACTION
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.holder, self.shared = session.leader, self.session.parameters
-        self._secret = session.net.secret("encrypted shares")
         self._coming: list[Rows] = []
         self._random: dict[str, Numbers] = {}  # at the label holder, for the next batch
         self._made: dict[str, RingArray] = {}  # its shares of products with these
         self._lent: Shares | None = None  # elsewhere: the masks of that product
         self._divide(0)
-        self.begin_phase("keys")
-
-    def begin_phase(self, phase: str) -> None:
-        """Draw from a stream of its own in each epoch: a run that goes on from the same secret draws the same."""
-        self.randomness = Keystream(hmac.digest(self._secret, phase.encode(), "sha256"))
-        if self.own is not None:
-            self.own.draw_from(self.randomness)
 
     # -- before the first round ----------------------------------------------------------------------------------------
 
@@ -178,7 +146,7 @@ class EncryptedShares(EncryptedSignals):
         mine = CoefficientShare(exponents, outputs, first=False)
         # Coefficients start at zero, so the holder's share says what this one is. It is random nevertheless, as
         # shares are cut rightly only if they are spread over the whole modulus.
-        mine.value = self._drawn(len(exponents), outputs)
+        mine.value = self.drawn(len(exponents), outputs)
         self.shared.shares = {net.me: mine}
         await net.send(self.holder, _SCALES, exponents.astype(np.int8))
         await net.send(self.holder, _START, limbs_of(-mine.value % MODULUS))
@@ -190,20 +158,6 @@ class EncryptedShares(EncryptedSignals):
     def _largest(self) -> FloatArray:
         largest, other = self.block.columns.largest(), self.session.validation
         return largest if other is None else np.maximum(largest, cast("Columns", other.columns).largest())
-
-    @property
-    def mine(self) -> CoefficientShare:
-        """This party's share of its own coefficients, at a party without labels."""
-        return self.shared.shares[self.session.net.me]
-
-    @cached_property
-    def columns(self) -> WholeColumns:
-        """This party's columns in whole numbers, for gradients."""
-        return WholeColumns(self.block.columns, ones=False, bits=COLUMN_BITS, powers=self.mine.exponents)
-
-    def whole(self, of: Columns | None) -> WholeColumns:
-        """Columns of the training data, or of the validation data, in whole numbers of more bits, for scores."""
-        return WholeColumns(of or self.block.columns, ones=False, bits=SCORE_BITS, powers=self.mine.exponents)
 
     # -- contributions there -------------------------------------------------------------------------------------------
 
@@ -238,106 +192,15 @@ class EncryptedShares(EncryptedSignals):
         self._made = {}
         return await self.total("scores", contribution, made), contribution
 
-    async def total(self, tag: str, mine: FloatArray, made: Mapping[str, RingArray] | None = None) -> FloatArray:
-        """At the label holder: its own contributions and everybody else's, added up.
-
-        made: its shares of the others' contributions, where it has asked for them already.
-        """
-        session, net, rows = self.session, self.session.net, len(mine)
-        elements = session.sum.ring.encode(mine.reshape(rows, -1), net.me)
-        if not made:
-            await self._ask_all(tag, rows, {name: share.value for name, share in self._with_columns.items()})
-            made = await self._products(tag, rows)
-        for part in made.values():
-            elements = elements + part
-        summed = cast("RingArray", await session.sum.total_elements(tag, elements, net.me))
-        found, most = session.sum.ring.decode(summed), session.sum.ring.largest * len(net.names) / 2
-        worst = float(np.abs(found).max(initial=0.0))
-        if worst >= most:
-            raise RingOverflow(
-                f"scores at step {tag!r} reach {worst:.3g}, the shares hold less than {most:.3g}; scale the columns, "
-                f"use a smaller step, or stronger l2"
-            )
-        return self.block.flat(found)
-
-    @property
-    def _with_columns(self) -> dict[str, CoefficientShare]:
-        return {name: share for name, share in self.shared.shares.items() if len(share.value)}
-
-    def _forward(self, columns: int, rows: int) -> ProductLayout:
-        return ProductLayout.of(columns, self.block.outputs, (rows,))
-
-    async def _ask_all(self, tag: str, rows: int, vectors: Mapping[str, Numbers]) -> None:
-        for name, vector in vectors.items():
-            await self._ask(name, tag, self._forward(len(vector), rows), limbs_of(vector))
-
-    async def _ask(self, name: str, what: str, layout: ProductLayout, limbs: Shares) -> None:
-        own = cast("SecretKey", self.own)
-        await send_portions(
-            self.session.net, [name], f"{_SHARE}: {what}", layout,
-            lambda first, last: layout.encrypt_shares(own, limbs[first:last]),
-        )  # fmt: skip
-
-    async def _products(self, tag: str, rows: int) -> dict[str, RingArray]:
-        """Shares of what was asked for, in the units of the sum."""
-        net, found = self.session.net, {}
-        for name, share in self._with_columns.items():
-            layout = self._forward(len(share.value), rows)
-            answer = await hear_bytes(net, name, f"{_PRODUCT}: {tag}", layout.answer_bytes(rows))
-            found[name] = upper(await net.in_thread(layout.open, cast("SecretKey", self.own), answer, rows))
-        return found
-
-    async def contribute(self, tag: str, rows: Rows, of: Columns | None = None, lent: Shares | None = None) -> None:
-        """Elsewhere: add this party's share of its contributions, which is uniform, to the sum.
-
-        lent: the masks, where the label holder has asked with random numbers already, and tells its share minus them.
-        """
-        session, net, known = self.session, self.session.net, self.mine.value
-        elements: RingArray = np.zeros((len(rows), self.block.outputs), np.uint64)
-        if len(known):
-            columns = self.whole(of)
-            if lent is None:
-                masks = await self._answer_scores(tag, columns, rows)
-            else:
-                told, masks = await net.recv(self.holder, _DIFFERENCE), lent
-                shape = (*known.shape, LIMBS)
-                known = known + numbers_of(expect_array(told, shape, np.uint32, self.holder, _DIFFERENCE))
-            elements = await net.in_thread(self._share_of, columns, rows, known % MODULUS, masks)
-        await session.sum.total_elements(tag, elements, self.holder)
-
-    async def _answer_scores(self, tag: str, columns: WholeColumns, rows: Rows) -> Shares:
-        def part(first: int, last: int) -> Part:
-            return lambda start, end: columns.part(rows[start:end])(first, last).T
-
-        return await self._answer(tag, self._forward(columns.width, len(rows)), len(rows), SCORE_BITS, part)
-
-    def _share_of(self, columns: WholeColumns, rows: Rows, known: Numbers, masks: Shares) -> RingArray:
-        """X times what is known of the coefficients here, minus the masks, in the units of the sum."""
-        pieces = []
-        for at in range(0, len(rows), _PIECE):
-            whole = columns.part(rows[at : at + _PIECE])(0, columns.width)
-            pieces.append(upper(product(whole, known, masks[at : at + _PIECE])))
-        return np.concatenate(pieces)
-
-    async def _answer(
-        self, what: str, layout: ProductLayout, count: int, bits: int, part: Callable[[int, int], Part]
-    ) -> Shares:
-        """Multiply what the label holder has encrypted, send it back under masks, and return these."""
-        net, sums = self.session.net, ProductSums(layout, self.keys[self.holder], count, bits)
-        await multiply_portions(net, self.holder, f"{_SHARE}: {what}", layout, sums, part)
-        answer, masks = await net.in_thread(sums.answer, self.randomness)
-        await net.send(self.holder, f"{_PRODUCT}: {what}", answer)
-        return masks
-
     # -- signals back --------------------------------------------------------------------------------------------------
 
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """Send [[s]], and after it random numbers for the scores of the next batch, encrypted."""
         await super().give(signal, rows, to)
         if self._next is not None:
-            sizes = {name: share.value.shape for name, share in self._with_columns.items()}
-            self._random = {name: self._drawn(*size) for name, size in sizes.items()}
-            await self._ask_all("scores", len(self._next), self._random)
+            sizes = {name: share.value.shape for name, share in self.with_columns.items()}
+            self._random = {name: self.drawn(*size) for name, size in sizes.items()}
+            await self.ask_all("scores", len(self._next), self._random)
 
     async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
         """Take the steps of other parties with the shares here: what is opened of a gradient is uniform, and stays."""
@@ -349,59 +212,19 @@ class EncryptedShares(EncryptedSignals):
                 steps.step(gradient, eta, proximal)
             steps.close()
             if name in self._random:
-                await net.send(name, _DIFFERENCE, limbs_of((share.value - self._random.pop(name)) % MODULUS))
+                await net.send(name, DIFFERENCE, limbs_of((share.value - self._random.pop(name)) % MODULUS))
         if self._next is not None:
-            self._made = await self._products("scores", len(self._next))
+            self._made = await self.products("scores", len(self._next))
 
     async def take(self, holder: str, rows: Rows) -> Any:
         """This party's share of the gradient of its own columns: minus the masks under which it was sent."""
+        ahead = None
+        if self._next is not None and len(self.mine.value):
+            ahead = self.session.net.spawn(self.answer_scores("scores", self.whole(None), self._next, self.aside))
         gradient = -numbers_of(await self._blinded(holder, rows)) % MODULUS
-        if self._next is not None and len(gradient):
-            self._lent = await self._answer_scores("scores", self.whole(None), self._next)
+        if ahead is not None:
+            self._lent = await ahead
         return gradient
-
-    def _drawn(self, *shape: int) -> Numbers:
-        """Random numbers modulo 2^96."""
-        count = LIMBS * int(np.prod(shape))
-        return numbers_of(self.randomness.words((count + 1) // 2).view(np.uint32)[:count].reshape(*shape, LIMBS))
-
-    # -- the penalty ---------------------------------------------------------------------------------------------------
-
-    async def squares(self) -> float:
-        """At the label holder: the sum of squares of all shared coefficients; 0 elsewhere."""
-        net, found = self.session.net, 0
-        if net.me != self.holder:
-            found = await self._own_squares()
-        else:
-            asked = {}
-            for name, share in self._with_columns.items():
-                natural = share.natural()
-                digits = np.concatenate([(natural << _DIGIT * i) % MODULUS for i in range(_DIGITS)])
-                asked[name] = ProductLayout.of(len(digits), 1, (1,))
-                await self._ask(name, "penalty", asked[name], limbs_of(digits)[:, None])
-                found += int((natural * natural).sum())
-            for name, layout in asked.items():
-                answer = await hear_bytes(net, name, f"{_PRODUCT}: penalty", layout.answer_bytes(1))
-                opened = await net.in_thread(layout.open, cast("SecretKey", self.own), answer, 1)
-                found += 2 * int(numbers_of(opened)[0, 0])
-        found %= MODULUS
-        # The lower bits say how large the sum is up to multiples of 2^64, the upper ones which multiple.
-        parts = np.array([found % 2**64, found >> 32], dtype=np.uint64)
-        summed = await self.session.sum.total_elements("objective", parts, self.holder, about_rows=False)
-        return 0.0 if summed is None else _joined(int(summed[0]), int(summed.view(np.int64)[1]))
-
-    async def _own_squares(self) -> int:
-        natural = self.mine.natural()
-        if not len(natural):
-            return 0
-        digits = [natural >> _DIGIT * i & (1 << _DIGIT) - 1 for i in range(_DIGITS)]
-        stacked, layout = np.concatenate(digits).astype(np.float64), ProductLayout.of(len(natural) * _DIGITS, 1, (1,))
-
-        def part(first: int, last: int) -> Part:
-            return lambda start, end: stacked[first:last, None][:, start:end]
-
-        masks = await self._answer("penalty", layout, 1, _DIGIT, part)
-        return int((natural * natural).sum()) - 2 * int(numbers_of(masks)[0, 0])
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -418,9 +241,3 @@ class EncryptedShares(EncryptedSignals):
         raw = await hear_bytes(net, self.holder, _OWN, 4 * int(np.prod(shape)))
         other = numbers_of(np.frombuffer(raw, "<u4").astype(np.uint32).reshape(shape))
         self.block.restore((self.mine.opened(other), None))
-
-
-def _joined(low: int, high: int) -> float:
-    """A number of 2^-52, from its lower 64 bits, and from all but its lowest 32 bits up to a few units."""
-    times = round(((high << 32) - low) / 2**64)
-    return (low + (times << 64)) / 2.0 ** (2 * NATURAL_BITS)
