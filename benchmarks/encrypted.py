@@ -1,4 +1,4 @@
-"""Logistic regression with encrypted signals, and the product that it is made of."""
+"""Logistic regression with encrypted signals and coefficients in shares, and the products that it is made of."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def breast_cancer(quick: bool) -> Cut:
     from sklearn.datasets import load_breast_cancer
 
     X, y = load_breast_cancer(return_X_y=True)
-    # 10 of the 30 columns at the other party: batches have at least 55 rows for each, so all 569 here.
+    # 10 of the 30 columns at the other party, and all rows in one batch.
     return _standardised(X), y, 20, 569
 
 
@@ -92,7 +92,7 @@ def _processor_seconds() -> float:
 
 
 def encrypted_products(quick: bool) -> Rows:
-    """X^T [[s]] of one batch, one core: all that both sides do, and the bytes both ways."""
+    """X^T [[s]] and X [[T]] of one batch, one core: all that both sides do, and the bytes both ways."""
     rows: Rows = []
     key = new_secret_key()
     public = read_public_key(key.public)
@@ -107,7 +107,22 @@ def encrypted_products(quick: bool) -> Rows:
         rows.append(
             (f"{count} rows, {columns} columns", f"{1e3 * seconds:.1f} ms", f"{ciphertexts}, {size / 1e6:.2f} MB")
         )
+        layout = ProductLayout.of(columns, 1, (count,))
+        shares = np.frombuffer(rng.bytes(12 * columns), np.uint32).reshape(columns, 1, 3)
+        seconds = best(partial(_scores, layout, key, public, X, shares), 1 if quick else 20)
+        size = layout.ciphertext_bytes(columns) + layout.answer_bytes(count)
+        ciphertexts = f"{layout.ciphertexts(columns)} ciphertexts, {layout.answers(count)} answers"
+        words = f"the same columns times a share, {columns} numbers, for scores"
+        rows.append((words, f"{1e3 * seconds:.1f} ms", f"{ciphertexts}, {size / 1e6:.2f} MB"))
     return rows
+
+
+def _scores(layout, key, public, X: np.ndarray, shares: np.ndarray) -> None:  # type: ignore[no-untyped-def]
+    sums = ProductSums(layout, public, len(X), 28)
+    for first, last in layout.portions:
+        part = X[:, first:last]
+        sums.add(layout.encrypt_shares(key, shares[first:last]), last - first, lambda i, j, part=part: part[i:j].T)
+    layout.open(key, sums.answer(private_keystream())[0], len(X))
 
 
 def _product(layout, key, public, X: np.ndarray, s: np.ndarray) -> None:  # type: ignore[no-untyped-def]

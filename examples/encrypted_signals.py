@@ -4,8 +4,8 @@
 
 The signal that a label holder sends back in ordinary training is dL/dz, and for the logistic loss its sign *is* the
 label: the shop reads every label off what it receives. Here the signals are then encrypted (ring-LWE, under a key of
-the label holder's own), and the coefficients come out the same. Gradients still tell something, so batches are large
-and epochs few: docs/security.md says how much.
+the label holder's own), the shop's gradients and coefficients are in shares until the end, and the coefficients come
+out the same. docs/security.md says what is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     signal = -side / (1 + np.exp(side * score))  # what a label holder sends about each person
     print(f"labels that the signs of signals show: {((signal < 0) == (y == 1)).mean():.0%}")
 
-    algorithm = cn.FedBCD(local_steps=5, epochs=5, batch=600)
+    algorithm = cn.FedBCD(local_steps=5, epochs=5, batch=100)
     models = {}
     for kind in ("plain", "encrypted"):
         models[kind] = cn.LogisticRegression(sum=kind, algorithm=algorithm, verbose=0).fit(bank, shop)

@@ -48,9 +48,13 @@ PAPER: dict[int, tuple[tuple[int, float, float], ...]] = {
     10: ((2, 10.87, 2.74), (4, 23.73, 2.93), (7, 41.53, 5.12)),
 }
 # A line between two companies, for the communication: seconds one way, bytes per second. A round has four messages,
-# each of which waits for the one before it: scores, encrypted signals, the blinded gradient, the opened one.
+# each of which waits for the one before it: a masked share, scores, encrypted signals, the blinded gradient. The others
+# are about the next round, and travel meanwhile.
 LATENCY, BANDWIDTH, MESSAGES = 0.01, 12.5e6, 4
-EXCHANGED = ("scores", "encrypted signal", "blinded gradient", "opened gradient")
+EXCHANGED = (
+    "masked share", "scores", "encrypted signal", "blinded gradient", "encrypted share: scores",
+    "blinded product: scores",
+)  # fmt: skip
 # Of the 90 columns: limit, sex and age, education and marriage; the others are about payments.
 DEMOGRAPHIC = (0, 1, 2, *range(15, 26))
 
@@ -60,7 +64,7 @@ class Size:
     """How much of the experiment is run: all of it by default, less for a short form."""
 
     rows: int = 30_000
-    batch: int = 4800  # of encrypted signals at least 55 rows for each of the 76 columns
+    batch: int = 4800
     epochs: int = 12
     grid: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     one_eta: float = 0.3
@@ -89,17 +93,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Encrypted:
-    """A run under encryption: its curve, the bytes of a round, and how many the first one is worth, about all rows."""
+    """A run under encryption: its curve, and the bytes of a round."""
 
     curve: Curve
     bytes_per_round: float
-    first: float = 1.0
 
     def until(self, rounds: float) -> tuple[float, float]:
         """(seconds of computation, seconds on the line) of so many rounds."""
         at = next(k for k, r in enumerate(self.curve.rounds) if r >= rounds)
-        worth = rounds - 1 + self.first if rounds else 0.0
-        line = rounds * MESSAGES * LATENCY + worth * self.bytes_per_round / BANDWIDTH
+        line = rounds * (MESSAGES * LATENCY + self.bytes_per_round / BANDWIDTH)
         return self.curve.times[at] - self.curve.times[0], line
 
 
@@ -117,20 +119,19 @@ class Task:
         self.size, self.seed = size, seed
 
     def plain(self, setting: Setting) -> Curve:
-        """Without encryption, for the choice of eta0: but for the first epoch, the rounds are the same."""
+        """Without encryption, for the choice of eta0: the rounds are the same."""
         model = LogisticRegression(l2=L2, algorithm=setting.options(self.size.batch, self.seed), verbose=0)
         return Curve.of(model.fit(*self.train, validation=self.test).history_)
 
     def encrypted(self, setting: Setting) -> Encrypted:
-        """Under keys of 2048 bits, a process for each party."""
+        """With signals encrypted and coefficients in shares, a process for each party."""
         algorithm = setting.options(self.size.batch, self.seed)
         model = LogisticRegression(l2=L2, algorithm=algorithm, sum="encrypted", verbose=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ColonnadeWarning)  # short runs are meant to be short
             model.fit(*self.train, validation=self.test, on=Processes(deadline=120.0))
         sent = sum(traffic.by_step.get(step, (0, 0))[1] for traffic in model.traffic_.values() for step in EXCHANGED)
-        first = self.train[0].rows / self.size.batch
-        return Encrypted(Curve.of(model.history_), sent / (model.rounds_ - 1 + first), first)
+        return Encrypted(Curve.of(model.history_), sent / model.rounds_)
 
 
 def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
@@ -164,7 +165,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     head = [
         f"FedBCD under encryption (Table II) on ucicreditcard{', short form' if quick else ''}. Seed {seed}.",
         f"{len(trial.y)} training and {len(trial.y_test)} test rows, columns: {columns}. Logistic regression, l2 "
-        f"{L2:g}, batch {size.batch}, and in the first round all rows; steps eta0 / sqrt(r + 1), signals "
+        f"{L2:g}, batch {size.batch}; steps eta0 / sqrt(r + 1), signals "
         f"encrypted by ring-LWE, two processes.",
         f"Computation is measured. Communication is worked out from the bytes, for a line of {LATENCY * 1e3:.0f} ms "
         f"one way and {BANDWIDTH * 8 / 1e6:.0f} Mbit/s; a round is {MESSAGES} messages, one after another.",

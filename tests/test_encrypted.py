@@ -1,4 +1,8 @@
-"""Encrypted signals: the same weights as in the clear, and what either side can learn from what it sees."""
+"""Encrypted signals and opened gradients, as several label holders use them: the weights, and what either side learns.
+
+Most of it is looked at with one label holder that opens gradients too. Where there is really one, none is opened:
+tests/test_encrypted_shares.py.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,12 @@ from colonnade.errors import ColonnadeError, OptionError, RingOverflow
 from colonnade.families import store
 from colonnade.families.training import train
 from colonnade.objective import metrics
-from test_exposure import small_batches  # noqa: F401 (a fixture)
+from test_exposure import opened_gradients, small_batches  # noqa: F401 (fixtures)
 from test_kept import Shelf, run
 from test_security import Recorder
 from training_programs import linear_job, part_of
 
+pytestmark = pytest.mark.usefixtures("opened_gradients")
 RNG = np.random.default_rng(0)
 N = 100
 X = RNG.standard_normal((N, 9))
@@ -54,7 +59,7 @@ class FixedPoint(EncryptedSignals):
         for name in to:
             await self.session.net.send(name, SIGNAL, whole)
 
-    async def serve(self, to):
+    async def serve(self, to, eta, local_steps, proximal):
         pass
 
     async def take(self, holder, rows):
@@ -66,7 +71,7 @@ class FixedPoint(EncryptedSignals):
 
 async def same_batches(self):
     """Instead of `Session.agree`: a run in the clear whose first epoch is one batch too."""
-    self._batch = self.options.batch_for(self.train.rows)
+    self._batch, self._whole_first = self.options.batch_for(self.train.rows), True
     await agree(self)
 
 

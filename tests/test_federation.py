@@ -150,26 +150,33 @@ def test_encrypted_signals_between_organisations(tmp_path, capsys):
     text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "encrypted" ')
     (folder / "job.toml").write_text(complete(text))
     run_all(folder, names)
-    assert states(folder, names) == estimator_states(folder, names)
+    found, wanted = states(folder, names), estimator_states(folder, names)
+    for name in names:  # the last bits of coefficients in shares hang on secret numbers
+        np.testing.assert_allclose(np.frombuffer(found[name]), np.frombuffer(wanted[name]), atol=1e-9, rtol=0)
     for name in names:
         assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
     capsys.readouterr()
     assert main(["ledger", "show", str(folder / "job.toml"), "--as", "bank"]) == 0
     said = capsys.readouterr().out
     assert "encrypted signal" in said
-    assert "opened gradient" in said
+    assert "encrypted share" in said
+    assert "opened gradient" not in said
 
 
 def test_small_batches_of_encrypted_signals_are_found_by_check(tmp_path, capsys):
-    folder = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"\nbatch = 64\nepochs = 2')
+    folder = federation(tmp_path, ("bank", "clinic", "shop"), 'kind = "FedSGD"\nbatch = 64\nepochs = 2')
     text = (folder / "job.toml").read_text().replace('kind = "auto" ', 'kind = "encrypted" ')
-    told = '"own gradients, which show the labels of small batches"'
-    text = text.replace('"signals, which show the labels"', told)
+    several = re.sub(r"(\[parties.clinic\][^\[]*)labels = false", r"\1labels = true", text)
+    assert several != text
     for given, name, sentence in (
-        (text, "shop", r"batches of \d+ rows of party 'bank' would let party 'shop' .* 2 columns.* at least 110 rows"),
-        (text, "bank", "no gradients come to this party"),
-        (text.replace("batch = 64", "batch = 340"), "shop", "large enough for 2 columns"),
-        (text.replace("batch = 64\n", ""), "shop", "large enough for 2 columns"),
+        (text, "shop", "of any size, as no gradient is opened"),
+        (
+            several,
+            "shop",
+            r"batches of \d+ rows of party '(bank|clinic)' would let party 'shop' .* 2 columns.* least 110 rows",
+        ),
+        (several.replace("batch = 64", "batch = 170"), "shop", "large enough for 2 columns"),
+        (several.replace("batch = 64\n", ""), "shop", "large enough for 2 columns"),
     ):
         (folder / "job.toml").write_text(complete(given))
         capsys.readouterr()

@@ -258,7 +258,7 @@ def test_wrong_jobs(old, new, sentence):
         job(GOOD.replace(old, new))
 
 
-ENCRYPTED = GOOD.replace("signals, which show the labels", "own gradients, which show the labels of small batches")
+ENCRYPTED = GOOD.replace('"signals, which show the labels", ', "")
 ENCRYPTED = ENCRYPTED.replace('"scores, which follow from the signals", ', "")
 
 
@@ -267,7 +267,7 @@ def test_encrypted_signals():
     bare = ENCRYPTED[: ENCRYPTED.index("[algorithm]")]
     assert job(bare + '\n[sum]\nkind = "encrypted"\n').algorithm == cn.FedSGD()
     # what is disclosed is another thing than without it
-    with pytest.raises(OptionError, match='discloses "own gradients, which show the labels of small batches", which'):
+    with pytest.raises(OptionError, match="this job does not disclose 'signals, which show the labels'"):
         job(GOOD + '\n[sum]\nkind = "encrypted"\n')
 
 
@@ -285,6 +285,7 @@ def test_encrypted_signals():
             r"line .*, key sum.kind: 'paillier' is called 'encrypted' now.*; write 'encrypted'",
         ),
         ('"FedBCD"\nlocal_steps = 3', '"VFB2"', r"key algorithm: sum='encrypted' encrypts the signals, and VFB2 needs"),
+        ("l2 = 0.01", 'penalty = "nonconvex"', r"key model.penalty: .* one label holder .* needs penalty 'l2'"),
     ],
 )
 def test_wrong_encrypted_jobs(old, new, sentence):

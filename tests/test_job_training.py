@@ -16,6 +16,7 @@ from colonnade.jobs.model_file import digest_of
 from colonnade.jobs.policy import Policy
 from colonnade.service.training import Keepers, share_out, take_part
 from colonnade.settings import toml
+from test_exposure import opened_gradients  # noqa: F401 (a fixture)
 from test_job import GOOD, complete
 from test_kept import Shelf
 
@@ -99,6 +100,13 @@ def test_a_job_is_the_estimator_on_the_common_rows():
         assert result.state[0].tobytes() == model._states[name][0].tobytes(), name
 
 
+def test_encrypted_signals_in_small_batches():
+    """With one label holder no gradient is opened, so they are nobody's business."""
+    results, _ = run(job_for(THIRD, sum="encrypted", algorithm=cn.FedSGD(batch=50, epochs=1)), sources(ORDER))
+    assert set(results) == {"bank", "clinic", "shop"}
+
+
+@pytest.mark.usefixtures("opened_gradients")
 def test_encrypted_signals_in_small_batches_end_a_job_before_they_are_sent():
     """Everybody refuses, with the same sentence, and nothing of a batch has left anybody."""
     job = job_for(THIRD, sum="encrypted", algorithm=cn.FedSGD(batch=50))

@@ -31,6 +31,7 @@ from colonnade.leaks import (
     COVARIANCES,
     CURVATURES,
     EMBEDDINGS,
+    GRADIENTS,
     HELD_OUT,
     LISTED,
     MAGNITUDE,
@@ -418,9 +419,10 @@ def table():
         COVARIANCES: "statistics",
         COMMON: "alignment",
         CLASSES: "several label holders, or softmax",
-        MAGNITUDE: "sealed ridge and Poisson",
+        MAGNITUDE: "ridge or Poisson, sealed or with `encrypted`",
         UNEVEN: "sealed, with `weighted = true`",
         HELD_OUT: "sealed, with `[validation]`",
+        GRADIENTS: "`encrypted` with several label holders",
     }
     rows = [
         "| a job lists | who learns it | " + " | ".join(columns) + " | and with |",

@@ -10,10 +10,10 @@ from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.objective.losses import loss
 
 
-def linear_job(algorithm, holders, *, sum_="plain", l2=0.01, intercept=True):
-    """A logistic model, as every party is told of it."""
-    options = LinearOptions("l2", l2, intercept)
-    return TrainingJob(algorithm.family, options, "logistic", 1, holders, sum_, "tree", algorithm).as_value()
+def linear_job(algorithm, holders, *, sum_="plain", l2=0.01, intercept=True, penalty="l2", of="logistic"):
+    """A logistic model, or one of another loss, as every party is told of it."""
+    options = LinearOptions(penalty, l2, intercept)
+    return TrainingJob(algorithm.family, options, of, 1, holders, sum_, "tree", algorithm).as_value()
 
 
 def kernel_job(algorithm, holders, *, features, gamma=0.2, alpha=1e-3):
@@ -22,6 +22,6 @@ def kernel_job(algorithm, holders, *, features, gamma=0.2, alpha=1e-3):
     return TrainingJob("kernel", options, "logistic", 1, holders, "pairwise", "tree", algorithm).as_value()
 
 
-def part_of(party, classes=(0, 1)):
-    """What a party brings to a model of two classes."""
-    return TrainingPart.of(party, np.array(classes), loss("logistic")).as_value()
+def part_of(party, classes=(0, 1), of="logistic"):
+    """What a party brings to a model of two classes, or of another loss."""
+    return TrainingPart.of(party, np.array(classes), loss(of)).as_value()

@@ -132,8 +132,7 @@ def look(cell: Cell, into: int) -> Seeing:
     """Run a cell, and look on."""
     data = load_breast_cancer()
     X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
-    few = into == 2 and "encrypted" in cell.key  # encrypted signals of so few rows are for ten columns at most
-    parties = cn.split(X, data.target, into=[range(20), range(20, 30)] if few else into, active=cell.active, seed=0)
+    parties = cn.split(X, data.target, into=into, active=cell.active, seed=0)
     on = Recording()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

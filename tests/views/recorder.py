@@ -21,6 +21,7 @@ import colonnade as cn
 from colonnade.algorithms.fdskl import Exchange
 from colonnade.algorithms.vfb2 import SNAPSHOT_EVERY
 from colonnade.engine.encrypted import EncryptedSignals
+from colonnade.engine.encrypted_shares import EncryptedShares
 from colonnade.engine.session import Session
 from colonnade.engine.stopping import Stopping
 from colonnade.engine.updates import larger
@@ -188,7 +189,8 @@ def _tapped(program: Any, view: View) -> Any:
 def listening() -> Iterator[None]:
     """Sums, and the few places where a party learns which rows it is about, tell the view of their net."""
     with ExitStack() as stack:
-        for name in [name for name in vars(SecureSum) if name.startswith("total")]:
+        # Elements are shares: what the root makes of them is noted where it knows it, in `_shared_total`.
+        for name in [name for name in vars(SecureSum) if name.startswith("total") and name != "total_elements"]:
             stack.enter_context(mock.patch.object(SecureSum, name, _total(getattr(SecureSum, name), name)))
         for kind, name, told in _PLACES:
             stack.enter_context(mock.patch.object(kind, name, told(getattr(kind, name))))
@@ -207,6 +209,18 @@ def _total(method: Any, name: str) -> Any:
         found = await method(self, tag, value, root, *hidden, **more)
         if found is not None:
             view.saw(TOTAL, tag, "all others", found - value, rows, grain)
+        return found
+
+    return total
+
+
+def _shared_total(method: Any) -> Any:
+    async def total(self: EncryptedShares, tag: str, mine: Any, *made: Any) -> Any:
+        view, root = self.session.net.view, self.session.net.me
+        rows, grain = view.rows_of(tag, root, len(mine)), self.session.sum.ring.grain
+        view.saw(OWN, tag, root, mine, rows, grain)
+        found = await method(self, tag, mine, *made)
+        view.saw(TOTAL, tag, "all others", found - mine, rows, grain)
         return found
 
     return total
@@ -293,5 +307,6 @@ _PLACES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     (Exchange, "_get", _phases),
     (EncryptedSignals, "take", _gradients),
     (EncryptedSignals, "give", _given),
+    (EncryptedShares, "total", _shared_total),
     (Correlations, "matrix", _products),
 )

@@ -191,12 +191,12 @@ class _Round:
     async def exchange(self) -> FloatArray | None:
         """Exchange({1..K}, S): contributions to the holder, who returns the signal of the scores (others: None)."""
         session = self.session
-        contribution = self.work.contribution()
         await session.net.work(self.work.touched, "forward")
         session.count_round(self.epoch)
-        scores = await session.collect("scores", contribution, self.holder)
-        if scores is None:
+        found = await self.signals.scores(self.work, self.rows, self.holder)
+        if found is None:
             return None
+        scores, contribution = found
         self.others = session.without(scores, contribution)
         return session.signal(scores, self.rows)
 
@@ -238,7 +238,7 @@ class _Round:
             await self.signals.give(signal, self.rows, others)
         await self.steps(signal, local_steps, proximal)
         if self.mine:
-            await self.signals.serve(others)
+            await self.signals.serve(others, self.eta, local_steps, proximal)
         self.work.close()
 
     async def sequential(self, local_steps: int, proximal: float) -> None:
@@ -257,7 +257,7 @@ class _Round:
             if self.others is not None:
                 fresh = session.signal(session.together(self.others, self.work.contribution()), self.rows)
                 await self.signals.give(fresh, self.rows, [name])
-                await self.signals.serve([name])
+                await self.signals.serve([name], self.eta, local_steps, proximal)
             elif name == session.net.me:
                 signal = await self.signals.take(self.holder, self.rows)
                 await self.steps(signal, local_steps, proximal)

@@ -36,7 +36,27 @@ class OpenBatch(Protocol):
         ...
 
 
-class Block(Protocol):
+class Stateful(Protocol):
+    """Stateful that can be remembered, taken back, and kept."""
+
+    def state(self, into: Any = None) -> Any:
+        """The parameters, in a form that the wire can carry; `into` is an earlier state whose memory may be used."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Take parameters back from `state`."""
+        ...
+
+    def freeze(self) -> Any:
+        """All of the parameters' state, to the bit."""
+        ...
+
+    def thaw(self, state: Any) -> None:
+        """Take back what `freeze` gave."""
+        ...
+
+
+class Block(Stateful, Protocol):
     """A party's columns with their parameters."""
 
     rows: int
@@ -69,20 +89,4 @@ class Block(Protocol):
 
     def intercept_curvature(self) -> float:
         """The same of the column of ones behind the intercept; 0 where there is none."""
-        ...
-
-    def state(self, into: Any = None) -> Any:
-        """The parameters, in a form that the wire can carry; `into` is an earlier state whose memory may be used."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Take parameters back from `state`."""
-        ...
-
-    def freeze(self) -> Any:
-        """All of the parameters' state, to the bit."""
-        ...
-
-    def thaw(self, state: Any) -> None:
-        """Take back what `freeze` gave."""
         ...

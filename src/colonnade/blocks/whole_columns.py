@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, DenseColumns
@@ -22,16 +23,28 @@ class WholeColumns:
     A value is off by at most 2^-24 of the largest in its column. So the mean of x s over a batch is off by at most
     2^-24 max|x| mean|s|. Nothing can overflow, whatever the columns' units, and no factor leaves the party. (Columns
     that stay below 1e-301 lose their last bits. With other `bits` likewise. Where a common bound on all values is
-    known, `within` takes it for every column's largest.)
+    known, `within` takes it for every column's largest. `powers` are bounds that others know too, as powers of two:
+    then factors are 2^(powers - bits), and there is no column of ones.)
     """
 
-    def __init__(self, columns: Columns, ones: bool, bits: int = VALUE_BITS, within: float | None = None) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        ones: bool,
+        bits: int = VALUE_BITS,
+        within: float | None = None,
+        powers: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         self._columns, self._ones = columns, ones
+        if powers is not None:
+            self.scale: FloatArray = np.ldexp(1.0, powers - bits)
+            self.width = len(self.scale)
+            return
         largest = columns.largest() if within is None else np.full(columns.shape[1], within)
         if ones:
             largest = np.append(largest, 1.0)  # the column behind the intercept
         # No factor below what a float64 holds in full: rounded, it would make more bits than there are of a value.
-        self.scale: FloatArray = np.maximum(np.where(largest > 0.0, largest, 1.0) / (2**bits - 1), _SMALLEST)
+        self.scale = np.maximum(np.where(largest > 0.0, largest, 1.0) / (2**bits - 1), _SMALLEST)
         self.width = len(self.scale)
 
     def part(self, rows: Rows) -> Callable[[int, int], FloatArray]:

@@ -1,8 +1,9 @@
 """A matrix of whole numbers times an encrypted one, X^T [[S]], so that its result is in shares.
 
 One side *asks*: it has S (n, c) and the key. The other *answers*: it has X (n, d), and adds a mask to each of the d x c
-sums. What the asker opens is uniform, and what the answerer has are ciphertexts and its masks. Encrypted signals are
-opened for who has the mask (`engine.encrypted`), correlations for a third one (`inference.correlations`).
+sums. What the asker opens is uniform, and what the answerer has are ciphertexts and its masks. Both keep that as their
+shares of the result (`engine.encrypted_shares`), or what was opened goes to who has the mask (`engine.encrypted`), or
+both halves go to a third one (`inference.correlations`).
 
 Rows lie in the coefficients of polynomials. A product of two polynomials sums over pairs of coefficients whose numbers
 add up to the same, so with one of the factors turned round, an inner product of m rows is one coefficient. A polynomial
@@ -28,6 +29,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,9 +54,9 @@ _PORTION = 16  # ciphertexts of a message: 3.5 megabytes, some ten milliseconds 
 _MOST_ANSWERS = 400  # that are worked on at a time: 0.65 megabytes each
 
 
-def new_secret_key() -> SecretKey:
-    """Make a key pair out of randomness of the operating system's; it is for one run only."""
-    return SecretKey(Lattice.of(WIDE), private_keystream())
+def new_secret_key(stream: Keystream | None = None) -> SecretKey:
+    """Make a key pair out of secret randomness, by default the operating system's; it is for one run only."""
+    return SecretKey(Lattice.of(WIDE), stream or private_keystream())
 
 
 def read_public_key(raw: object) -> LatticePublicKey:
@@ -172,14 +174,27 @@ class ProductLayout:
 
     def encrypt(self, key: SecretKey, whole: FloatArray) -> bytes:
         """Encrypt the rows of one portion, whole numbers below 2^52 in size, (rows, outputs)."""
-        pieces = -(-len(whole) // self.inner)
-        padded = np.zeros((pieces * self.inner, self.groups * self.side))
-        padded[: len(whole), : self.outputs] = whole
-        cut = padded.reshape(pieces, self.inner, self.groups, self.side).transpose(2, 0, 3, 1)
-        room, stride = np.zeros((self.groups, pieces, WIDE.degree)), self.inner * self.together
+        room = self._laid_out(whole[..., None])[..., 0]
+        return key.encrypt_scaled(np.ascontiguousarray(room), WIDE.word_bits - _GUARD_BITS)
+
+    def encrypt_shares(self, key: SecretKey, shares: Shares) -> bytes:
+        """Encrypt the rows of one portion, any numbers modulo 2^96, (rows, outputs, limbs).
+
+        There is no room for guard bits, so sums are off by at most one.
+        """
+        return key.encrypt(self._laid_out(shares))
+
+    def _laid_out(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Lay the rows of one portion, (rows, outputs, ...), out in polynomials, (count, N, ...)."""
+        pieces, last = -(-len(values) // self.inner), values.shape[2:]
+        padded = np.zeros((pieces * self.inner, self.groups * self.side, *last), values.dtype)
+        padded[: len(values), : self.outputs] = values
+        cut = padded.reshape(pieces, self.inner, self.groups, self.side, -1).transpose(2, 0, 3, 1, 4)
+        room = np.zeros((self.groups, pieces, WIDE.degree, *last), values.dtype)
+        stride = self.inner * self.together
         for k in range(self.side):
-            room[:, :, k * stride : k * stride + self.inner] = cut[:, :, k]
-        return key.encrypt_scaled(room.reshape(-1, WIDE.degree), WIDE.word_bits - _GUARD_BITS)
+            room[:, :, k * stride : k * stride + self.inner] = cut[:, :, k].reshape(-1, pieces, self.inner, *last)
+        return room.reshape(-1, WIDE.degree, *last)
 
     def open(self, key: SecretKey, answer: bytes, columns: int) -> Shares:
         """Open answers to the sums plus their masks, (columns, outputs, limbs)."""

@@ -24,10 +24,10 @@ rows go in portions, each begun when everybody is done with the one before it: n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -38,8 +38,10 @@ from colonnade.crypto.lattice_keys import LatticePublicKey, SecretKey
 from colonnade.crypto.lattice_products import (
     LIMBS,
     SUM_BITS,
+    Part,
     ProductLayout,
     ProductSums,
+    Shares,
     new_secret_key,
     private_keystream,
     read_public_key,
@@ -57,15 +59,17 @@ from colonnade.runtimes.wire import expect_array
 FRACTION_BITS, SIGNAL_BITS = 32, 52
 
 
-def signal_bits(rows: int) -> int:
+def signal_bits(rows: int, value_bits: int = VALUE_BITS) -> int:
     """Bits of a signal in batches of so many rows at most: all 52 up to a quarter of a million."""
-    return min(SIGNAL_BITS, SUM_BITS - VALUE_BITS - rows.bit_length())
+    return min(SIGNAL_BITS, SUM_BITS - value_bits - rows.bit_length())
 
 
-def whole_signals(signal: FloatArray, party: str, bits: int = SIGNAL_BITS) -> FloatArray:
+def whole_signals(
+    signal: FloatArray, party: str, bits: int = SIGNAL_BITS, fraction_bits: int = FRACTION_BITS
+) -> FloatArray:
     """Signals as whole numbers of 2^-32, which a float64 holds exactly; refuses what does not fit, and NaN."""
     what, remedy = f"a signal of party {party!r}", "scale the labels, or use a smaller step"
-    return whole_numbers_of(signal, FRACTION_BITS, bits, what, remedy)
+    return whole_numbers_of(signal, fraction_bits, bits, what, remedy)
 
 
 def gradient_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -126,15 +130,45 @@ async def hear_bytes(net: Net, party: str, tag: str, size: int) -> bytes:
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 
+async def send_portions(
+    net: Net, to: Sequence[str], tag: str, layout: ProductLayout, sealed: Callable[[int, int], bytes]
+) -> None:
+    """Send the same ciphertexts to some parties, portion by portion; `sealed` encrypts rows first to last."""
+    for at, (first, last) in enumerate(layout.portions):
+        portion = await net.in_thread(sealed, first, last)
+        for name in to if at else ():
+            if await net.recv(name, "pace") != at:
+                raise ProtocolError(
+                    f"party {name!r} is at another portion of the rows at step 'pace'; run the same job"
+                )
+        for name in to:
+            await net.send(name, tag, portion)
+
+
+async def multiply_portions(
+    net: Net, holder: str, tag: str, layout: ProductLayout, sums: ProductSums, part: Callable[[int, int], Part]
+) -> None:
+    """Multiply ciphertexts that come portion by portion; `part` gives what those of rows first to last are for."""
+    for at, (first, last) in enumerate(layout.portions):
+        if at:
+            await net.send(holder, "pace", at)
+        sealed = await hear_bytes(net, holder, tag, layout.ciphertext_bytes(last - first))
+        with sent_by(holder, tag):
+            await net.in_thread(sums.add, sealed, last - first, part(first, last))
+
+
 class EncryptedSignals(Signals):
     """One party's side: it encrypts signals of its own rows, and takes gradients of its columns for others' rows."""
+
+    precision: ClassVar[tuple[int, int]] = VALUE_BITS, FRACTION_BITS  # of columns, and of signals behind their point
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.own: SecretKey | None = None
         self.keys: dict[str, LatticePublicKey] = {}
         self.block = cast("LinearBlock", session.block)
-        self.bits = signal_bits(max(map(len, session.train.owned.values())))
+        self.value_bits, self.fraction_bits = self.precision
+        self.bits = signal_bits(max(map(len, session.train.owned.values())), self.value_bits)
         self.randomness = private_keystream()
         self._asked: ProductLayout | None = None
 
@@ -169,44 +203,32 @@ class EncryptedSignals(Signals):
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """Send [[s]], the same to all."""
         net, own = self.session.net, cast("SecretKey", self.own)
-        whole = whole_signals(signal.reshape(len(rows), -1), net.me, self.bits)
+        whole = whole_signals(signal.reshape(len(rows), -1), net.me, self.bits, self.fraction_bits)
         if not to:
             return
         layout = self._asked = self.layout(net.me, len(rows))
-        for at, (first, last) in enumerate(layout.portions):
-            sealed = await net.in_thread(layout.encrypt, own, whole[first:last])
-            for name in to if at else ():
-                await self._hear_pace(name, at)
-            for name in to:
-                await net.send(name, "encrypted signal", sealed)
+        await send_portions(
+            net, to, "encrypted signal", layout, lambda first, last: layout.encrypt(own, whole[first:last])
+        )
 
-    async def _hear_pace(self, name: str, done: int) -> None:
-        if await self.session.net.recv(name, "pace") != done:
-            raise ProtocolError(f"party {name!r} is at another portion of the rows at step 'pace'; run the same job")
-
-    async def serve(self, to: Sequence[str]) -> None:
-        """Open blinded gradients, which are uniform: as many numbers as the party has columns, and no more."""
-        net, own, layout = self.session.net, cast("SecretKey", self.own), cast("ProductLayout", self._asked)
+    async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
+        """Open blinded gradients, which are uniform, for who has the mask."""
         for name in to:
-            columns = self.session.sizes[name]
-            blinded = await hear_bytes(net, name, "blinded gradient", layout.answer_bytes(columns))
-            await net.send(name, "opened gradient", await net.in_thread(layout.open, own, blinded, columns))
+            await self.session.net.send(name, "opened gradient", await self._opened(name))
+
+    async def _opened(self, name: str) -> Shares:
+        """A party's blinded gradient: as many numbers as it has columns, and no more."""
+        net, own, layout = self.session.net, cast("SecretKey", self.own), cast("ProductLayout", self._asked)
+        columns = self.session.sizes[name]
+        blinded = await hear_bytes(net, name, "blinded gradient", layout.answer_bytes(columns))
+        return await net.in_thread(layout.open, own, blinded, columns)
 
     # -- elsewhere ----------------------------------------------------------------------------------------------
 
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """The gradient of this party's own columns, shape (columns, outputs); the intercept's comes last."""
-        net, columns, layout = self.session.net, self.columns, self.layout(holder, len(rows))
-        sums = ProductSums(layout, self.keys[holder], columns.width, VALUE_BITS)
-        for at, (first, last) in enumerate(layout.portions):
-            if at:
-                await net.send(holder, "pace", at)
-            sealed = await hear_bytes(net, holder, "encrypted signal", layout.ciphertext_bytes(last - first))
-            part = columns.part(rows[first:last])
-            with sent_by(holder, "encrypted signal"):
-                await net.in_thread(sums.add, sealed, last - first, part)
-        blinded, masks = await net.in_thread(sums.answer, self.randomness)
-        await net.send(holder, "blinded gradient", blinded)
+        net, columns = self.session.net, self.columns
+        masks = await self._blinded(holder, rows)
         opened = await net.recv(holder, "opened gradient")
         opened = expect_array(opened, (columns.width, self.block.outputs, LIMBS), np.uint32, holder, "opened gradient")
         whole = unmasked(opened, masks, 2.0 ** (VALUE_BITS + self.bits) * len(rows))
@@ -216,3 +238,14 @@ class EncryptedSignals(Signals):
                 f"it uses another key, or its signals were none"
             )
         return whole * (columns.scale / 2.0**FRACTION_BITS)[:, None] / len(rows)
+
+    async def _blinded(self, holder: str, rows: Rows) -> Shares:
+        """Send the gradient of this party's own columns under masks; return the masks."""
+        net, columns, layout = self.session.net, self.columns, self.layout(holder, len(rows))
+        sums = ProductSums(layout, self.keys[holder], columns.width, self.value_bits)
+        await multiply_portions(
+            net, holder, "encrypted signal", layout, sums, lambda first, last: columns.part(rows[first:last])
+        )
+        blinded, masks = await net.in_thread(sums.answer, self.randomness)
+        await net.send(holder, "blinded gradient", blinded)
+        return masks

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from colonnade.blocks import Block, FloatArray, OpenBatch, Rows
 from colonnade.engine.allowance import Allowance
-from colonnade.engine.exposure import ENCRYPTED
+from colonnade.engine.exposure import ENCRYPTED, in_shares
 from colonnade.engine.options import Training
 from colonnade.errors import LabelError
 from colonnade.leaks import Leak, Setting, signals
@@ -120,6 +120,7 @@ class Exchanges:
     allowance: Allowance = field(init=False)
     sizes: dict[str, int] = field(default_factory=dict, kw_only=True)  # everybody's columns, if signals are encrypted
     _batch: int | None = field(default=None, kw_only=True)  # rows per batch, at most, where the parties agreed on it
+    _whole_first: bool = field(default=False, kw_only=True)  # whether the first epoch is one batch
 
     @property
     def batch(self) -> int:
@@ -169,11 +170,11 @@ class Exchanges:
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Every row once, in an order drawn from the public seed: (who computes the signal, which rows).
 
-        Where signals are encrypted, the first epoch is one batch of all rows for each holder.
+        Where gradients are opened, the first epoch is one batch of all rows for each holder; see `engine.exposure`.
         """
         rng = np.random.default_rng([self.options.seed, epoch])
         pieces: list[Batch] = []
-        whole = epoch == 1 and self._batch is not None
+        whole = epoch == 1 and self._whole_first
         for holder, rows in self.train.owned.items():
             shuffled = rng.permutation(rows)
             # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
@@ -233,27 +234,37 @@ class Signals:
         """Start on a batch of this label holder's."""
         return self.session.block.open(rows)
 
+    async def scores(self, work: OpenBatch, rows: Rows, holder: str) -> tuple[FloatArray, FloatArray] | None:
+        """At the holder: (the scores of the batch's rows, its own contribution to them); None elsewhere."""
+        contribution = work.contribution()
+        scores = await self.session.collect("scores", contribution, holder)
+        return None if scores is None else (scores, contribution)
+
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """At the holder: let these parties have what they step with."""
         self.session.allowance.backward(signal.size)
         for name in to:
             await self.session.send_signal(name, signal)
 
-    async def serve(self, to: Sequence[str]) -> None:
-        """At the holder: help those who were given something to make use of it."""
+    async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
+        """At the holder: help those who were given something to make use of it, for so many steps of this length."""
 
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """Elsewhere: what this party's local steps on the batch need."""
         return await self.session.hear_signal(holder, rows)
 
     async def close(self) -> None:
-        """End what may still run in the background."""
+        """After the last epoch: let every party have its own coefficients, where it has not."""
 
 
 async def open_signals(session: Session) -> Signals:
-    """Signals in the clear or encrypted, as the parties have agreed."""
+    """Signals in the clear or encrypted, as the parties have agreed; with one label holder coefficients in shares."""
     if session.job.sum != ENCRYPTED:
         return Signals(session)
+    if in_shares(session.job.sum, session.job.holders):
+        from colonnade.engine.encrypted_shares import EncryptedShares
+
+        return await EncryptedShares.begin(session)
     from colonnade.engine.encrypted import EncryptedSignals
 
     return await EncryptedSignals.begin(session)
@@ -263,6 +274,10 @@ def signal_leaks(setting: Setting, numbers: int | None, kinds: tuple[str, ...] =
     """What goes back to a party, in the clear or encrypted; numbers: about a row, over a run."""
     if setting.sum != ENCRYPTED:
         return signals(setting, numbers, kinds)
+    if in_shares(setting.sum, setting.holders):
+        from colonnade.engine.encrypted_shares import share_leaks
+
+        return share_leaks(setting)
     from colonnade.engine.encrypted import gradient_leaks
 
     return gradient_leaks(setting)

@@ -1,10 +1,14 @@
 """How many rows a batch of encrypted signals needs, so that the gradients that come of it do not show the labels.
 
+With one label holder no gradient is opened (`engine.encrypted_shares`), and batches may be as small as anybody likes.
+With several of them gradients are, and this is about these.
+
 A party gets X^T s of its own columns, in exact whole numbers: 23 bits of a value times 32 of a signal, 55 for each
 column, whatever b, the rows of the batch, is. Where the signals are known up to the labels, each row hides one bit, and
 lattice reduction finds all b of them from d columns as soon as 55 d is clearly above b. (With 15 columns, batches of 64
 took it a minute and a half.) Signals are known so exactly in the first round, when all scores are one and the same
-number, and can be guessed later where the label holder's own columns say little. Hence, under `sum="encrypted"`:
+number, and can be guessed later where the label holder's own columns say little. Hence, under `sum="encrypted"` with
+several label holders:
 
 1. No batch has fewer rows than 55 times the columns of a party that gets a gradient of it. With K classes there are
    K - 1 independent gradients, and log2 K bits in a label: 55 d (K - 1) / log2 K.
@@ -20,12 +24,13 @@ not add up epochs: docs/security.md. Who has how many columns everybody is told,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import OptionError, ProtocolError
+from colonnade.objective.penalties import L2
 from colonnade.runtimes.net import Net
 
 ENCRYPTED = "encrypted"  # the sum whose signals are encrypted
@@ -34,7 +39,23 @@ VALUE_BITS, SIGNAL_BITS = 23, 32
 EXACT_BITS = VALUE_BITS + SIGNAL_BITS
 # What a batch has at least where nobody names one, as with signals in the clear.
 _USUAL = 64
+# The same where no gradient is opened: a batch of fewer rows takes hardly less time.
+_USUAL_SHARED = 256
 _MOST_COLUMNS = 1 << 40  # that anybody is believed to have
+
+
+def in_shares(sum_name: str, holders: Sequence[str]) -> bool:
+    """Whether coefficients of others are shared with the only label holder, so that no gradient is opened."""
+    return sum_name == ENCRYPTED and len(holders) == 1
+
+
+def check_penalty(sum_name: str, holders: Sequence[str], penalty: str) -> None:
+    """Refuse penalties whose gradient is not linear, as steps on shares are."""
+    if in_shares(sum_name, holders) and penalty != L2.name:
+        raise OptionError(
+            f"sum='encrypted' with one label holder takes steps on shares of coefficients, which needs penalty 'l2', "
+            f"got {penalty!r}; use 'l2', or another sum"
+        )
 
 
 def least_batch(columns: int, outputs: int = 1) -> int:
@@ -52,8 +73,9 @@ def usual_batch(sizes: Mapping[str, int], holders: tuple[str, ...], outputs: int
 
     (Of 2 L - 1 at most, all pieces have L at least, unless there are fewer rows in all.)
     """
-    # All get gradients but a label holder that is the only one.
-    each = [least_batch(columns, outputs) for name, columns in sizes.items() if holders != (name,)]
+    if in_shares(ENCRYPTED, holders):
+        return min(rows, _USUAL_SHARED)
+    each = [least_batch(columns, outputs) for columns in sizes.values()]
     return min(rows, 2 * max([_USUAL, *each]) - 1)
 
 
@@ -103,7 +125,8 @@ async def agree_on_batch(
             sizes[name] = told
     sizes = {name: sizes[name] for name in net.names}
     found = batch or usual_batch(sizes, tuple(shares), outputs, sum(shares.values()))
-    check_batches(sizes, shares, found, outputs)
+    if not in_shares(ENCRYPTED, tuple(shares)):
+        check_batches(sizes, shares, found, outputs)
     return found, sizes
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from colonnade.blocks import Block
-from colonnade.errors import ProtocolError
+from colonnade.blocks import Stateful
+from colonnade.errors import CheckpointError, ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import Value
 
@@ -73,7 +73,7 @@ async def common_version(net: Net, keeper: Keeper) -> int:
 class KeptVersions:
     """One party's versions of a run: how it goes, its block, and what else the algorithm names."""
 
-    def __init__(self, net: Net, keeper: Keeper | None, stopping: Stopping, block: Block) -> None:
+    def __init__(self, net: Net, keeper: Keeper | None, stopping: Stopping, block: Stateful) -> None:
         self.net, self.keeper, self.stopping, self.block = net, keeper, stopping, block
 
     async def resume(self, *more: Frozen) -> tuple[int, bool] | None:
@@ -81,6 +81,13 @@ class KeptVersions:
         if self.keeper is None:
             return None
         version = await common_version(self.net, self.keeper)
+        last = max(self.keeper.versions(), default=0)
+        if version < last - 1 and self.keeper.load(last)[0] is None:
+            raise CheckpointError(
+                f"party {self.net.me!r} has kept that coefficients in shares were told already, and not all parties "
+                f"have kept what was told; going on from an earlier version would tell them more, so start the job "
+                f"anew"
+            )
         self.keeper.forget(version)
         if not version:
             return None
@@ -94,7 +101,19 @@ class KeptVersions:
             one.thaw(state)
         return version, bool(go_on)
 
-    def keep(self, epoch: int, go_on: bool, *more: Frozen) -> None:
+    async def seal(self, epoch: int, *more: Frozen) -> None:
+        """Keep the end of a run, once at all parties, before anybody is told what was in shares until then.
+
+        Then keep, as one more version, that it is told: nobody goes back behind that.
+        """
+        if self.keeper is None:
+            return
+        self.keep(epoch, False, *more)
+        if await common_version(self.net, self.keeper) < epoch:
+            raise CheckpointError("not all parties have kept the end of training; start the job again")
+        self.keep(epoch + 1, None, *more)
+
+    def keep(self, epoch: int, go_on: bool | None, *more: Frozen) -> None:
         """Keep all that the next epoch depends on, if it is time for that or the run is over."""
         if self.keeper is None or (go_on and epoch % self.keeper.every):
             return

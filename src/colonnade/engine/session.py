@@ -15,7 +15,7 @@ import numpy as np
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.engine.allowance import Allowance, Limit
 from colonnade.engine.exchange import Agreement, Exchanges, Part
-from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels
+from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels, in_shares
 from colonnade.engine.kept import Frozen, Keeper, KeptVersions
 from colonnade.engine.options import Training
 from colonnade.engine.stopping import Stopping
@@ -131,6 +131,9 @@ class Session(Exchanges):
         given = None if self.options.batch is None else self.options.batch_for(train.rows)
         width = cast("LinearBlock", self.block).width
         self._batch, self.sizes = await agree_on_batch(self.net, width, shares, outputs, given)
+        self._whole_first = not in_shares(self.job.sum, self.job.holders)
+        if not self._whole_first:
+            return
         if train.y is not None and self.net.me in self.job.holders:
             classes = self.job.loss.kind in ("binary", "classes")
             check_labels(self.net.me, train.y[train.owned[self.net.me]], self.sizes, outputs, classes=classes)
@@ -231,7 +234,7 @@ class Session(Exchanges):
         """Measure objective and metric over all rows, and hear the leader's verdict; says whether to go on."""
         parts = [self.watched] if self.validation is None else [self.watched, self.validation]
         shares = [share for part in parts for share in await self._measure(part)]
-        totals = await self.sum.total_wide("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
+        totals = await self._totals(shares)
         if totals is None:
             best, improved, stop = await self.net.recv(self.leader, "verdict")
         else:
@@ -239,6 +242,10 @@ class Session(Exchanges):
             await self.tell("verdict", (best, improved, stop))
         self.stopping.heed(best, improved)
         return not self.stopping.ends(stop, self.numbers_ahead())
+
+    async def _totals(self, shares: list[float]) -> FloatArray | None:
+        """Sum of the penalties of all blocks, and of what else is measured, at the leader; None elsewhere."""
+        return await self.sum.total_wide("objective", np.array([self.block.penalty_value(), *shares]), self.leader)
 
     # -- from beginning to end ----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from colonnade.blocks import Block, FloatArray
+from colonnade.blocks import FloatArray, Stateful
 from colonnade.engine.allowance import Allowance
 from colonnade.engine.exchange import Flow
 from colonnade.engine.options import SEARCH, SHRINK, Training
@@ -26,7 +26,7 @@ _LONGEST_SEARCH = 20
 class Stopping:
     """One party's view of how training goes, from one evaluation to the next."""
 
-    def __init__(self, net: Net, options: Training, block: Block, allowance: Allowance, *, validated: bool) -> None:
+    def __init__(self, net: Net, options: Training, block: Stateful, allowance: Allowance, *, validated: bool) -> None:
         self.net, self.options, self.block, self.allowance = net, options, block, allowance
         self.validated = validated  # there are rows to look at that are not trained on
         self.eta0 = 0.0  # the step size, as agreed on and as adapted since
@@ -51,7 +51,7 @@ class Stopping:
     def judge(self, epoch: int, totals: FloatArray, ahead: float, left: float = 0.0) -> tuple[bool, bool, bool]:
         """Write the record of an evaluation; say if it is the best, if it is worth going on like this, and if to stop.
 
-        Parameters
+        Stateful
         ----------
         epoch : int
             The epoch that the evaluation belongs to.

@@ -12,7 +12,7 @@ from colonnade.algorithms import ALGORITHMS, Algorithm, SealedNewton
 from colonnade.blocks.columns import columns_to_value
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
-from colonnade.engine.exposure import ENCRYPTED
+from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import OptionError
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.torch_files import holds_networks
@@ -157,6 +157,7 @@ class LinearModel(Estimator):
         sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
+        check_penalty(sum_name, holders, self.penalty)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
         self._train(job, parties, classes, held_out, on)

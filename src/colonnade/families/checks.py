@@ -13,7 +13,7 @@ import numpy.typing as npt
 from colonnade.data.party import Party
 from colonnade.data.row_weights import trouble_of_all
 from colonnade.engine.exchange import shared_out
-from colonnade.engine.exposure import check_batches, usual_batch
+from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
 from colonnade.engine.options import Training
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, SingleFeatureWarning
 from colonnade.families import family
@@ -85,6 +85,8 @@ def check_exposure(
     `shares` says how many rows each label holder has; nobody's labels are looked at here.
     """
     holders = tuple(shares)
+    if in_shares(ENCRYPTED, holders):
+        return
     sizes = {p.name: _used_columns(p.X) + (intercept and holders[0] == p.name) for p in parties}
     rows = sum(shares.values())
     batch = usual_batch(sizes, holders, outputs, rows) if algorithm.batch is None else algorithm.batch_for(rows)

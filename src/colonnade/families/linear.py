@@ -16,9 +16,11 @@ from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
+from colonnade.engine.exposure import check_penalty, in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session
+from colonnade.engine.shared_session import SharedSession
 from colonnade.errors import LabelError, OptionError
 from colonnade.families.base import NO_WEIGHTS, Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
@@ -109,6 +111,7 @@ class LinearFamily(Family):
     ) -> Any:
         """Train on those columns that have a number in some row; the coefficients of the others are zero."""
         job.algorithm.check_sum(job.sum)  # checked again where a signal would leave in the clear
+        check_penalty(job.sum, job.holders, job.options.penalty)
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
@@ -120,7 +123,8 @@ class LinearFamily(Family):
             other = needed.of(columns_from_value(part.validation[0]))
             held_out = Part(other, other.shape[0], *part.validation[1:])
         agreed = Agreement(loss, job.holders, job.sum, job.topology)
-        session = await Session.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
+        kind = SharedSession if in_shares(job.sum, job.holders) else Session
+        session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)
         theta, *rest = session.finish()
         return (needed.spread(theta), *rest)

@@ -74,8 +74,8 @@ _MASKS = """\
 kind = "auto"            # how scores are added up under masks: "pairwise" or "two-trees"{more}
 """
 _ENCRYPTED = """;
-                         # "encrypted": as "pairwise", and so are the signals (with FedSGD or FedBCD, in batches of 55
-                         # rows or more for each column)"""
+                         # "encrypted": as "pairwise", and signals are encrypted (with FedSGD or FedBCD; with several
+                         # label holders in batches of 55 rows or more for each column)"""
 _REST = """\
 [alignment]
 kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned

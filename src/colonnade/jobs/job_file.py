@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from colonnade.engine.exposure import ENCRYPTED
+from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.engine.options import Training
 from colonnade.errors import LabelError, OptionError
 from colonnade.families import families, family, family_of_kind
@@ -150,7 +150,7 @@ def described(settings: Settings) -> Job:
     if seals(algorithm):
         _check_sealed(settings)
     else:
-        _check_sum(added, algorithm, settings, kind)
+        _check_sum(added, algorithm, settings, kind, holders)
     if run["statistics"]:
         _check_statistics(settings, loss, made, algorithm)
     # Masks also between two parties, from whom they hide nothing: no sum between organisations is a plain one, unless
@@ -217,7 +217,9 @@ def _check_sealed(settings: Settings) -> None:
             )
 
 
-def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: Family) -> None:
+def _check_sum(
+    added: Settings, algorithm: Training, settings: Settings, kind: Family, holders: tuple[str, ...]
+) -> None:
     """Refuse a sum that the protection excludes, and encrypted signals that do not go with the rest of the job."""
     word, given = settings["protection"], added["kind"]
     if word == PLAIN and given not in ("auto", PLAIN):
@@ -235,6 +237,10 @@ def _check_sum(added: Settings, algorithm: Training, settings: Settings, kind: F
         algorithm.check_sum(added["kind"])
     except OptionError as error:
         raise settings.error("algorithm", str(error)) from None
+    try:
+        check_penalty(added["kind"], holders, settings["model"]["penalty"])
+    except OptionError as error:
+        raise settings["model"].error("penalty", str(error)) from None
 
 
 def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Training) -> None:

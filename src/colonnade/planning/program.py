@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from colonnade.algorithms import Algorithm
-from colonnade.engine.exposure import ENCRYPTED, agree_on_batch
+from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError
 from colonnade.families.protection import SEALED
@@ -179,8 +179,9 @@ class Planner:
     def _start(self, trial: Trial, share: float, *, keeps: bool = False) -> Coroutine[Any, Any, Taken]:
         """Start a trial that may let out this share of the numbers that the budget has left."""
         self._numbers += 1
-        # Where signals are encrypted the first round is on all rows, so what rounds take is seen after it.
-        aside = Aside(self.net, self._numbers, self._sign_of_life, int(self.job.sum == ENCRYPTED))
+        # Where gradients are opened the first round is on all rows, so what rounds take is seen after it.
+        opens = self.job.sum == ENCRYPTED and not in_shares(self.job.sum, self.job.holders)
+        aside = Aside(self.net, self._numbers, self._sign_of_life, int(opens))
         mine = self.ready.mine
         if trial.rows < self.ready.train:
             mine = sample(mine, trial.rows, self.ready.train, (self.job.algorithm.seed, trial.draw))

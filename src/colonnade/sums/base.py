@@ -94,6 +94,14 @@ class SecureSum(ABC):
         summed = await self._in_turn(tag, encoded, root)
         return None if summed is None else self.ring.decode(summed)
 
+    async def total_elements(
+        self, tag: str, elements: AnyRing, root: str, *, about_rows: bool = True
+    ) -> AnyRing | None:
+        """Sum elements of Z_2^64 as they are, such as shares: what one party adds may be uniform there."""
+        if about_rows:
+            self._count(elements.size)
+        return await self._in_turn(tag, elements, root)
+
     async def total_phases(self, tag: str, phases: PhaseArray, root: str) -> PhaseArray | None:
         """Sum points on a circle of 2^32 steps, where there is nothing to round and nothing to overflow."""
         self._count(phases.size)
