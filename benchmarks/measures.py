@@ -17,6 +17,7 @@ from colonnade.kernels import columns as _kernels
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which some measures use
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
+from beside_secretflow import sealed_beside_secretflow
 from encrypted import encrypted_products, encrypted_training
 from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
 from horizontal import horizontal_rounds
@@ -166,6 +167,7 @@ MEASURES = (
     encrypted_training,
     lattice,
     sealed,
+    sealed_beside_secretflow,
     horizontal_rounds,
     group_operations,
     alignment,

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import scipy.stats
-from sklearn.metrics import log_loss, r2_score, roc_auc_score
+from sklearn.metrics import d2_tweedie_score, log_loss, r2_score, roc_auc_score
 
 import colonnade as cn
 from colonnade.alignment.protocol import align
@@ -86,6 +86,26 @@ def test_a_ridge_regression_is_judged_by_r2():
     assert model.history_[0]["metric_name"] == "r2"
     assert model.history_[0]["validation_metric"] == pytest.approx(r2_score(Z[LAST], z))
     assert model.history_[0]["validation_loss"] == pytest.approx(0.5 * np.mean((Z[LAST] - z) ** 2))
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_several_classes_are_judged_by_accuracy(parties):
+    classes = np.digitize(Z, [-1.0, 1.0])
+    model, z = fitted(cut(NAMES[parties], y=classes), cn.SoftmaxRegression)
+    (record,) = model.history_
+    chances = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    assert record["metric_name"] == "accuracy"
+    assert record["validation_metric"] == pytest.approx(np.mean(z.argmax(axis=1) == classes[LAST]))
+    assert record["validation_loss"] == pytest.approx(log_loss(classes[LAST], chances))
+
+
+def test_counts_are_judged_by_d2_and_two_sides_of_a_margin_by_auc():
+    counts = np.random.default_rng(3).poisson(np.exp(0.5 * Z)).astype(float)
+    model, z = fitted(cut(NAMES[2], y=counts), cn.PoissonRegression)
+    assert model.history_[0]["metric_name"] == "d2"
+    assert model.history_[0]["validation_metric"] == pytest.approx(d2_tweedie_score(counts[LAST], np.exp(z), power=1))
+    model, z = fitted(cut(NAMES[2], y=Y), cn.LinearSVC)
+    assert model.history_[0]["validation_metric"] == pytest.approx(roc_auc_score(Y[LAST], z))
 
 
 def test_held_out_rows_count_by_their_weights():

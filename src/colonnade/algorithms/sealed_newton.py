@@ -15,7 +15,7 @@ what is particular to a loss:
     with a curvature that the label holder knows as well.
 5.  `round`: scores and gradients (`sealed.gradients`), of several classes how far each is above the others
     (`sealed.signals`), signals out of waves (`sealed.signals`), the curvature (`sealed.curvature`), a step
-    (`sealed.steps`). Or `solve`, where the loss is quadratic and the bound is the curvature.
+    (`sealed.inverse`). Or `solve`, where the loss is quadratic and the bound is the curvature.
 6.  `open`: each party is told the shares of its own coefficients, and of nothing else.
 
 docs/sealed.md explains it to readers who are no cryptographers, docs/adr/0028-sealed-training.md argues that it is
