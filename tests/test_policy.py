@@ -95,6 +95,7 @@ def test_kinds_of_steps():
 # Where the name of a step stands among the arguments of what sends or hears one.
 SENDS = {
     "send": 1,
+    "send_portions": 2,
     "tell": 0,
     "total": 0,
     "total_phases": 0,
@@ -113,9 +114,21 @@ HANDED_ON = ("tag", "step", "self.tags[holder]")
 HEARS = {"recv": 1, "hear_words": 1, "hear_signal": 2, "remasked": 2}
 
 
-def steps_in(tree):
+def names_in(tree):
+    """{name: text} of the constants of a source, one by one or several in a line."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            targets, values = node.targets[0], node.value
+            several = isinstance(targets, ast.Tuple) and isinstance(values, ast.Tuple)
+            pairs = zip(targets.elts, values.elts, strict=True) if several else [(targets, values)]
+            found.update({ast.unparse(a): b.value for a, b in pairs if isinstance(b, ast.Constant)})
+    return {name: text for name, text in found.items() if isinstance(text, str)}
+
+
+def steps_in(tree, imported):
     """(sent, heard): the names of steps in a source; one that is not written out was handed on as a tag."""
-    sent, heard = set(), set()
+    sent, heard, named = set(), set(), {**imported, **names_in(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "tag":
             sent.add(node.value.value)  # of a class, which numbers it
@@ -128,6 +141,10 @@ def steps_in(tree):
         if at is None or at >= len(node.args):
             continue
         step = node.args[at]
+        if isinstance(step, ast.JoinedStr) and isinstance(step.values[0], ast.FormattedValue):
+            step = step.values[0].value if ast.unparse(step.values[0].value) in named else step
+        if ast.unparse(step) in named:
+            step = ast.Constant(named[ast.unparse(step)])
         if isinstance(step, ast.Constant):
             (sent if name in SENDS else heard).add(step.value)
         elif isinstance(step, ast.BinOp):
@@ -143,7 +160,11 @@ def test_every_step_of_ours_has_a_kind():
     # Parties with rows have no job, and so no policy; runtimes carry whatever they are told.
     without = ("horizontal", "runtimes", "remote", "flower")
     files = [path for path in source.rglob("*.py") if path.relative_to(source).parts[0] not in without]
-    found = [steps_in(ast.parse(path.read_text())) for path in files]
+    trees = [ast.parse(path.read_text()) for path in files]
+    shared = {
+        name: text for tree in trees for name, text in names_in(tree).items() if name.isupper() and name[0] != "_"
+    }
+    found = [steps_in(tree, shared) for tree in trees]
     sent, heard = (set().union(*parts) for parts in zip(*found, strict=True))
     # Sealed training puts the names of its steps together from a kind and what it is about.
     sealed = {*SEALED_KINDS, "size of the target", "size of the weights"}
