@@ -19,7 +19,7 @@ from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net
-from colonnade.sealed.labels import MOST_UNEVEN, LabelPart
+from colonnade.sealed.labels import LabelPart
 from colonnade.sealed.losses import SEALED_LOSSES
 from colonnade.sealed.members import MOST_COLUMNS
 from colonnade.sealed.party import SealedParty
@@ -89,10 +89,11 @@ class SealedFamily(LinearFamily):
                 )
             weights = None if part.weights is None else part.weights[order]
             labels = LabelPart(loss, y, weights, intercept=intercept)
-            if weights is not None and labels.uneven > MOST_UNEVEN:
+            if weights is not None and labels.uneven > loss.most_uneven:
                 raise DataError(
-                    f"sealed training takes weights of at most {2**MOST_UNEVEN} times their mean, and the largest of "
-                    f"party {net.me!r} is {weights.max() / weights.mean():.4g} times; cut the largest ones off"
+                    f"sealed training with the loss {loss.name!r} takes weights of at most {2**loss.most_uneven} times "
+                    f"their mean, and the largest of party {net.me!r} is {weights.max() / weights.mean():.4g} times; "
+                    f"cut the largest ones off"
                 )
         holders = algorithm.holders(net.names, first)
         party = SealedParty(

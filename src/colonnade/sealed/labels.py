@@ -13,8 +13,6 @@ from colonnade.sealed.wide import WordArray
 
 Floats = npt.NDArray[np.float64]
 
-MOST_UNEVEN = 10  # a power of two, of which no weight may be more times the mean
-
 
 class LabelPart:
     """Labels (n, outputs) as the loss takes them, and weights (n,), of which only ratios matter; None: all alike.
@@ -52,12 +50,7 @@ class LabelPart:
         if self.weights is None:
             return signals, curvature
         w = self.weights[:, None]
-        return w * signals, None if curvature is None else np.minimum(w * curvature, self.loss.bound(self.most))
-
-    @property
-    def most(self) -> float:
-        """What no weight exceeds."""
-        return 2.0**self.uneven
+        return w * signals, None if curvature is None else w * curvature
 
     def shifted(self, angles: WordArray, output: int, period: float) -> WordArray:
         """Return the first holder's share of the scores, moved by what their labels say."""

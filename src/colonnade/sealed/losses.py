@@ -51,6 +51,8 @@ class SealedLoss(ABC):
         How large the waves of g are, as a power of two at least: what they add up to is smaller.
     least_period
         The shortest period that is any use.
+    most_uneven
+        A power of two, of which no weight may be more times the mean.
     """
 
     name: ClassVar[str]
@@ -60,17 +62,14 @@ class SealedLoss(ABC):
     fitted: ClassVar[bool] = False
     large: ClassVar[float] = 1.0
     least_period: ClassVar[float] = 16.0
+    most_uneven: ClassVar[int] = 10
 
     @abstractmethod
     def period(self, rows: int) -> float:
         """Return the period of scores where the job does not say."""
 
-    def bound(self, most: float) -> float:
-        """Return what the curvature never exceeds, where no weight exceeds `most`."""
-        return self.kappa * most
-
     @abstractmethod
-    def waves(self, period: float, tolerance: float, most: float) -> Series:
+    def waves(self, period: float, tolerance: float) -> Series:
         """Return g and the curvature, neither of them times a weight."""
 
     @abstractmethod
@@ -133,7 +132,7 @@ class SharedLogistic(SealedLoss):
         """Return a wide one where that is cheap."""
         return 256.0 if rows <= FEW else 128.0 if rows <= MODEST else 64.0
 
-    def waves(self, period: float, tolerance: float, most: float) -> Series:
+    def waves(self, period: float, tolerance: float) -> Series:
         """Return the logistic function and its slope."""
         return series.logistic(period, tolerance)
 
@@ -168,7 +167,7 @@ class SharedHinge(SealedLoss):
         """Return half of what the logistic loss has: scores have no reason to go far beyond 1."""
         return 128.0 if rows <= FEW else 64.0 if rows <= MODEST else 32.0
 
-    def waves(self, period: float, tolerance: float, most: float) -> Series:
+    def waves(self, period: float, tolerance: float) -> Series:
         """Return the ramp between the corners."""
         return series.ramp(period, tolerance)
 
@@ -213,7 +212,7 @@ class SharedSoftmax(SharedLogistic):
         """Return a wide one: differences of two classes' scores, and of their sums, have to fit."""
         return 128.0
 
-    def waves(self, period: float, tolerance: float, most: float) -> Series:
+    def waves(self, period: float, tolerance: float) -> Series:
         """Return the logistic function and twice its slope."""
         return _doubled(period, tolerance)
 
@@ -257,7 +256,9 @@ class SharedPoisson(SealedLoss):
     """Labels are counts, divided by a power of two near their mean, so that rates are about 1.
 
     Newton's method on an exponential function overshoots, unless it starts near: so the first step fits logarithms of
-    counts that are drawn most of the way to their mean, as other programs do too (R's `mustart`).
+    counts that are drawn most of the way to their mean, as other programs do too (R's `mustart`). It overshoots too
+    where the curvature is cut off far below the true one, so kappa is about the largest rate that waves hold, whatever
+    a row's weight is; and as the bound is that far away already, weights may differ less than elsewhere.
     """
 
     name = "poisson"
@@ -266,19 +267,16 @@ class SharedPoisson(SealedLoss):
     fitted = True
     large = 64.0
     least_period = 32.0
+    most_uneven = 6
     _DRAWN = 0.8  # of the way to the mean
 
     def period(self, rows: int) -> float:
         """Return room for rates from a billionth to 150 times the mean."""
         return 32.0
 
-    def bound(self, most: float) -> float:
-        """Return less than for each row by itself: rates that are large and have a large weight too are cut sooner."""
-        return max(self.kappa, 16.0 * most)
-
-    def waves(self, period: float, tolerance: float, most: float) -> Series:
+    def waves(self, period: float, tolerance: float) -> Series:
         """Return the exponential function."""
-        return series.exponential(period, tolerance, self.bound(most) / most)
+        return series.exponential(period, tolerance, self.kappa)
 
     def rounds(
         self, rows: int, columns: int, rounds: int | None, polish: int | None, samples: int | None
@@ -336,7 +334,7 @@ class SharedSquare(SealedLoss):
         """Return room for twelve standard deviations of the target to either side."""
         return 32.0
 
-    def waves(self, period: float, tolerance: float, most: float) -> Series:
+    def waves(self, period: float, tolerance: float) -> Series:
         """Return the score itself."""
         return series.line(period, tolerance)
 

@@ -23,7 +23,7 @@ from colonnade.sealed.gradients import (
     signal_words,
 )
 from colonnade.sealed.inverse import Steps, triples_for_first
-from colonnade.sealed.labels import MOST_UNEVEN, LabelPart
+from colonnade.sealed.labels import LabelPart
 from colonnade.sealed.losses import SealedLoss
 from colonnade.sealed.members import Members
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
@@ -100,17 +100,18 @@ class SealedParty:
         self.members = await Members.agree(self.channel, self.rows, self._X.shape[1])
         uneven = 0
         if self.loss.sized:
-            self._size = await self._told(SIZE, 500, None if self.labels is None else self.labels.size)
+            self._size = await self._told(SIZE, (-500, 500), None if self.labels is None else self.labels.size)
         if self.weighted:
-            uneven = await self._told(UNEVENNESS, MOST_UNEVEN, None if self.labels is None else self.labels.uneven)
+            most = self.loss.most_uneven
+            uneven = await self._told(UNEVENNESS, (0, most), None if self.labels is None else self.labels.uneven)
         self._most = 2.0**uneven
         # A count's loss is divided by its size, and so is its penalty; a target's coefficients are multiplied with it.
         divided = 1.0 if self.loss.centred else 2.0**self._size
-        kappa, large = self.loss.bound(self._most), self.loss.large * self._most
+        kappa, large = self.loss.kappa * self._most, self.loss.large * self._most
         self.own = WhiteColumns(self._X, self._penalty / divided, kappa, 1.0 if self.quadratic else large)
         self.rounds = self.loss.schedule(self.rows, self.members.width, self._given, uneven, weighted=self.weighted)
 
-    async def _told(self, step: str, most: int, mine: int | None) -> int:
+    async def _told(self, step: str, within: tuple[int, int], mine: int | None) -> int:
         """Return a power of two that the label holder tells everybody."""
         first = self.channel.first
         if mine is not None:
@@ -118,8 +119,9 @@ class SealedParty:
                 await self.net.send(name, step, mine)
             return mine
         told = await self.net.recv(first, step)
-        if type(told) is not int or not -most <= told <= most:
-            raise ProtocolError(f"party {first!r} must tell a power of two from {-most} to {most} at step {step!r}")
+        low, high = within
+        if type(told) is not int or not low <= told <= high:
+            raise ProtocolError(f"party {first!r} must tell a power of two from {low} to {high} at step {step!r}")
         return told
 
     async def resume(self) -> int | None:
@@ -281,7 +283,7 @@ class SealedParty:
     async def _slopes(self, step: Round, turns: list[int], here: WideArray) -> tuple[WideArray, list[WideArray]]:
         """Return a holder's shares of the gradient, and of each score's curvature if that is a new one."""
         angles, pulled = await self._scores(step, turns, here)
-        series = self.loss.waves(self.period, step.tolerance, self._most)
+        series = self.loss.waves(self.period, step.tolerance)
         gradients, curvatures = [], []
         for k, turn in enumerate(turns):
             own = None if self.labels is None else self.labels.own(step.rows, k)

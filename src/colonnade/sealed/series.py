@@ -130,12 +130,13 @@ def highest(period: float) -> float:
 
 @cache
 def exponential(period: float, tolerance: float, most: float) -> Series:
-    """Return the waves of exp(z), and a curvature between 0 and `most`: most / (1 + most exp(-z)).
+    """Return the waves of exp(z), and a curvature between 0 and `most`, about the smaller of exp(z) and that.
 
     Above `highest` the signal is faded out by the distribution function of a bell, Phi((c - z) / s), whose transform is
     known: exp(v c + (v s)^2 / 2) / v with v = 1 - i w for waves of frequency w. Scores of up to a period below that are
-    right too, as the function is 0 there. The curvature is a logistic step at log(most) and another one back behind the
-    fading; where the true one is large, it stays below.
+    right too, as the function is 0 there. The curvature, most / sqrt(1 + (most exp(-z))^2), comes back behind the
+    fading; its waves are those of its values around the circle. Newton's method never comes to rest where it is less
+    than half the true one, so `most` must be at least 0.6 times exp(highest).
     """
     c = highest(period) + _FADED * _EDGE
     h = np.arange(1.0, 8.0 * period)
@@ -143,11 +144,13 @@ def exponential(period: float, tolerance: float, most: float) -> Series:
     v = 1.0 - 1j * w
     waves = np.exp(v * c + (v * _EDGE) ** 2 / 2.0) / v * (2.0 / period)
     count = _needed(np.abs(waves), tolerance)
-    rise, fall = math.log(most), c + 2.0 * _FADED * _EDGE
-    slopes = np.pi * w / np.sinh(np.minimum(np.pi * w, 700.0)) * (2.0 / period)  # of a logistic step at 0
-    curvature = most * slopes * (np.exp(-1j * w * rise) - np.exp(-1j * w * fall)) / (1j * w)
-    constant, level = math.exp(c + _EDGE**2 / 2.0) / period, most * (fall - rise) / period
-    return Series(period, constant, waves[:count], curvature[:count], level, stride=1)
+    fall, points = c + 2.0 * _FADED * _EDGE, 64 * round(period)
+    low = (math.log(most) + fall - period) / 2.0  # half a period below the middle of where it is large
+    z = low + (np.arange(points) * (period / points) - low) % period
+    values = most / np.sqrt(1.0 + (most * np.exp(-z)) ** 2) / (1.0 + np.exp(2.0 * (z - fall)))
+    around = np.fft.rfft(values) / points
+    constant, level = math.exp(c + _EDGE**2 / 2.0) / period, float(around[0].real)
+    return Series(period, constant, waves[:count], 2.0 * around[1 : count + 1], level, stride=1)
 
 
 @cache
