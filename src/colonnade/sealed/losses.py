@@ -315,8 +315,7 @@ class SharedPoisson(SealedLoss):
 
     def furthest(self, period: float) -> tuple[float, float]:
         """Return the range of scores, their shift taken off, in which waves are right."""
-        high = series.highest(period)
-        return high + 7.0 - period, high
+        return series.HIGHEST + 7.0 - period, series.HIGHEST
 
 
 class SharedSquare(SealedLoss):

@@ -366,10 +366,12 @@ class SealedParty:
         beyond = (part < low) | (part > high)
         if not beyond.any():
             return
+        wider = f"a period above {self.period:g}"
+        if (part > high).any() and self.loss.furthest(2.0 * self.period)[1] == high:
+            wider = "another model for rates that differ so much"
         words = (
             f"the part of the scores that is {self.channel.me!r}'s own goes from {part.min():.3g} to {part.max():.3g}, "
             f"beyond {low:g} or {high:g} in {int(beyond.any(axis=1).sum())} of {len(part)} rows. Scores beyond these "
-            f"are taken for others: clip the columns that reach so far, use a stronger l2, or a period above "
-            f"{self.period:g}"
+            f"are taken for others: clip the columns that reach so far, use a stronger l2, or {wider}"
         )
         self.net.report(("warning", words))

@@ -21,6 +21,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Complexes = npt.NDArray[np.complex128]
 
+HIGHEST = 5.0  # up to this score the waves of the exponential function are right
 _EDGE = 0.7  # over how many units of the score the exponential function is faded out
 _FADED = 3.5  # times this, below the middle of the fading, it is still exact to 2e-4 of itself
 
@@ -123,22 +124,17 @@ def ramp(period: float, tolerance: float) -> Series:
     return Series(period, 0.0, -1j * np.asarray(sines), (window * np.exp(-4.5 * far**2)).astype(complex))
 
 
-def highest(period: float) -> float:
-    """Return up to which score the waves of the exponential function are right."""
-    return min(7.0, 3.0 + period / 16.0)
-
-
 @cache
 def exponential(period: float, tolerance: float, most: float) -> Series:
     """Return the waves of exp(z), and a curvature between 0 and `most`, about the smaller of exp(z) and that.
 
-    Above `highest` the signal is faded out by the distribution function of a bell, Phi((c - z) / s), whose transform is
+    Above `HIGHEST` the signal is faded out by the distribution function of a bell, Phi((c - z) / s), whose transform is
     known: exp(v c + (v s)^2 / 2) / v with v = 1 - i w for waves of frequency w. Scores of up to a period below that are
     right too, as the function is 0 there. The curvature, most / sqrt(1 + (most exp(-z))^2), comes back behind the
     fading; its waves are those of its values around the circle. Newton's method never comes to rest where it is less
-    than half the true one, so `most` must be at least 0.6 times exp(highest).
+    than half the true one, so `most` must be at least 0.6 times exp(HIGHEST).
     """
-    c = highest(period) + _FADED * _EDGE
+    c = HIGHEST + _FADED * _EDGE
     h = np.arange(1.0, 8.0 * period)
     w = 2.0 * np.pi * h / period
     v = 1.0 - 1j * w
