@@ -270,7 +270,7 @@ def test_curvatures_are_between_zero_and_their_bound():
 def test_curvatures_of_counts_are_more_than_half_the_true_ones():
     """Otherwise steps would overshoot by more than they make up for, and never come to rest."""
     sealed = SEALED_LOSSES["poisson"]
-    z = np.linspace(-4.0, series.highest(32.0), 200)
+    z = np.linspace(-4.0, series.HIGHEST, 200)
     assert (sealed.waves(32.0, 1e-4).curvatures(z) / np.exp(z)).min() > 0.6
 
 
