@@ -53,6 +53,9 @@ class SealedLoss(ABC):
         The shortest period that is any use.
     most_uneven
         A power of two, of which no weight may be more times the mean.
+    most_off
+        How many times its spread the mean of a column may be away from 0, at a party without the intercept, so that the
+        inverse of the curvature still tells it from the intercept.
     """
 
     name: ClassVar[str]
@@ -63,6 +66,7 @@ class SealedLoss(ABC):
     large: ClassVar[float] = 1.0
     least_period: ClassVar[float] = 16.0
     most_uneven: ClassVar[int] = 10
+    most_off: ClassVar[float] = 20.0
 
     @abstractmethod
     def period(self, rows: int) -> float:
@@ -268,6 +272,7 @@ class SharedPoisson(SealedLoss):
     large = 64.0
     least_period = 32.0
     most_uneven = 6
+    most_off = 5.0
     _DRAWN = 0.8  # of the way to the mean
 
     def period(self, rows: int) -> float:
@@ -295,7 +300,7 @@ class SharedPoisson(SealedLoss):
 
     def size(self, y: Floats, w: Floats) -> int:
         """Return the power of two that is nearest to the mean."""
-        return int(np.clip(np.rint(self.begin(y, w)[0] / np.log(2.0)), -40, 40))
+        return int(np.rint(self.begin(y, w)[0] / np.log(2.0)))
 
     def shift(self, y: Floats, size: int) -> Floats:
         """Return the logarithm of that power of two."""
