@@ -32,6 +32,16 @@ def test_a_party_without_the_intercept_is_told_of_columns_that_are_far_from_zero
     trained(loss, split(X[:, [3, 0, 1, 2]], y, (2, 2)))  # at the party with the intercept they do no harm
 
 
+def test_classes_whose_differences_go_beyond_what_waves_hold_are_noticed():
+    """No score goes beyond half a period, but two classes are further apart than 3/8 of it."""
+    X, y = drawn("softmax", rows=200, columns=4)
+    with pytest.warns(
+        ColonnadeWarning, match="differences of two classes' scores that is '.*''s own .*beyond -6 or 6 in"
+    ):
+        model = trained("softmax", split(X, y, (2, 2)), l2=1e-4, period=32.0)
+    assert np.abs(X[:, 2:] @ model.coef_["shop"].T).max() < 16.0
+
+
 @pytest.mark.parametrize("size", [1e15, 1e30])
 def test_counts_that_are_enormous(size):
     X, _ = drawn("poisson", columns=2)

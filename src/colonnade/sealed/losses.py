@@ -92,7 +92,9 @@ class SealedLoss(ABC):
         """
         if self.name == "square" and not weighted:
             return ()
-        found = for_weights(self.rounds(rows, columns, *given), uneven, more=given[0] is None)
+        found = self.rounds(rows, columns, *given)
+        fresh = any(one.curvature for one in found)
+        found = for_weights(found, uneven, more=given[0 if fresh else 1] is None)
         if self.fitted:
             doublings = min(12, _FIT_DOUBLINGS + uneven)
             found = (Round(rows, curvature_rows(rows, columns), doublings, 0.0, known=True), *found)
@@ -122,7 +124,7 @@ class SealedLoss(ABC):
         """
 
     def furthest(self, period: float) -> tuple[float, float]:
-        """Return the range of scores, their shift taken off, in which waves are right."""
+        """Return the range of scores, their shift taken off, or of differences of two classes', that waves hold."""
         return -period / 2.0, period / 2.0
 
 
@@ -211,6 +213,7 @@ class SharedSoftmax(SharedLogistic):
 
     name = "softmax"
     kappa = 0.5
+    least_period = 32.0
 
     def period(self, rows: int) -> float:
         """Return a wide one: differences of two classes' scores, and of their sums, have to fit."""
@@ -234,6 +237,10 @@ class SharedSoftmax(SharedLogistic):
         ]  # fmt: skip
         chords = (0 if rows <= FEW else 2) if polish is None else polish
         return (*fresh, *(Round(rows, 0, 0, last, (5, 2), (5, 4)),) * chords)
+
+    def furthest(self, period: float) -> tuple[float, float]:
+        """Return the range of differences of two classes' scores in which sums of classes are right, either way."""
+        return 6.0 - 3.0 * period / 8.0, 3.0 * period / 8.0 - 6.0
 
     def begin(self, y: Floats, w: Floats) -> Floats:
         """Return the logarithms of the classes' shares, within reason, around 0."""
