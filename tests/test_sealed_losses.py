@@ -236,6 +236,9 @@ def test_uneven_weights_get_more_terms_of_the_inverse_and_more_rounds():
     assert [one.doublings for one in found] == [0, 8, 8, 8, 0]
     assert len(for_weights(rounds, 3, more=False)) == 3
     assert for_weights(rounds, 10, more=False)[1].doublings == 12
+    assert for_weights(rounds[:1], 3, more=True) == rounds[:1] * 4
+    assert len(SEALED_LOSSES["square"].schedule(100, 5, (None, None, None), 3, weighted=True)) == 7
+    assert len(SEALED_LOSSES["square"].schedule(100, 5, (None, 1, None), 3, weighted=True)) == 2
 
 
 # -- the functions -----------------------------------------------------------------------------------------------------
@@ -313,7 +316,7 @@ def test_processes_give_the_same_bits(loss):
         np.testing.assert_array_equal(runs[0].coef_[name], runs[1].coef_[name])
 
 
-@pytest.mark.parametrize("loss", ["poisson", "square"])
+@pytest.mark.parametrize("loss", ["poisson", "square", "softmax"])
 def test_periods_that_are_too_short_for_a_loss_are_refused(loss):
     X, y = drawn(loss, rows=40)
     with pytest.raises(OptionError, match=f"period must be 32 at least for the loss '{loss}', got 16"):

@@ -109,6 +109,11 @@ class SealedNewton(Training):
     def holders(self, parties: tuple[str, ...], first: str) -> tuple[str, str]:
         """Return the two parties that hold shares, or refuse one that can't."""
         others = tuple(name for name in parties if name != first)
+        if not others:
+            raise OptionError(
+                f"sealed training needs two parties at least, got {first!r} alone; use protection 'plain', as there is "
+                f"nobody to hide anything from"
+            )
         if self.second is None:
             return first, others[0]
         if self.second not in others:
@@ -123,8 +128,7 @@ class SealedNewton(Training):
         least = SEALED_LOSSES[setting.loss].least_period
         if self.period is not None and self.period < least:
             raise OptionError(f"period must be {least:g} at least for the loss {setting.loss!r}, got {self.period:g}")
-        if len(setting.parties) > 1:
-            self.holders(setting.parties, setting.leader)
+        self.holders(setting.parties, setting.leader)
 
     def batch_for(self, rows: int) -> int:
         """All rows: every round is about all of them."""

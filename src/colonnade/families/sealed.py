@@ -19,7 +19,7 @@ from colonnade.families.linear import LinearFamily
 from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.leaks import Leak, Setting
 from colonnade.runtimes.net import Net
-from colonnade.sealed.labels import LabelPart
+from colonnade.sealed.labels import LabelPart, of_mean_one
 from colonnade.sealed.losses import SEALED_LOSSES
 from colonnade.sealed.members import MOST_COLUMNS
 from colonnade.sealed.party import SealedParty
@@ -29,6 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 LEAST_ROWS = 16
 _RARE = 0.05  # a label that fewer rows have is rare
+_LARGEST = 1e150  # squares of what is larger are no numbers any more
 
 
 class SealedFamily(LinearFamily):
@@ -40,6 +41,7 @@ class SealedFamily(LinearFamily):
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
     weighs: ClassVar[bool] = True
+    minds_scales: ClassVar[bool] = False
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what can't be trained on shares."""
@@ -75,6 +77,8 @@ class SealedFamily(LinearFamily):
         first = job.holders[0]
         penalty, labels, intercept = np.full(X.shape[1], job.options.l2), None, job.options.intercept
         leads = net.me == first
+        if intercept and not leads:
+            _warn_of_columns_far_off(net, X, loss.most_off)
         if leads:
             y = _targets(self._labels(net.me, part)[order], job.outputs)
             if intercept:
@@ -92,7 +96,7 @@ class SealedFamily(LinearFamily):
             if weights is not None and labels.uneven > loss.most_uneven:
                 raise DataError(
                     f"sealed training with the loss {loss.name!r} takes weights of at most {2**loss.most_uneven} times "
-                    f"their mean, and the largest of party {net.me!r} is {weights.max() / weights.mean():.4g} times; "
+                    f"their mean, and the largest of party {net.me!r} is {of_mean_one(weights).max():.4g} times; "
                     f"cut the largest ones off"
                 )
         holders = algorithm.holders(net.names, first)
@@ -116,6 +120,7 @@ class SealedFamily(LinearFamily):
             )
         if len(X) < LEAST_ROWS:
             raise DataError(f"sealed training needs at least {LEAST_ROWS} rows, party {me!r} has {len(X)}")
+        _check_size(f"columns of party {me!r}", X)
 
     def _labels(self, me: str, part: TrainingPart) -> Floats:
         missing = 0 if part.labelled is None else int((~part.labelled).sum())
@@ -124,12 +129,34 @@ class SealedFamily(LinearFamily):
                 f"sealed training needs a label for every row, and party {me!r} lacks {missing}; leave these rows out "
                 f"at every party"
             )
-        return np.asarray(part.y, np.float64)
+        y = np.asarray(part.y, np.float64)
+        _check_size(f"labels of party {me!r}", y)
+        return y
 
 
 def _dense(columns: Columns, order: npt.NDArray[np.int64]) -> Floats:
     """Return columns as an array, with rows in this order."""
     return np.ascontiguousarray(columns.project(order, np.eye(columns.shape[1])))
+
+
+def _check_size(whose: str, values: Floats) -> None:
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > _LARGEST:
+        raise DataError(
+            f"the {whose} hold {largest:.3g}, and sealed training takes numbers of up to {_LARGEST:g}; use other units"
+        )
+
+
+def _warn_of_columns_far_off(net: Net, X: Floats, most: float) -> None:
+    """Tell a party of columns that are nearly constant, as they are hard to tell from the label holder's intercept."""
+    mean, spread = np.abs(X.mean(axis=0)), X.std(axis=0)
+    far = (mean > most * spread) & (spread > 1e-9 * mean)  # what is constant says nothing anyway
+    if far.any():
+        words = (
+            f"the means of {int(far.sum())} of the columns of {net.me!r} are further from 0 than {most:g} times their "
+            f"spread, so that sealed training may stop short of the optimum; subtract the mean of each column"
+        )
+        net.report(("warning", words))
 
 
 def _warn_of_rare_labels(net: Net, y: Floats) -> None:

@@ -14,6 +14,13 @@ from colonnade.sealed.wide import WordArray
 Floats = npt.NDArray[np.float64]
 
 
+def of_mean_one(weights: Floats) -> Floats:
+    """Return weights divided by their mean, however large or small they are."""
+    part = weights / weights.max()
+    found: Floats = part / part.mean()
+    return found
+
+
 class LabelPart:
     """Labels (n, outputs) as the loss takes them, and weights (n,), of which only ratios matter; None: all alike.
 
@@ -29,7 +36,7 @@ class LabelPart:
 
     def __init__(self, loss: SealedLoss, y: Floats, weights: Floats | None, *, intercept: bool) -> None:
         self.loss, self.y = loss, y
-        self.weights = None if weights is None else weights / weights.mean()
+        self.weights = None if weights is None else of_mean_one(weights)
         w = np.ones(len(y)) if self.weights is None else self.weights
         self.begin = loss.begin(y, w) if intercept else np.zeros(y.shape[1])
         self._mean = np.zeros(y.shape[1])

@@ -53,6 +53,9 @@ class SealedLoss(ABC):
         The shortest period that is any use.
     most_uneven
         A power of two, of which no weight may be more times the mean.
+    most_off
+        How many times its spread the mean of a column may be away from 0, at a party without the intercept, so that the
+        inverse of the curvature still tells it from the intercept.
     """
 
     name: ClassVar[str]
@@ -63,6 +66,7 @@ class SealedLoss(ABC):
     large: ClassVar[float] = 1.0
     least_period: ClassVar[float] = 16.0
     most_uneven: ClassVar[int] = 10
+    most_off: ClassVar[float] = 20.0
 
     @abstractmethod
     def period(self, rows: int) -> float:
@@ -88,7 +92,9 @@ class SealedLoss(ABC):
         """
         if self.name == "square" and not weighted:
             return ()
-        found = for_weights(self.rounds(rows, columns, *given), uneven, more=given[0] is None)
+        found = self.rounds(rows, columns, *given)
+        fresh = any(one.curvature for one in found)
+        found = for_weights(found, uneven, more=given[0 if fresh else 1] is None)
         if self.fitted:
             doublings = min(12, _FIT_DOUBLINGS + uneven)
             found = (Round(rows, curvature_rows(rows, columns), doublings, 0.0, known=True), *found)
@@ -118,7 +124,7 @@ class SealedLoss(ABC):
         """
 
     def furthest(self, period: float) -> tuple[float, float]:
-        """Return the range of scores, their shift taken off, in which waves are right."""
+        """Return the range of scores, their shift taken off, or of differences of two classes', that waves hold."""
         return -period / 2.0, period / 2.0
 
 
@@ -207,6 +213,7 @@ class SharedSoftmax(SharedLogistic):
 
     name = "softmax"
     kappa = 0.5
+    least_period = 32.0
 
     def period(self, rows: int) -> float:
         """Return a wide one: differences of two classes' scores, and of their sums, have to fit."""
@@ -230,6 +237,10 @@ class SharedSoftmax(SharedLogistic):
         ]  # fmt: skip
         chords = (0 if rows <= FEW else 2) if polish is None else polish
         return (*fresh, *(Round(rows, 0, 0, last, (5, 2), (5, 4)),) * chords)
+
+    def furthest(self, period: float) -> tuple[float, float]:
+        """Return the range of differences of two classes' scores in which sums of classes are right, either way."""
+        return 6.0 - 3.0 * period / 8.0, 3.0 * period / 8.0 - 6.0
 
     def begin(self, y: Floats, w: Floats) -> Floats:
         """Return the logarithms of the classes' shares, within reason, around 0."""
@@ -268,6 +279,7 @@ class SharedPoisson(SealedLoss):
     large = 64.0
     least_period = 32.0
     most_uneven = 6
+    most_off = 5.0
     _DRAWN = 0.8  # of the way to the mean
 
     def period(self, rows: int) -> float:
@@ -295,7 +307,7 @@ class SharedPoisson(SealedLoss):
 
     def size(self, y: Floats, w: Floats) -> int:
         """Return the power of two that is nearest to the mean."""
-        return int(np.clip(np.rint(self.begin(y, w)[0] / np.log(2.0)), -40, 40))
+        return int(np.rint(self.begin(y, w)[0] / np.log(2.0)))
 
     def shift(self, y: Floats, size: int) -> Floats:
         """Return the logarithm of that power of two."""

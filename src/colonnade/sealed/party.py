@@ -362,6 +362,9 @@ class SealedParty:
             return
         if self.labels is not None:
             part = part - self.loss.shift(self.labels.y, self.labels.size)
+        what = "scores"
+        if self.outputs > 1:
+            what, part = "differences of two classes' scores", np.ptp(part, axis=1, keepdims=True)
         low, high = self.loss.furthest(self.period)
         beyond = (part < low) | (part > high)
         if not beyond.any():
@@ -370,7 +373,7 @@ class SealedParty:
         if (part > high).any() and self.loss.furthest(2.0 * self.period)[1] == high:
             wider = "another model for rates that differ so much"
         words = (
-            f"the part of the scores that is {self.channel.me!r}'s own goes from {part.min():.3g} to {part.max():.3g}, "
+            f"the part of the {what} that is {self.channel.me!r}'s own goes from {part.min():.3g} to {part.max():.3g}, "
             f"beyond {low:g} or {high:g} in {int(beyond.any(axis=1).sum())} of {len(part)} rows. Scores beyond these "
             f"are taken for others: clip the columns that reach so far, use a stronger l2, or {wider}"
         )

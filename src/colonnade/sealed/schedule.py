@@ -61,10 +61,13 @@ def for_weights(rounds: tuple[Round, ...], uneven: int, *, more: bool) -> tuple[
     """Return rounds for rows whose largest weight is 2^uneven times their mean.
 
     The bound on the curvature is as many times too large then, so that the inverse needs more terms; and, if more
-    rounds may be taken than were asked for, the last one with fresh curvature is taken again.
+    rounds may be taken than were asked for, the last one with fresh curvature is taken again, or where there is none,
+    the last one, which is cheaper, twice as often.
     """
     longer = [replace(one, doublings=min(12, one.doublings + uneven)) if one.curvature else one for one in rounds]
     last = max((i for i, one in enumerate(longer) if one.curvature), default=None)
     if more and last is not None:
         longer[last:last] = [longer[last]] * ((uneven + 1) // 2)
+    elif more:
+        longer += longer[-1:] * uneven
     return tuple(longer)
