@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -143,3 +145,15 @@ def test_a_run_that_is_broken_off_goes_on_to_the_same_bits(loss, at):
         shelf.__dict__.update(shelves[name].__dict__)
     for name, coefficients in run(again).items():
         np.testing.assert_array_equal(coefficients, whole[name])
+
+
+def test_labels_that_can_be_told_so_well_that_few_rounds_may_not_do_are_said():
+    """With many rows there are few rounds, in which scores can't grow as far as they should."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((17_000, 4))
+    y = (X @ [8.0, 4.0, -8.0, 4.0] + rng.logistic(size=17_000) > 0).astype(int)
+    with pytest.warns(ColonnadeWarning, match="told so well, training may have stopped short"):
+        trained("logistic", split(X, y, (2, 2)), l2=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained("logistic", split(X[:, ::-1] / 8.0, rng.integers(0, 2, 17_000), (2, 2)))

@@ -54,7 +54,7 @@ class SealedNewton(Training):
     rounds : int, optional
         Rounds with fresh curvature; None chooses by the number of rows.
     polish : int, optional
-        Rounds after them with the last curvature; None is none with few rows, and two otherwise.
+        Rounds after them with the last curvature; None is none with few rows, and one or two otherwise.
     samples : int, optional
         Rounds before them, where there are many rows: with the bound, or with very many rows about a sample; at most 2.
     period : float, optional

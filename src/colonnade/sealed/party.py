@@ -27,7 +27,7 @@ from colonnade.sealed.labels import LabelPart
 from colonnade.sealed.losses import SealedLoss
 from colonnade.sealed.members import Members
 from colonnade.sealed.random_products import STATE_BITS, RandomProducts
-from colonnade.sealed.schedule import FEW, Round, curvature_rows
+from colonnade.sealed.schedule import FEW, MODEST, Round, curvature_rows
 from colonnade.sealed.series import softplus
 from colonnade.sealed.signals import above_others, shared_signals
 from colonnade.sealed.slots import SlotLayout
@@ -40,6 +40,7 @@ SIZE, UNEVENNESS = "size of the target", "size of the weights"  # steps at which
 # Doublings of the terms of the bound's inverse: with many rows, with few, and where it is the curvature itself.
 _BOUND_DOUBLINGS, _FEW_DOUBLINGS, _EXACT_DOUBLINGS = 5, 8, 12
 _MEAN_BITS = 20  # of one over the number of scores of a row
+_WELL_TOLD = 10.0  # a part of the scores, in one row of a hundred: rounds for many rows may be too few
 _REFINEMENTS = 4  # of the solution, where the loss is quadratic
 
 
@@ -368,6 +369,7 @@ class SealedParty:
         low, high = self.loss.furthest(self.period)
         beyond = (part < low) | (part > high)
         if not beyond.any():
+            self._check_spread(part)
             return
         wider = f"a period above {self.period:g}"
         if (part > high).any() and self.loss.furthest(2.0 * self.period)[1] == high:
@@ -378,3 +380,17 @@ class SealedParty:
             f"are taken for others: clip the columns that reach so far, use a stronger l2, or {wider}"
         )
         self.net.report(("warning", words))
+
+    def _check_spread(self, part: Floats) -> None:
+        """Tell this party if its own part is so large in many rows that few rounds may not have been enough.
+
+        Where labels can be told well, scores grow with every round, and with many rows there are few of these.
+        """
+        usual = float(np.quantile(np.abs(part), 0.99)) if self.rows > MODEST and self.loss.kappa <= 0.5 else 0.0
+        if usual > _WELL_TOLD and self._given[0] is None:
+            words = (
+                f"the part of the scores that is {self.channel.me!r}'s own is beyond {usual:.3g} in one row of a "
+                f"hundred. Where labels can be told so well, training may have stopped short of the optimum: "
+                f"SealedNewton(rounds=4) or more goes further"
+            )
+            self.net.report(("warning", words))

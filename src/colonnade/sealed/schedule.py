@@ -48,8 +48,9 @@ def schedule(rows: int, columns: int, rounds: int | None, polish: int | None, sa
     of = curvature_rows(rows, columns)
     whole = (Round(rows, 0, 0, 2e-3, (3, 1), (3, 4)), Round(rows, 0, 0, 2e-3, (3, 1), (5, 4)))
     first = whole if of == rows else (Round(of, of, 4, 1e-3),) * 2
-    count = (4 if rows <= MODEST else 1) if rounds is None else rounds
-    chords = 2 if polish is None else polish
+    usual, after = (4, 2) if rows <= MODEST else (2, 1) if of == rows else (1, 2)
+    count = usual if rounds is None else rounds
+    chords = after if polish is None else polish
     # With very many rows waves weigh most, and only the last round has to be exact.
     rough, fine = (1e-3, 3e-4) if of != rows and chords else (3e-4, 3e-4)
     again = [Round(rows, of, min(8, 5 + i), 1e-3 if i + 1 < count else rough) for i in range(count)]
