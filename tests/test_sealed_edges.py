@@ -7,14 +7,12 @@ import warnings
 import numpy as np
 import pytest
 
-import colonnade as cn
 from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.errors import ColonnadeWarning, DataError, OptionError, PartyFailed, ProtocolError
 from colonnade.families.linear import LinearOptions
-from colonnade.families.training import TrainingJob, TrainingPart, train
+from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.objective import losses
-from test_kept import Shelf
-from test_sealed import lying
+from test_sealed import goes_on_to_the_same_bits, lying
 from test_sealed_losses import drawn, split, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.SingleFeatureWarning")
@@ -115,36 +113,9 @@ def test_messages_of_other_shapes_are_the_sender_s_fault(monkeypatch, loss, tag)
 def test_a_run_that_is_broken_off_goes_on_to_the_same_bits(loss, at):
     """After the step that the label holder knows, and after rounds of several scores."""
     X, y = drawn(loss, rows=60, columns=4)
-    outputs = 3 if loss == "softmax" else 1
-    job = TrainingJob(
-        "sealed", LinearOptions(), loss, outputs, ("bank",), "plain", "tree", SealedNewton(rounds=2, polish=1)
-    ).as_value()
-    parts = {
-        one.name: TrainingPart.of(one, np.arange(3), losses.loss(loss)).as_value() for one in split(X, y, (2, 1, 1))
-    }
-
-    class Breaks(Shelf):
-        def save(self, version, state):
-            super().save(version, state)
-            if version == at:
-                raise RuntimeError("the power fails")
-
-    def run(shelves):
-        async def program(net, told, part):
-            return await train(net, told, part, shelves[net.me])
-
-        found = cn.Simulation(secret="rehearsal").run({name: (program, (job, part)) for name, part in parts.items()})
-        return {name: outcome.value[0] for name, outcome in found.items()}
-
-    whole = run({name: Shelf() for name in parts})
-    shelves = {name: Breaks() if name == "shop" else Shelf() for name in parts}
-    with pytest.raises(PartyFailed, match="the power fails"):
-        run(shelves)
-    again = {name: Shelf() for name in parts}
-    for name, shelf in again.items():
-        shelf.__dict__.update(shelves[name].__dict__)
-    for name, coefficients in run(again).items():
-        np.testing.assert_array_equal(coefficients, whole[name])
+    how = (3 if loss == "softmax" else 1, ("bank",), "plain", "tree", SealedNewton(rounds=2, polish=1))
+    parts = {one.name: TrainingPart.of(one, np.arange(3), losses.loss(loss)) for one in split(X, y, (2, 1, 1))}
+    goes_on_to_the_same_bits(TrainingJob("sealed", LinearOptions(), loss, *how), parts, "shop", at)
 
 
 def test_labels_that_can_be_told_so_well_that_few_rounds_may_not_do_are_said():
