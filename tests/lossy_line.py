@@ -58,6 +58,7 @@ class LossyLine:
         for way in list(self._ways):
             way.cancel()
         await asyncio.sleep(0.01)
+        self._reset()  # whoever came in that moment
 
     def _call(self, *functions) -> None:
         done = threading.Event()
@@ -107,7 +108,7 @@ class LossyLine:
         self.connections += 1
         try:
             from_callee, to_callee = await asyncio.open_connection(self._host, self._port)
-        except OSError:
+        except (OSError, asyncio.CancelledError):  # it may end while it is still dialling
             self._abort(to_caller)
             return
         self._callers.add(to_caller)
