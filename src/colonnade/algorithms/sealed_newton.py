@@ -11,8 +11,8 @@ what is particular to a loss:
 3.  `correlate`: products of everybody's columns with random vectors, for all rounds at once (`sealed.random_products`),
     and of random matrices with one another (`sealed.triples`). From then on a product with a share needs one message:
     the share minus the random numbers.
-4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound, or
-    with a curvature that the label holder knows as well.
+4.  `start`: the label holder knows the first signals, as no score depends on a column yet. One step with the bound.
+    Counts, and targets of rows with weights, begin with a fit instead, whose curvature the label holder knows as well.
 5.  `round`: scores and gradients (`sealed.gradients`), of several classes how far each is above the others
     (`sealed.signals`), signals out of waves (`sealed.signals`), the curvature (`sealed.curvature`), a step
     (`sealed.inverse`). Or `solve`, where the loss is quadratic and the bound is the curvature.

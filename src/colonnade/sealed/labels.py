@@ -28,6 +28,8 @@ class LabelPart:
     ----------
     begin
         Where the intercept of every score starts.
+    mean
+        What the intercept has to be moved by in the end, where labels are taken from their mean.
     size
         The power of two by which labels are divided, which everybody is told if the loss is `sized`.
     uneven
@@ -39,17 +41,12 @@ class LabelPart:
         self.weights = None if weights is None else of_mean_one(weights)
         w = np.ones(len(y)) if self.weights is None else self.weights
         self.begin = loss.begin(y, w) if intercept else np.zeros(y.shape[1])
-        self._mean = np.zeros(y.shape[1])
+        self.mean = np.zeros(y.shape[1])
         if loss.centred:
             # The intercept starts at the mean, and targets are taken from there.
-            self.y, self._mean, self.begin = y - self.begin, self.begin, np.zeros(y.shape[1])
+            self.y, self.mean, self.begin = y - self.begin, self.begin, np.zeros(y.shape[1])
         self.size = loss.size(self.y, w)
         self.uneven = 0 if self.weights is None else math.ceil(math.log2(max(1.0, float(w.max()))))
-
-    @property
-    def mean(self) -> Floats:
-        """What the intercept has to be moved by in the end."""
-        return self._mean
 
     def first(self, z: Floats) -> tuple[Floats, Floats | None]:
         """Return signals (n, outputs) of the scores before any step, and the curvature of a first fit, or None."""

@@ -82,6 +82,10 @@ class SealedLoss(ABC):
     ) -> tuple[Round, ...]:
         """Return all rounds after the first step, where no weight exceeds 1."""
 
+    def solved(self, *, weighted: bool) -> bool:
+        """Return whether the bound is the curvature, so that the model is solved for, exactly and without rounds."""
+        return False
+
     def schedule(
         self, rows: int, columns: int, given: tuple[int | None, int | None, int | None], uneven: int, *, weighted: bool
     ) -> tuple[Round, ...]:
@@ -90,7 +94,7 @@ class SealedLoss(ABC):
         given: options rounds, polish and samples. uneven: the power of two that no weight exceeds. A ridge regression
         whose rows count alike is solved without any.
         """
-        if self.name == "square" and not weighted:
+        if self.solved(weighted=weighted):
             return ()
         found = self.rounds(rows, columns, *given)
         fresh = any(one.curvature for one in found)
@@ -344,6 +348,10 @@ class SharedSquare(SealedLoss):
     def period(self, rows: int) -> float:
         """Return room for twelve standard deviations of the target to either side."""
         return 32.0
+
+    def solved(self, *, weighted: bool) -> bool:
+        """Return whether all rows count alike, as everybody's products of columns are all that is needed then."""
+        return not weighted
 
     def waves(self, period: float, tolerance: float) -> Series:
         """Return the score itself."""

@@ -87,7 +87,7 @@ class SealedParty:
         self.net, self.loss, self.labels, self.keeper = net, loss, labels, keeper
         self.channel = Channel(net, *holders)
         self.rows, self.outputs, self.weighted = len(X), outputs, weighted
-        self.quadratic = loss.name == "square" and not weighted
+        self.quadratic = loss.solved(weighted=weighted)
         self._X, self._penalty = X, penalty
         self.period, self._given = loss.period(self.rows) if period is None else period, given
         self._size, self._most = 0, 1.0
@@ -165,7 +165,7 @@ class SealedParty:
     # -- 2. the bound on the curvature ---------------------------------------------------------------------------------
 
     async def bound(self) -> None:
-        """Share kappa Q'Q / n + S, and find its inverse."""
+        """Share kappa Q'Q / N + S, and find its inverse."""
         self._begin_phase("bound on the curvature", 0)
         rows = None if self.quadratic else curvature_rows(self.rows, self.members.width)
         doublings, triples = _FEW_DOUBLINGS if self.rows <= FEW else _BOUND_DOUBLINGS, list[Triple]()
