@@ -190,6 +190,72 @@ def test_prediction_is_checked():
         model.predict(*parts(b=X))
 
 
+HOLES = np.where(np.arange(240).reshape(80, 3) == 130, np.nan, X[:, 3:])  # one, in row 43 of column 1
+CODES = np.column_stack([X[:, 3], np.arange(80) % 4, np.arange(80) % 3])
+MISSING = (
+    "^party 'b': X has 1 values that are NaN, the first in row 43, column number 1; impute or drop them first, or "
+    "train boosted trees, which take them$"
+)
+CATEGORIES = (
+    r"^party 'b' names the columns 'x1', 'x2' as categories, which only boosted trees take; encode them first \(for "
+    r"example one-hot\), or train boosted trees$"
+)
+
+
+def with_values(b, **options):
+    return [cn.Party("a", X[:, :3], Y, ids=range(80)), cn.Party("b", b, ids=range(80), **options)]
+
+
+def networks():
+    torch = pytest.importorskip("torch")
+    return {"a": torch.nn.Linear(3, 1), "b": torch.nn.Linear(3, 1)}
+
+
+# Every model but trees: how it is made, and whose rows it predicts.
+MODELS = {
+    "linear": (lambda: cn.LogisticRegression(algorithm=QUICK, verbose=0), slice(None)),
+    "sealed": (lambda: cn.LogisticRegression(protection="sealed", verbose=0), slice(None)),
+    "averaged": (lambda: cn.LogisticRegression(algorithm=cn.FDML(epochs=2), verbose=0), slice(None)),
+    "kernel": (lambda: cn.KernelClassifier(algorithm=cn.FDSKL(epochs=2), features=8, verbose=0), slice(None)),
+    "networks": (lambda: cn.NetworkClassifier(networks(), algorithm=cn.FedSGD(epochs=1), verbose=0), slice(None)),
+    "transfer": (
+        lambda: cn.TransferClassifier(networks(), algorithm=cn.FedSGD(step=0.1, epochs=1), verbose=0),
+        slice(1, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: with_values(HOLES), MISSING),
+        (lambda: with_values(sp.csr_matrix(HOLES)), MISSING),
+        (lambda: with_values(CODES, categories=[1, 2]), CATEGORIES),
+    ],
+    ids=["missing", "missing in CSR", "categories"],
+)
+def test_values_that_only_trees_take(name, wrong, sentence):
+    make, _ = MODELS[name]
+    with pytest.raises(DataError, match=sentence):
+        make().fit(*wrong(), on=NeverStarted())
+    with pytest.raises(DataError, match=sentence):
+        make().fit(*with_values(X[:, 3:]), validation=wrong(), on=NeverStarted())
+
+
+@pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "sealed"])
+def test_values_that_only_trees_take_are_refused_in_use(name):
+    make, predicted = MODELS[name]
+    model = make().fit(*with_values(X[:, 3:]))
+    for wrong, sentence in ((with_values(HOLES), MISSING), (with_values(CODES, categories=[1, 2]), CATEGORIES)):
+        with pytest.raises(DataError, match=sentence):
+            model.predict(*wrong[predicted], on=NeverStarted())
+        if name == "linear":
+            with pytest.raises(DataError, match=sentence):
+                model.statistics(*wrong, on=NeverStarted())
+
+
 @pytest.mark.parametrize("on", [cn.Simulation(), cn.Processes()])
 def test_an_overflow_of_the_ring_ends_the_run_everywhere(on):
     algorithm = cn.FedSGD(step=1e12, schedule="constant", batch=16, epochs=3)

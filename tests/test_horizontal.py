@@ -629,7 +629,7 @@ def test_sites_of_some_classes_are_allowed_where_all_are_named():
         (lambda: cn.Site("a", X, np.where(Y == 1, np.nan, Y)), LabelError, "182 of 1797 rows have no label"),
         (lambda: cn.Site("a", X, Y, groups=Y[:4]), DataError, "groups has shape .4,., one name for each"),
         (lambda: cn.Site("a", X, Y, groups=X[:, 0]), DataError, "groups are of type float64"),
-        (lambda: cn.Site("a", X * np.nan, Y), DataError, "NaN or infinite"),
+        (lambda: cn.Site("a", X * np.nan, Y), DataError, "values that are NaN, the first in row 0"),
         (lambda: cn.split_rows(X, Y, into=0), OptionError, "into must be between 1 and the 1797 rows, got 0"),
         (lambda: cn.split_rows(X, Y, into={"a": [], "b": [1]}), DataError, "site 'a' would have no rows"),
         (lambda: cn.split_rows(X, Y, into=[[1], [5000]]), DataError, "has 1797 rows; take asks for others"),

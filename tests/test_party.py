@@ -54,8 +54,8 @@ def test_pandas_frames_of_mixed_kinds():
     frame = pd.DataFrame({"age": [1.5, 2.0], "flag": [True, False], "n": pd.array([3, 4], dtype="Int64")})
     assert cn.Party("a", frame).X.tolist() == [[1.5, 1.0, 3.0], [2.0, 0.0, 4.0]]
     frame["n"] = pd.array([3, None], dtype="Int64")
-    with pytest.raises(DataError, match="1 values that are NaN or infinite, the first in row 1, column n"):
-        cn.Party("a", frame)
+    assert not cn.Party("a", frame[["age", "flag"]]).missing
+    np.testing.assert_array_equal(cn.Party("a", frame).X, [[1.5, 1.0, 3.0], [2.0, 0.0, np.nan]])
     assert cn.Party("a", frame[["age"]].astype("float32")).X.dtype == np.float32
     sparse = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(np.eye(3)))
     assert sp.issparse(cn.Party("a", sparse).X)
@@ -112,15 +112,15 @@ def test_take_keeps_everything_of_the_rows():
         (
             lambda: cn.Party("a", np.array([[1.0, np.nan], [np.inf, 2.0]])),
             DataError,
-            "party 'a': X has 2 values that are NaN or infinite, the first in row 0, column number 1; impute or drop",
+            "party 'a': X has 1 values that are infinite, the first in row 1, column number 0; impute or drop",
         ),
         (
             lambda: cn.Party("a", sp.csr_matrix(np.array([[0.0, np.inf]]))),
             DataError,
-            "X has 1 values that are NaN or infinite, the first in row 0, column number 1",
+            "X has 1 values that are infinite, the first in row 0, column number 1",
         ),
         (
-            lambda: cn.Party("a", pd.DataFrame({"age": [1.0, np.nan]})),
+            lambda: cn.Party("a", pd.DataFrame({"age": [1.0, -np.inf]})),
             DataError,
             "the first in row 1, column age",
         ),
@@ -148,6 +148,103 @@ def test_take_keeps_everything_of_the_rows():
 def test_one_sentence_for_each_thing_that_can_not_be_used(make, error, sentence):
     with pytest.raises(error, match=sentence) as caught:
         make()
+    assert "\n" not in str(caught.value)
+
+
+HOLES = np.array([[1.0, np.nan], [0.0, 2.0], [3.0, np.nan]])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        HOLES,
+        HOLES.tolist(),
+        pd.DataFrame(HOLES),
+        pd.DataFrame({"a": pd.array([1, 0, 3], dtype="Int64"), "b": pd.array([None, 2, pd.NA], dtype="Int64")}),
+        pd.DataFrame({"a": [1, 0, 3], "b": pd.arrays.SparseArray([np.nan, 2.0, np.nan])}),
+        pd.DataFrame({"a": pd.arrays.SparseArray([1.0, 0.0, 3.0]), "b": pd.arrays.SparseArray(HOLES[:, 1])}),
+        pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(HOLES)),
+        pl.DataFrame({"a": [1, 0, 3], "b": [None, 2, None]}),
+        sp.csr_matrix(HOLES),
+        sp.csc_matrix(HOLES),
+    ],
+)
+def test_missing_values_are_nan(given):
+    party = cn.Party("bank", given)
+    assert party.missing
+    np.testing.assert_array_equal(party.X.toarray() if sp.issparse(party.X) else party.X, HOLES)
+    assert party.take([0, 1]).missing
+    assert not party.take([1]).missing
+
+
+def test_what_is_unknown_in_polars_may_be_a_boolean():
+    party = cn.Party("bank", pl.DataFrame({"a": [True, None, False], "b": [1, 2, 3]}))
+    np.testing.assert_array_equal(party.X, [[1.0, 1.0], [np.nan, 2.0], [0.0, 3.0]])
+
+
+CODES = np.array([[2.5, 0.0, 3.0], [0.0, 2.0, np.nan], [1.0, 0.0, 1.0]])
+
+
+@pytest.mark.parametrize("table", [CODES, sp.csr_matrix(CODES), pd.DataFrame(CODES, columns=["x0", "x1", "x2"])])
+def test_columns_of_categories_are_named_or_numbered(table):
+    for given in ([1, 2], (2, np.int64(1)), ["x2", 1], ["x2", "x1", "x1"]):
+        party = cn.Party("bank", table, ids=["p", "q", "r"], categories=given)
+        assert party.categories == (1, 2)
+        assert party.take([2, 0]).categories == (1, 2)
+    assert cn.Party("bank", table).categories == ()
+    assert cn.Party("bank", table, columns=["k", "l", "m"], categories=["m"]).categories == (2,)
+
+
+def test_codes_of_a_pandas_categorical():
+    cities = pd.Categorical(["Rome", None, "Bern"], categories=["Bern", "Oslo", "Rome"])
+    frame = pd.DataFrame({"age": np.float32([1, 2, 3]), "city": cities, "n": pd.array([1, None, 2], dtype="Int64")})
+    party = cn.Party("bank", frame, categories=["city"])
+    np.testing.assert_array_equal(party.X, [[1.0, 2.0, 1.0], [2.0, np.nan, np.nan], [3.0, 0.0, 2.0]])
+    assert (party.categories, party.columns, party.missing) == ((1,), ("age", "city", "n"), True)
+    with pytest.raises(DataError, match="columns 'city' are not numbers; encode them first"):
+        cn.Party("bank", frame)
+
+
+def test_categories_go_where_their_columns_go():
+    one, other = cn.split(CODES, [0, 1, 1], into=[[2, 0], [1]], categories=[2, 1])
+    assert (one.categories, other.categories) == ((0,), (0,))
+    frame = pd.DataFrame({"a": [1.5, 2.5], "city": pd.Categorical(["x", "y"]), "b": [0, 1]})
+    one, other = cn.split(frame, [0, 1], into=[[0], [-1, -2]], categories=["city"])
+    assert (one.categories, other.categories) == ((), (1,))
+    assert other.X.tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    aligned = cn.align_parties(
+        cn.Party("a", CODES, [0, 1, 1], ids=["p", "q", "r"], categories=[2]),
+        cn.Party("b", CODES, ids=["r", "q", "s"], categories=[1, 2]),
+        verbose=0,
+    )
+    assert [(party.rows, party.missing, party.categories) for party in aligned] == [(2, True, (2,)), (2, True, (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("table", "categories", "sentence"),
+    [
+        (CODES, [3], "^party 'a': categories has 3, which stands for 0 of the 3 columns; give the name of one"),
+        (CODES, [-1], "categories has -1, which stands for 0 of the 3"),
+        (CODES, ["city"], "categories has 'city', which stands for 0 of the 3"),
+        (CODES, [True], "categories has True, which stands for 0"),
+        (CODES, "x1", "categories must be a list of columns' names or numbers, got 'x1'"),
+        (CODES, 1, "categories must be a list of columns' names or numbers, got 1"),
+        (pd.DataFrame(CODES, columns=["b", "b", "c"]), ["b"], "categories has 'b', which stands for 2 of the 3"),
+        (
+            CODES,
+            [0],
+            "^party 'a': column 'x0' is named in categories and has 1 values that are no codes, the first is 2.5 in "
+            "row 0; give whole numbers from 0 to 2147483647, or NaN",
+        ),
+        (sp.csr_matrix(-CODES.T), [1], "column 'x1' is named in .* has 1 values .*, the first is -2 in row 1; give"),
+        (np.array([[2.0**31]]), [0], "column 'x0' .* the first is 2.14748e[+]09 in row 0; give"),
+        (pd.DataFrame({"city": ["x", "y"]}), ["city"], "columns 'city' are named in categories and are not numbers"),
+        (pl.DataFrame({"city": ["x", "y"]}), [0], "columns 'city' are named in categories and are not numbers; give"),
+    ],
+)
+def test_what_is_no_category(table, categories, sentence):
+    with pytest.raises(DataError, match=sentence) as caught:
+        cn.Party("a", table, categories=categories)
     assert "\n" not in str(caught.value)
 
 

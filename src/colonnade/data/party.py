@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.ids import canonical, same
+from colonnade.data.matrix import category_places, frame_kind, is_sparse, made_up_names, matrix_of, where
 from colonnade.data.row_weights import Floats, as_weights
 from colonnade.errors import DataError, LabelError, OptionError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-
-
-def is_sparse(X: Any) -> bool:
-    """Whether this is a matrix of scipy's: nobody can bring one without having imported it, and we need not."""
-    known = sys.modules.get("scipy.sparse")
-    return known is not None and bool(known.issparse(X))
 
 
 class Party:
@@ -32,7 +26,8 @@ class Party:
         1 to 63 letters, digits, `_`, `-` or `.`, starting with a letter or digit.
     X
         Rows by columns as a numpy array, a scipy sparse matrix, or a pandas or polars frame. float32 and float64 stay
-        what they are, other numbers become float64; what is sparse becomes CSR.
+        what they are, other numbers become float64; what is sparse becomes CSR. A missing value is NaN, or None or NA
+        in a frame; boosted trees take them, and other models say that they do not.
     y
         One label per row, if this party holds labels; NaN or None where it has no label for a row.
     ids
@@ -43,6 +38,10 @@ class Party:
     sample_weight
         How much each row counts in training, at a party with labels: numbers >= 0, one per row. Without them all rows
         count alike. They stay with the party as its labels do.
+    categories
+        Names or numbers of the columns whose values are codes of categories: whole numbers from 0 on, without an order,
+        or NaN; boosted trees take them. In a pandas frame such a column may be a Categorical, of which the codes are
+        taken: its categories have to be the same, in the same order, in training and in use.
 
     Attributes
     ----------
@@ -52,6 +51,10 @@ class Party:
         Which rows have a label, or None without labels.
     named
         Whether the columns' names were given, or made up as x0, x1, ...
+    missing
+        Whether any value of X is NaN.
+    categories
+        The numbers of the columns that hold codes of categories, sorted.
 
     Raises
     ------
@@ -68,6 +71,7 @@ class Party:
         *,
         columns: Sequence[str] | None = None,
         sample_weight: Any = None,
+        categories: Iterable[str | int] = (),
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise OptionError(
@@ -75,12 +79,7 @@ class Party:
                 f"got {name!r}"
             )
         self.name = name
-        self.X, self.columns, self.named = _matrix(name, X)
-        if columns is not None:
-            self.named = True
-            self.columns = tuple(str(column) for column in columns)
-            if len(self.columns) != self.features:
-                raise DataError(f"party {name!r}: {len(self.columns)} column names for {self.features} columns")
+        self.X, self.columns, self.named, self.categories, self.missing = matrix_of(name, X, columns, categories)
         self.y: npt.NDArray[Any] | None = None
         self.labelled: npt.NDArray[np.bool_] | None = None
         if y is not None:
@@ -118,94 +117,14 @@ class Party:
         part.labelled = None if self.labelled is None else self.labelled[rows]
         part.ids = None if self.ids is None else self.ids[rows]
         part.sample_weight = None if self.sample_weight is None else self.sample_weight[rows]
+        values = part.X.data if is_sparse(part.X) else part.X
+        part.categories, part.missing = self.categories, self.missing and bool(np.isnan(values).any())
         return part
 
     def __repr__(self) -> str:
         kind = "CSR" if is_sparse(self.X) else "dense"
         role = "active" if self.active else "passive"
         return f"Party({self.name!r}, {self.rows} x {self.features} {kind} {self.X.dtype}, {role})"
-
-
-def _frame_kind(X: Any) -> str:
-    # The module's name tells, so neither pandas nor polars is imported for those who do not use it.
-    return type(X).__module__.split(".")[0] if hasattr(X, "columns") else ""
-
-
-def _frame_values(X: Any, kinds: list[Any]) -> Any:
-    """Turn a pandas or polars frame of numbers into an array, with NaN for what is missing; sparse stays sparse."""
-    if _frame_kind(X) == "polars":
-        return X.to_numpy()
-    if all(str(kind).startswith("Sparse") for kind in kinds):
-        return X.sparse.to_coo()
-    single = all(str(kind) == "float32" for kind in kinds)
-    return X.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
-
-
-def _matrix(name: str, X: Any) -> tuple[Any, tuple[str, ...], bool]:
-    """Return columns as a C-ordered array or CSR matrix of floats, their names, and whether X had names itself."""
-    columns: tuple[str, ...] | None = None
-    if type(X).__name__ == "LazyFrame":
-        raise DataError(f"party {name!r}: X is a LazyFrame, a table is needed; call collect() first")
-    if _frame_kind(X) in ("pandas", "polars"):
-        columns = tuple(str(c) for c in X.columns)
-        kinds = list(X.dtypes)
-        bad = [c for c, kind in zip(columns, kinds, strict=True) if not _is_number(kind)]
-        if bad:
-            raise DataError(
-                f"party {name!r}: columns {', '.join(map(repr, bad[:5]))} are not numbers; encode them first "
-                f"(for example one-hot) or leave them out"
-            )
-        X = _frame_values(X, kinds)
-    if is_sparse(X):
-        X = sys.modules["scipy.sparse"].csr_matrix(X) if X.format != "csr" else X
-        if X.dtype not in (np.float32, np.float64):
-            X = X.astype(np.float64)
-        X = X if X.has_canonical_format else _canonical(X)
-        values = X.data
-    else:
-        X = np.asarray(X)
-        if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
-            raise DataError(f"party {name!r}: X holds {X.dtype} values, only numbers are allowed; encode them first")
-        if np.iscomplexobj(X):
-            raise DataError(f"party {name!r}: X holds complex numbers, only real ones are allowed")
-        if X.dtype not in (np.float32, np.float64):
-            X = X.astype(np.float64)
-        X = np.ascontiguousarray(X)
-        values = X
-    if X.ndim != 2:
-        raise DataError(f"party {name!r}: X must have rows and columns (2 dimensions), got {X.ndim} dimension(s)")
-    if 0 in X.shape:
-        raise DataError(
-            f"party {name!r}: X is empty ({X.shape[0]} rows x {X.shape[1]} columns); give at least one each"
-        )
-    if not np.isfinite(values).all():
-        _complain_not_finite(name, X, columns)
-    return X, columns or tuple(f"x{j}" for j in range(X.shape[1])), columns is not None
-
-
-def _is_number(kind: Any) -> bool:
-    text = str(kind).lower().removeprefix("sparse[")
-    return re.match(r"u?int\d*\b|float\d*\b|bool(ean)?\b|decimal\b|double\b", text) is not None
-
-
-def _canonical(X: Any) -> Any:
-    X = X.copy()
-    X.sum_duplicates()
-    return X
-
-
-def _complain_not_finite(name: str, X: Any, columns: tuple[str, ...] | None) -> None:
-    entries = X.tocoo() if is_sparse(X) else None
-    bad_rows, bad_cols = (
-        np.nonzero(~np.isfinite(X))
-        if entries is None
-        else (entries.row[~np.isfinite(entries.data)], entries.col[~np.isfinite(entries.data)])
-    )
-    which = columns[bad_cols[0]] if columns else f"number {bad_cols[0]}"
-    raise DataError(
-        f"party {name!r}: X has {len(bad_rows)} values that are NaN or infinite, the first in row {bad_rows[0]}, "
-        f"column {which}; impute or drop them first"
-    )
 
 
 def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
@@ -266,6 +185,11 @@ def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
     return values
 
 
+def missing_values(party: Party) -> str:
+    """Return the beginning of a sentence about the missing values of a party that has some: how many, and where."""
+    return f"party {party.name!r}: X has {where(party.X, np.isnan, party.columns, party.named)}"
+
+
 def check_names(parties: Sequence[Party]) -> None:
     """Refuse anything but one or more parties with different names."""
     if not parties:
@@ -307,6 +231,7 @@ def split(
     ids: Any = None,
     seed: int | None = None,
     sample_weight: Any = None,
+    categories: Iterable[str | int] = (),
 ) -> list[Party]:
     """Cut one table into parties by columns, for experiments.
 
@@ -327,6 +252,8 @@ def split(
         Deals columns at random where `into` is a number.
     sample_weight
         How much each row counts in training, which the parties with labels get.
+    categories
+        Names or numbers of those columns of the whole table whose values are codes of categories, as for `Party`.
 
     Returns
     -------
@@ -348,7 +275,9 @@ def split(
     if not holders or (isinstance(active, int) and active > len(names)) or not set(holders) <= set(names):
         raise OptionError(f"active must be 1 to {len(names)} parties or some of {names}, got {active!r}")
     table = X.tocsc() if is_sparse(X) else X
-    frame = _frame_kind(X)
+    frame = frame_kind(X)
+    whole = tuple(str(c) for c in X.columns) if frame in ("pandas", "polars") else made_up_names(features)
+    coded = category_places(categories, whole)
     parties = []
     for name, columns in named.items():
         if frame == "pandas":
@@ -358,5 +287,6 @@ def split(
         else:
             part = table[:, columns] if is_sparse(table) else np.asarray(table)[:, columns]
         own = {"y": y, "sample_weight": sample_weight} if name in holders else {}
-        parties.append(Party(name, part, ids=ids, **own))
+        codes = [at for at, column in enumerate(columns) if column % features in coded]
+        parties.append(Party(name, part, ids=ids, categories=codes, **own))
     return parties

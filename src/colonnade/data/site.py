@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from colonnade.data.identity import Identity, checked_roster
 from colonnade.data.labels import show
-from colonnade.data.party import Party, is_sparse
+from colonnade.data.matrix import is_sparse
+from colonnade.data.party import Party, missing_values
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 
 Array = npt.NDArray[Any]
@@ -60,6 +61,8 @@ class Site:
         if y is None:
             raise LabelError(f"site {name!r} has no labels; every site needs a y with a label for each of its rows")
         party = Party(name, X, y, columns=columns)
+        if party.missing:
+            raise DataError(f"{missing_values(party)}; impute or drop them first")
         self.name, self.X, self.columns, self.named = party.name, party.X, party.columns, party.named
         self.y: Array = np.asarray(party.y)
         missing = int((~np.asarray(party.labelled)).sum())

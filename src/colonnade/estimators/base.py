@@ -18,7 +18,7 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels, check_weights, tell, warn_after, warn_before
+from colonnade.families.checks import all_labels, check_values, check_weights, tell, warn_after, warn_before
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
@@ -144,6 +144,7 @@ class Estimator:
     def _check(self, job: TrainingJob, parties: tuple[Party, ...]) -> None:
         """Refuse a job that can't be trained, and warn of what its run would show."""
         names = tuple(party.name for party in parties)
+        check_values(family(job.family), parties)
         job.check(type(self).__name__, names)
         warn_before(job, parties, names)
 
@@ -161,6 +162,7 @@ class Estimator:
         own: what each party brings beside its columns, where the family takes anything.
         """
         check_weights(family(job.family), (*parties, *(held_out or ())))
+        check_values(family(job.family), (*parties, *(held_out or ())))
         told, loss, programs = job.as_value(), self._minimised(), {}
         for party, other in zip(parties, held_out or repeat(None), strict=False):
             part = TrainingPart.of(party, classes, loss, other, (own or {}).get(party.name))
@@ -240,6 +242,7 @@ class Estimator:
         check_runtime(on)
         ordered = in_order(parties, self.parties_, what)
         check_together(ordered)
+        check_values(family(self._family), ordered)
         for party in ordered:
             check_columns(self.columns_[party.name], party)
         return ordered

@@ -14,7 +14,7 @@ from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_whole import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
-from colonnade.data.party import Party
+from colonnade.data.party import Party, missing_values
 from colonnade.data.site import Site, check_same_columns, check_sites, common_classes, naming
 from colonnade.errors import (
     ColonnadeWarning,
@@ -418,6 +418,8 @@ class _Table:
 
     def __init__(self, X: Any) -> None:
         party = Party("table", X)
+        if party.missing:
+            raise DataError(f"{missing_values(party)}; impute or drop them first")
         self.X, self.columns, self.named, self.features = party.X, party.columns, party.named, party.features
 
 

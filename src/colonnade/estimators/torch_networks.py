@@ -31,7 +31,8 @@ from colonnade.errors import (
 from colonnade.estimators.base import Estimator, Programs
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
-from colonnade.families.checks import all_labels, label_holders
+from colonnade.families import family
+from colonnade.families.checks import all_labels, check_values, label_holders
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
 from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses, metrics
@@ -153,6 +154,7 @@ class NetworkModel(Estimator):
         need_torch()
         check_runtime(on)
         check_together(parties)
+        check_values(family(self._family_of(with_top=self.top is not None)), parties)  # networks are tried out first
         algorithm = self._check_options(parties)
         sum_name = self._summed(self._family_of(with_top=self.top is not None), len(parties))
         holders, names = label_holders(parties), tuple(party.name for party in parties)

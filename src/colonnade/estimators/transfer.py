@@ -19,7 +19,7 @@ from colonnade.estimators.base import check_columns
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.families import family
-from colonnade.families.checks import label_holders
+from colonnade.families.checks import check_values, label_holders
 from colonnade.families.protection import check_word
 from colonnade.families.torch_networks import TransferFamily, TransferOptions
 from colonnade.families.training import ScoringPart, TrainingJob, rows_of
@@ -126,6 +126,7 @@ class TransferClassifier(NetworkModel):
         need_torch()
         check_runtime(on)
         check_names(parties)
+        check_values(family(TransferFamily.name), parties)
         source, target = self._sides(parties)
         here, there = common_rows(source, target)
         common = {source.name: source.take(here), target.name: target.take(there)}
@@ -226,6 +227,7 @@ class TransferClassifier(NetworkModel):
             got = [party.name if isinstance(party, Party) else type(party).__name__ for party in parties]
             raise DataError(f"prediction needs the rows of the target {target!r} alone, got {got}")
         (party,), source = parties, self.holders_[0]
+        check_values(family(TransferFamily.name), parties)
         check_columns(self.columns_[target], party)
         network = self._for_use(target)
         job = self._scoring_job(target=target, width=self._widths[target], rows=party.rows)

@@ -65,6 +65,10 @@ class Family(ABC):
         Whether rows may have weights, at the party with the labels.
     minds_scales
         Whether columns of very different sizes make its training slow.
+    takes_missing
+        Whether values of columns may be missing (NaN).
+    takes_categories
+        Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -81,6 +85,8 @@ class Family(ABC):
     takes_own: ClassVar[bool] = False
     weighs: ClassVar[bool] = False
     minds_scales: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
+    takes_categories: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.party import Party
+from colonnade.data.party import Party, missing_values
 from colonnade.data.row_weights import trouble_of_all
 from colonnade.engine.exchange import shared_out
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
@@ -70,6 +70,24 @@ def check_weights(kind: Family, parties: Iterable[Party]) -> None:
         kind.check_weighs(party.name)
         if (trouble := trouble_of_all(party.sample_weight)) is not None:  # others of its rows may have counted
             raise DataError(f"party {party.name!r}: sample_weight {trouble}")
+
+
+def check_values(kind: Family, parties: Iterable[Party]) -> None:
+    """Refuse missing values, and codes of categories, where this family's models do not take them.
+
+    Every way on which columns of a `Party` come into training or into use passes here.
+    """
+    for party in parties:
+        if party.missing and not kind.takes_missing:
+            raise DataError(
+                f"{missing_values(party)}; impute or drop them first, or train boosted trees, which take them"
+            )
+        if party.categories and not kind.takes_categories:
+            named = ", ".join(repr(party.columns[j]) for j in party.categories[:5])
+            raise DataError(
+                f"party {party.name!r} names the columns {named} as categories, which only boosted trees take; encode "
+                f"them first (for example one-hot), or train boosted trees"
+            )
 
 
 def check_exposure(

@@ -21,7 +21,8 @@ from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
-from colonnade.families.checks import warn_before
+from colonnade.families import family
+from colonnade.families.checks import check_values, warn_before
 from colonnade.families.protection import seals
 from colonnade.families.training import TrainingPart, train
 from colonnade.jobs.budget import Budget
@@ -140,9 +141,11 @@ async def get_ready(
         X = await net.in_thread(prepared.matrix, of)
         return Party(net.me, X, y, columns=prepared.columns, sample_weight=weights)
 
-    own = await part(train)
-    warn_before(job.training(outputs), (own,), job.parties, own.rows)
-    mine = TrainingPart.of(own, classes, loss, await part(held_out) if len(held_out) else None)
+    own, apart = await part(train), await part(held_out) if len(held_out) else None
+    agreed = job.training(outputs)
+    check_values(family(agreed.family), (own,) if apart is None else (own, apart))
+    warn_before(agreed, (own,), job.parties, own.rows)
+    mine = TrainingPart.of(own, classes, loss, apart)
     return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows)
 
 
