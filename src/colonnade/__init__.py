@@ -10,6 +10,7 @@ from colonnade import errors
 if TYPE_CHECKING:
     from colonnade.algorithms.afsgd import AFSGD
     from colonnade.algorithms.block_newton import BlockNewton
+    from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
     from colonnade.algorithms.fdml import FDML
     from colonnade.algorithms.fdskl import FDSKL
     from colonnade.algorithms.fedavg import FedAvg, MiniBatchSGD, ParallelRestartedSGD
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
     from colonnade.runtimes.processes import Processes
@@ -51,6 +53,10 @@ _HOME = {
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
     "FDSKL": "colonnade.algorithms.fdskl",
+    "BoostedTreesClassifier": "colonnade.estimators.trees",
+    "BoostedTreesRegressor": "colonnade.estimators.trees",
+    "OpenBoosting": "colonnade.algorithms.boosted",
+    "SealedBoosting": "colonnade.algorithms.boosted",
     "KernelClassifier": "colonnade.estimators.kernel",
     "KernelRegressor": "colonnade.estimators.kernel",
     "BlockNewton": "colonnade.algorithms.block_newton",
@@ -82,6 +88,8 @@ __all__ = [
     "SSCA",
     "VFB2",
     "BlockNewton",
+    "BoostedTreesClassifier",
+    "BoostedTreesRegressor",
     "Faults",
     "FedAvg",
     "FedBCD",
@@ -94,12 +102,14 @@ __all__ = [
     "MiniBatchSGD",
     "NetworkClassifier",
     "NetworkRegressor",
+    "OpenBoosting",
     "ParallelRestartedSGD",
     "Party",
     "PoissonRegression",
     "Processes",
     "RidgeRegression",
     "SSCAClassifier",
+    "SealedBoosting",
     "SealedNewton",
     "Simulation",
     "Site",

@@ -80,6 +80,7 @@ class SealedNewton(Training):
 
     name: ClassVar[str] = "SealedNewton"
     family: ClassVar[str] = "sealed"
+    seals: ClassVar[bool] = True
     second_order: ClassVar[bool] = True
     tells_signals: ClassVar[bool] = False
 

@@ -62,9 +62,13 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class OpenNode:
-    """A node that waits for a decision, with its best split so far; feature is -1 where no split gains anything."""
+    """A node that waits for a decision, with its best split so far; feature is -1 where no split gains anything.
+
+    The root's parent is -1.
+    """
 
     number: int
+    parent: int
     depth: int
     rows: Array
     G: float
@@ -90,6 +94,7 @@ class _NodeRoom:
         self.left = np.zeros(64, dtype=np.int32)
         self.right = np.zeros(64, dtype=np.int32)
         self.depths = np.zeros(64, dtype=np.int64)
+        self.parents = np.zeros(64, dtype=np.int64)
 
     def reserve(self, nodes: int) -> None:
         """Make room for this many nodes."""
@@ -197,7 +202,7 @@ class GrowingTree:
         given = self._g, self._h, self._chosen, self._every
         total = histograms.quantise(*given, g_scale, h_scale, grower.sums)
         nodes.spans[0], nodes.totals[0], nodes.bounds[0] = (0, count), total, (-math.inf, math.inf)
-        nodes.left[0], nodes.depths[0] = -1, 0
+        nodes.left[0], nodes.depths[0], nodes.parents[0] = -1, 0, -1
         nodes.slots[0] = slot = int(grower.take_slots(1)[0])
         root = grower.histograms[slot]
         root[:] = 0
@@ -218,6 +223,7 @@ class GrowingTree:
             found.append(
                 OpenNode(
                     number=number,
+                    parent=int(nodes.parents[number]),
                     depth=int(nodes.depths[number]),
                     rows=self._grower.rows[begin:end].view(np.int32),
                     G=(total >> 32) * g_step,
@@ -315,6 +321,7 @@ class GrowingTree:
         children = np.arange(first, first + more)
         nodes.left[parents], nodes.right[parents] = children[::2], children[1::2]
         nodes.left[children] = -1
+        nodes.parents[children] = np.repeat(parents, 2)
         nodes.depths[children] = depth = int(nodes.depths[parents[0]]) + 1
         splits.divide_sums(
             parents, first, nodes.features, nodes.lefts, grower.monotone, *self._steps, float(growth.l2), nodes.totals,

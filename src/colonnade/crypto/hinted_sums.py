@@ -110,23 +110,26 @@ class SumMaker:
             kernels.add_products(some, public[k + 1 : k + 1 + len(some)], ring.p, ring.inverses, total)
         return total
 
-    def answer(self, query: bytes) -> bytes:
-        """Answer one query: a word for each cell, column by column, with fresh noise."""
+    def answer(self, query: bytes, noise: Keystream | None = None) -> bytes:
+        """Answer one query: a word for each cell, column by column, with noise out of this stream, or else fresh.
+
+        A question that is asked again after a break is answered with the same noise, so that nobody can average it.
+        """
         layout = self.layout
         check_length("a query for sums", query, layout.query_bytes())
         if self.answered == MOST_QUERIES:
             raise ProtocolError(f"a hint is good for {MOST_QUERIES} queries, got one more; begin again with a new hint")
         self.answered += 1
-        words, found = np.empty(layout.rows + layout.ring.degree, np.uint64), self._noise_words()
+        words, found = np.empty(layout.rows + layout.ring.degree, np.uint64), self._noise_words(noise or self._noise)
         uncut(memoryview(query), words)
         kernels.add_histogram(self.cells, self._starts, words[: layout.rows], found)
         masked = np.empty((self.cells_in_all, 1), np.uint64)
         kernels.inner_products(self._masks, words[layout.rows :].reshape(1, -1), masked)
         return (found + masked[:, 0]).astype("<u8").tobytes()
 
-    def _noise_words(self) -> Words:
+    def _noise_words(self, stream: Keystream) -> Words:
         """Noise for each cell: whole quanta in the part of g, and down to the last bit in that of h."""
-        layout, normal = self.layout, normals(self._noise, self.cells_in_all)
+        layout, normal = self.layout, normals(stream, self.cells_in_all)
         g = np.rint(normal[0] * (layout.sigma_g * layout.levels)).astype(np.int64)
         h = np.rint(normal[1] * layout.flood).astype(np.int64)
         found: Words = g.view(np.uint64) * np.uint64(layout.quantum) + h.view(np.uint64)

@@ -67,6 +67,8 @@ class Training:
     name: ClassVar[str] = ""
     # The family of models that it makes, where it is not told: see `families`.
     family: ClassVar[str] = "linear"
+    # Whether it trains sealed, see `families.protection`.
+    seals: ClassVar[bool] = False
     # Whether an epoch is one round, about all rows.
     second_order: ClassVar[bool] = False
     # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.

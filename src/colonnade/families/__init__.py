@@ -22,6 +22,8 @@ _HOME = {
     "torch": "torch_networks:TorchFamily",
     "split": "torch_networks:SplitFamily",
     "transfer": "torch_networks:TransferFamily",
+    "trees": "trees:TreesFamily",
+    "sealed-trees": "trees:SealedTreesFamily",
     "rows": "rows:RowsFamily",
 }
 NAMES = tuple(_HOME)

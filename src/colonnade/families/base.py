@@ -65,6 +65,8 @@ class Family(ABC):
         Whether rows may have weights, at the party with the labels.
     minds_scales
         Whether columns of very different sizes make its training slow.
+    sealed
+        Whether it is made of models that were trained sealed.
     takes_missing
         Whether values of columns may be missing (NaN).
     takes_categories
@@ -85,6 +87,7 @@ class Family(ABC):
     takes_own: ClassVar[bool] = False
     weighs: ClassVar[bool] = False
     minds_scales: ClassVar[bool] = False
+    sealed: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     takes_categories: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}

@@ -1,6 +1,7 @@
 """One word for how training is protected, the same for estimators and jobs, whatever the family of the model.
 
-sealed   training on shares: each party learns its own coefficients, and nothing else of it
+sealed   linear models on shares: each party learns its own coefficients, and nothing else of it; trees whose labels and
+         nodes nobody else sees, with few ranges of others' columns at the label holder
 masked   training in the open: sums are masked, which hides each party's part of them from three parties on
 plain    training in the open: sums are in the clear
 
@@ -19,8 +20,6 @@ from colonnade.sums import choose_sum
 SEALED, MASKED, PLAIN = "sealed", "masked", "plain"
 PROTECTIONS = (SEALED, MASKED, PLAIN)
 AUTO = "auto"
-# The name of the family of models that are trained on shares; an algorithm says that it makes them.
-_SEALED_FAMILY = "sealed"
 HIDES_NOTHING = (
     "between two parties masks hide nothing, as each of them can take its own part off the sum and has the other's"
 )
@@ -28,19 +27,19 @@ HIDES_NOTHING = (
 
 def protection_of(name: str, sum_name: str) -> str:
     """Return the word for a model of the family of this name that was trained with this sum."""
-    if name == _SEALED_FAMILY:
+    if family(name).sealed:
         return SEALED
     return PLAIN if sum_name == PLAIN or MASKED in family(name).lacks else MASKED
 
 
 def sealing(kind: Family) -> type[Any] | None:
-    """Return the algorithm that trains this family's models on shares, or None if there is none."""
-    return next((one for one in kind.algorithms if one.family == _SEALED_FAMILY), None)
+    """Return the algorithm that trains this family's models sealed, or None if there is none."""
+    return next((one for one in kind.algorithms if one.seals), None)
 
 
 def seals(algorithm: Any) -> bool:
-    """Return whether an algorithm trains on shares."""
-    return getattr(algorithm, "family", "") == _SEALED_FAMILY
+    """Return whether an algorithm trains sealed."""
+    return bool(getattr(algorithm, "seals", False))
 
 
 def check_word(word: Any, kind: Family) -> None:

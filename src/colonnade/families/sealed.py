@@ -40,6 +40,7 @@ class SealedFamily(LinearFamily):
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedNewton,)
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
+    sealed: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = False
 

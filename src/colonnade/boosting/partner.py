@@ -1,0 +1,203 @@
+"""A party without labels in the training of trees: it adds up numbers that it can't read, and opens cuts one by one.
+
+It is told which of its cuts are opened, and at the end which of them the model uses; of labels, derivatives, nodes and
+scores it sees nothing. `boosting.leader` is the other side of each step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.boosting.options import TreePart
+from colonnade.boosting.ranges import Codes, ColumnSizes, Ranges, sides_of
+from colonnade.crypto.hinted_sums import PackedSums, SumMaker
+from colonnade.crypto.keystream import Keystream
+from colonnade.engine.kept import Keeper, common_version
+from colonnade.errors import ProtocolError
+from colonnade.runtimes.net import Net
+
+# Steps of the protocol, each with what it shows; `algorithms.boosted` declares it.
+SIZES, SEED, HINT, BINS = "tree sizes", "tree seed", "tree hint", "tree bins"
+ORDER, QUESTION, ANSWER = "tree order", "tree question", "tree answer"
+CUTS, SIDES, MODEL = "tree cuts", "tree sides", "tree model"
+# What the label holder orders next.
+ASK, KEEP, END = "ask", "keep", "end"
+SAMPLE = 1 << 16  # rows that sums are about, at most
+MOST_AT_ONCE = 64  # sums that are asked for in one message, at most
+
+
+def sampled(rows: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the rows that sums over partners' cells are about: all, or where there are many a sample, sorted."""
+    if rows <= SAMPLE:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng([seed, 0x7EE5]).permutation(rows)[:SAMPLE])
+
+
+class TreePartner:
+    """A party without labels in one training run.
+
+    Parameters
+    ----------
+    net, leader
+        This party's side of the network, and the label holder.
+    sizes
+        What it tells of its columns.
+    cells
+        The cell of every row in each of its columns, training rows first, then those held out.
+    rows
+        How many of them are training rows.
+    part
+        What this party brings and allows.
+    ranges
+        How many ranges of a column the job opens, at most.
+    sealing
+        The seed of the rows that sums are about, and the noise on sums; None where training is in the open.
+    keeper
+        Where this party keeps its progress.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        leader: str,
+        sizes: ColumnSizes,
+        cells: Codes,
+        rows: int,
+        part: TreePart,
+        ranges: int,
+        sealing: tuple[int, tuple[float, float]] | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.net, self.leader, self.sizes, self.cells, self.rows = net, leader, sizes, cells, rows
+        self.part, self.keeper, self._sealing = part, keeper, sealing
+        self.ranges = Ranges(sizes, ranges)
+        self.final: tuple[Codes | None, ...] = (None,) * sizes.columns
+        self._answered, self._noise_key = 0, b""
+
+    async def tell_sizes(self) -> None:
+        """Tell the label holder how many cells each column has."""
+        await self.net.send(self.leader, SIZES, self.sizes.as_value())
+
+    async def tell_bins(self) -> None:
+        """Tell the label holder the cell of every row: training in the open."""
+        await self.net.send(self.leader, BINS, self.cells)
+
+    # -- sealed training ------------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Make what the label holder needs once to read sums over this party's cells, and nothing else, from answers."""
+        if self._sealing is None:
+            raise TypeError("a partner in open training answers no questions")
+        seed, noise = self._sealing
+        told = await self.net.recv(self.leader, SEED)
+        if type(told) is not bytes or len(told) != 32:
+            raise ProtocolError(f"party {self.leader!r} must tell 32 bytes at step {SEED!r}")
+        some = sampled(self.rows, seed)
+        self._noise_key = self.net.secret("noise on cells")
+        layout = PackedSums(len(some), *noise)
+        secret = Keystream(self.net.secret("masks of cells"))
+        cells = np.ascontiguousarray(self.cells[:, some])
+        self._sums = SumMaker(layout, told, cells, self.sizes.counts, secret)
+        await self.net.send(self.leader, HINT, await self.net.in_thread(self._sums.hint))
+
+    async def resume(self) -> None:
+        """Go back to the last tree after which all parties have kept their progress."""
+        if self.keeper is None:
+            return
+        version = await common_version(self.net, self.keeper)
+        self.keeper.forget(version)
+        if version:
+            kept, self._noise_key, self._answered = self.keeper.load(version)
+            self.ranges.thaw(kept)
+            self.net.report(("resumed", version))
+
+    async def tell_opened(self) -> None:
+        """Send the ranges that an earlier model uses, from which training goes on: what predictions tell anyway."""
+        earlier = self.part.earlier
+        if earlier is None:
+            return
+        self.ranges.first = [
+            np.zeros(count, np.uint8) if one is None else np.array(one, np.uint8)
+            for count, one in zip(self.sizes.counts, earlier, strict=True)
+        ]
+        found = [self.ranges.codes(k, self.cells[k]) for k in range(self.sizes.columns) if self.ranges.opened(k)]
+        if found:
+            await self.net.send(self.leader, SIDES, np.stack(found))
+
+    async def serve(self) -> None:
+        """Do what the label holder orders, until it is done."""
+        while True:
+            order = await self.net.recv(self.leader, ORDER, patient=True)
+            if type(order) is not tuple or len(order) != 2 or type(order[1]) is not int:
+                raise ProtocolError(f"party {self.leader!r} must give an order and a number at step {ORDER!r}")
+            what, number = order
+            if what == END:
+                return
+            if what == ASK and 1 <= number <= MOST_AT_ONCE:
+                await self._answer(number)
+                await self._open()
+            elif what == KEEP and number >= 1:
+                if self.keeper is not None:
+                    self.keeper.save(number, (self.ranges.freeze(), self._noise_key, self._answered))
+            else:
+                raise ProtocolError(f"party {self.leader!r} gave an order that there is none of at step {ORDER!r}")
+
+    async def _answer(self, count: int) -> None:
+        """Add up numbers that this party can't read over its cells, with noise that nobody else knows."""
+        most = self.part.most_questions
+        if most is not None and self._answered + count > most:
+            raise ProtocolError(f"party {self.leader!r} asked for more than {most} sums, at step {QUESTION!r}")
+        size = self._sums.layout.query_bytes()
+        raw = await self.net.recv(self.leader, QUESTION)
+        if type(raw) is not bytes or len(raw) != count * size:
+            raise ProtocolError(f"party {self.leader!r} must ask in {count} times {size} bytes at step {QUESTION!r}")
+        found = []
+        for k in range(count):
+            # Noise is that of the question's number: to be asked again after a break tells nothing new.
+            own = hashlib.sha256(self._noise_key + (self._answered + k).to_bytes(8, "little")).digest()
+            piece = raw[k * size : (k + 1) * size]
+            found.append(await self.net.in_thread(self._sums.answer, piece, Keystream(own)))
+        self._answered += count
+        self.net.traffic.round()
+        await self.net.send(self.leader, ANSWER, b"".join(found))
+
+    async def _open(self) -> None:
+        """Tell of every row on which side of the cuts it is that the label holder asks for; refuse too many."""
+        wanted = await self.net.recv(self.leader, CUTS)
+        if type(wanted) is not tuple or any(type(one) is not tuple or len(one) != 2 for one in wanted):
+            raise ProtocolError(f"party {self.leader!r} must name cuts as pairs at step {CUTS!r}")
+        sides = []
+        for one in wanted:
+            column, cut = self.ranges.check(*one, self.leader, CUTS)
+            sides += sides_of(self.ranges, column, cut, self.cells[column])
+            self.ranges.open(column, cut)
+        if wanted:
+            await self.net.send(self.leader, SIDES, np.stack(sides))
+
+    # -- the model ------------------------------------------------------------------------------------------------------
+
+    async def learn_model(self, sealed: bool) -> None:
+        """Hear which ranges of which columns the model uses, which predictions will tell; they may be no finer ones."""
+        told = await self.net.recv(self.leader, MODEL)
+        if type(told) is not tuple or len(told) != self.sizes.columns:
+            raise ProtocolError(f"party {self.leader!r} must name ranges of every column at step {MODEL!r}")
+        found: list[Codes | None] = []
+        for column, one in enumerate(told):
+            count = self.sizes.counts[column]
+            if one is None:
+                found.append(None)
+                continue
+            if not isinstance(one, np.ndarray) or one.dtype != np.uint8 or one.shape != (count,):
+                raise ProtocolError(f"party {self.leader!r} must name the range of every cell at step {MODEL!r}")
+            first = self.ranges.first[column]
+            if sealed and (one[first] != one).any():
+                raise ProtocolError(
+                    f"party {self.leader!r} wants finer ranges of column {column} for predictions than training "
+                    f"opened, at step {MODEL!r}"
+                )
+            found.append(one)
+        self.final = tuple(found)

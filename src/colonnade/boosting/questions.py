@@ -1,0 +1,222 @@
+"""The label holder's questions to partners: sums over cells that are not its own, and cuts that are worth being opened.
+
+The rows that a sum is about, and what is added up, travel under ring-LWE (`crypto.hinted_sums`): partners see numbers
+that look random. How many questions a tree has, and at which of its steps, follows from public options alone, so that
+partners can't tell from it what the tree looks like; where there is nothing to ask, zeros are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.boosting.candidates import Candidate, CellSums, best_cuts
+from colonnade.boosting.partner import (
+    ANSWER, ASK, BINS, CUTS, HINT, MODEL, ORDER, QUESTION, SEED, SIDES, SIZES, sampled,
+)  # fmt: skip
+from colonnade.boosting.ranges import Codes, ColumnSizes, Mask, Ranges, packed, sides_expected, taken
+from colonnade.crypto.hinted_sums import PackedSums, SumAsker
+from colonnade.crypto.keystream import Keystream
+from colonnade.errors import ProtocolError
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[Any]
+# A group of fewer rows is not asked about: noise would drown it, and its cells would be single people.
+LEAST_GROUP, LEAST_SHARE = 200, 1 / 32
+# Trees that ask, and how many sums at each of their first steps: the root, one of two children, two of four.
+_STEPS = (1, 1, 2)
+
+
+def asking(tree: int) -> bool:
+    """Return whether a tree asks, counted from 0: 1, 2, 3, 5, 8, 13, ... do, as there is ever less news."""
+    before, after = 1, 2
+    while before < tree + 1:
+        before, after = after, before + after
+    return before == tree + 1
+
+
+def questions_at(step: int) -> int:
+    """Return how many sums a tree that asks asks for at a step."""
+    return _STEPS[step] if step < len(_STEPS) else 0
+
+
+def questions_of(trees: int, outputs: int) -> int:
+    """Return how many sums are asked for in a whole run, at most."""
+    return sum(_STEPS) * outputs * sum(asking(tree) for tree in range(trees))
+
+
+class Partnership:
+    """What the label holder knows of one partner's columns.
+
+    Parameters
+    ----------
+    net, name
+        This party's side of the network, and the partner's name.
+    sizes
+        What the partner told of its columns.
+    most
+        How many ranges of a column may be opened.
+    rows, held_out
+        How many rows there are to train on, and to judge the model by.
+    """
+
+    def __init__(self, net: Net, name: str, sizes: ColumnSizes, most: int, rows: int, held_out: int) -> None:
+        self.net, self.name, self.sizes, self.rows = net, name, sizes, rows
+        self.ranges = Ranges(sizes, most)
+        self.codes: Codes = np.zeros((sizes.columns, rows + held_out), np.uint8)
+        self.offset = 0  # the number of its first column among all features
+
+    @classmethod
+    async def hear(cls, net: Net, name: str, bins: int, most: int, rows: int, held_out: int) -> Partnership:
+        """Hear from a partner how many cells each of its columns has."""
+        sizes = ColumnSizes.told(await net.recv(name, SIZES), name, SIZES, bins)
+        return cls(net, name, sizes, most, rows, held_out)
+
+    async def hear_bins(self) -> None:
+        """Take all cells, where training is in the open."""
+        shape = self.codes.shape
+        self.codes = expect_array(await self.net.recv(self.name, BINS), shape, np.uint8, self.name, BINS).copy()
+        if (self.codes >= np.array(self.sizes.counts)[:, None]).any():
+            raise ProtocolError(f"party {self.name!r} sent cells that its columns do not have at step {BINS!r}")
+        self.ranges.first = [np.arange(count, dtype=np.uint8) for count in self.sizes.counts]
+
+    async def hear_opened(self, used: Sequence[Codes | None]) -> None:
+        """Take the ranges of columns that an earlier model uses; `used` has the first cell of each cell's range."""
+        counts = self.sizes.counts
+        self.ranges.first = [
+            np.zeros(count, np.uint8) if one is None else one for one, count in zip(used, counts, strict=True)
+        ]
+        open_ones = [column for column in range(self.sizes.columns) if self.ranges.opened(column)]
+        if not open_ones:
+            return
+        shape = (len(open_ones), self.codes.shape[1])
+        found = expect_array(await self.net.recv(self.name, SIDES), shape, np.uint8, self.name, SIDES)
+        for place, column in enumerate(open_ones):
+            if not np.isin(found[place], self.ranges.first[column]).all():
+                raise ProtocolError(f"party {self.name!r} sent ranges that column {column} does not have at {SIDES!r}")
+            self.codes[column] = found[place]
+
+    async def open(self, cuts: list[tuple[int, Mask]]) -> None:
+        """Have these cuts opened, and bring every row's ranges up to date."""
+        await self.net.send(self.name, CUTS, tuple((column, packed(cut)) for column, cut in cuts))
+        if not cuts:
+            return
+        expected, record = [], Ranges(self.sizes, self.ranges.most)
+        record.thaw(self.ranges.freeze())
+        for column, cut in cuts:
+            expected.append(sides_expected(record, column))
+            record.open(column, cut)
+        people = self.codes.shape[1]
+        shape = (sum(expected), (people + 7) // 8)
+        told = expect_array(await self.net.recv(self.name, SIDES), shape, np.uint8, self.name, SIDES)
+        bits, at = [np.unpackbits(row, count=people).astype(bool) for row in told], 0
+        for (column, cut), count in zip(cuts, expected, strict=True):
+            args = (column, cut, self.codes[column], bits[at : at + count], self.name, SIDES)
+            self.codes[column] = taken(self.ranges, *args)
+            self.ranges.open(column, cut)
+            at += count
+
+    async def tell_model(self, used: Sequence[Codes | None]) -> None:
+        """Tell the partner which ranges of its columns the model uses."""
+        await self.net.send(self.name, MODEL, tuple(used))
+
+
+class Questions:
+    """Sealed questions to all partners in one run.
+
+    Parameters
+    ----------
+    net
+        This party's side of the network.
+    partners
+        What is known of each partner.
+    rows, seed
+        How many rows are trained on, and the seed of the sample that sums are about.
+    noise
+        The standard deviation of the noise on sums of first and of second derivatives, in units of the largest of one
+        row.
+    """
+
+    def __init__(
+        self, net: Net, partners: Sequence[Partnership], rows: int, seed: int, noise: tuple[float, float]
+    ) -> None:
+        self.net, self.partners, self.noise = net, partners, noise
+        self.sample = sampled(rows, seed)
+        self._place = np.full(rows, -1, np.int64)
+        self._place[self.sample] = np.arange(len(self.sample))
+        self._askers: dict[str, SumAsker] = {}
+
+    async def prepare(self) -> None:
+        """Get from each partner what is needed once to read its answers."""
+        self._layout = layout = PackedSums(len(self.sample), *self.noise)
+        seed = Keystream(self.net.secret("public polynomials")).bytes(32)
+        for one in self.partners:
+            await self.net.send(one.name, SEED, seed)
+        for one in self.partners:
+            cells = sum(one.sizes.counts)
+            hint = await self.net.recv(one.name, HINT)
+            if type(hint) is not bytes or len(hint) != layout.hint_bytes(cells):
+                raise ProtocolError(
+                    f"party {one.name!r} must send {layout.hint_bytes(cells)} bytes for {cells} cells at step {HINT!r}"
+                )
+            secret = Keystream(self.net.secret(f"questions to {one.name}"))
+            self._askers[one.name] = await self.net.in_thread(SumAsker, layout, seed, cells, hint, secret)
+
+    async def ask(self, groups: Sequence[Rows | None], g: Floats, h: Floats) -> list[dict[str, CellSums]]:
+        """Return, for each group of rows, the sums over each partner's cells; nothing for a group that is None."""
+        largest = (float(np.abs(g).max(initial=1e-300)), float(h.max(initial=1e-300)))
+        vectors = [self._vectors(rows, g, h, largest) for rows in groups]
+        waiting = {}
+        for one in self.partners:
+            await self.net.send(one.name, ORDER, (ASK, len(groups)))
+            made = [await self.net.in_thread(self._askers[one.name].query, v, w) for v, w, *_ in vectors]
+            await self.net.send(one.name, QUESTION, b"".join(query for query, _ in made))
+            waiting[one.name] = [pending for _, pending in made]
+        found: list[dict[str, CellSums]] = [{} for _ in groups]
+        for one in self.partners:
+            size = self._layout.answer_bytes(sum(one.sizes.counts))
+            raw = await self.net.recv(one.name, ANSWER)
+            if type(raw) is not bytes or len(raw) != size * len(groups):
+                raise ProtocolError(f"party {one.name!r} must answer in {size * len(groups)} bytes at step {ANSWER!r}")
+            for k, (pending, rows) in enumerate(zip(waiting[one.name], groups, strict=True)):
+                G, H = pending.read(raw[k * size : (k + 1) * size])
+                if rows is not None:
+                    _, _, total, times = vectors[k]
+                    found[k][one.name] = self._scaled(G, H, total, largest, times)
+        self.net.traffic.round()
+        return found
+
+    def _vectors(
+        self, rows: Rows | None, g: Floats, h: Floats, largest: tuple[float, float]
+    ) -> tuple[Floats, Floats, tuple[float, float], float]:
+        """Return what is asked about a group: its numbers in units of the largest, their sums, and rows by sampled."""
+        v, w = np.zeros(len(self.sample)), np.zeros(len(self.sample))
+        if rows is None:
+            return v, w, (0.0, 0.0), 1.0
+        place = self._place[rows]
+        inside = place >= 0
+        place, some = place[inside], rows[inside]
+        v[place], w[place] = g[some] / largest[0], h[some] / largest[1]
+        return v, w, (float(g[some].sum()), float(h[some].sum())), len(rows) / max(1, len(some))
+
+    def _scaled(
+        self, G: Floats, H: Floats, total: tuple[float, float], largest: tuple[float, float], times: float
+    ) -> CellSums:
+        a, b = largest[0] * times, largest[1] * times
+        return CellSums(G * a, H * b, (total[0] * times, total[1] * times), (self.noise[0] * a, self.noise[1] * b))
+
+    def worthwhile(
+        self, sums: dict[str, CellSums], l2: float, least_weight: float, allowed: Mask | None
+    ) -> tuple[str, Candidate] | None:
+        """Return the cut of any partner's columns that gains most for a group of rows, if there is one."""
+        found: list[tuple[str, Candidate]] = []
+        for one in self.partners:
+            for cut in best_cuts(sums[one.name], one.ranges, l2, least_weight):
+                if allowed is None or allowed[one.offset + cut.column]:
+                    found.append((one.name, cut))
+        return max(found, key=lambda pair: pair[1].gain, default=None)

@@ -1,0 +1,174 @@
+"""Scores, derivatives and judgements of a label holder, from round to round of boosting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.boosting.derivatives import derivatives, refit
+from colonnade.boosting.forest import Forest, ForestBuilder, TreeNodes
+from colonnade.boosting.options import TreeOptions
+from colonnade.boosting.ranges import Codes
+from colonnade.objective import metrics
+from colonnade.objective.losses import Loss
+from colonnade.runtimes.net import Net
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[Any]
+# Training rows by which a round is judged, at most: nothing depends on it, and all rows would take longer than a tree.
+_JUDGES = 1 << 15
+
+
+@dataclass(frozen=True)
+class TreeLabels:
+    """What a label holder brings beside columns.
+
+    Attributes
+    ----------
+    loss, outputs
+        What is minimised, and how many scores a row has.
+    y, weights
+        Labels as the loss takes them, and how much each row counts, of the training rows.
+    shown
+        Labels by which splits are chosen, where these are not the true ones: with label differential privacy.
+    held_out, held_out_weights
+        The labels of rows by which training is stopped, and how much each counts; None without such rows.
+    """
+
+    loss: Loss
+    outputs: int
+    y: npt.NDArray[Any]
+    weights: Floats
+    shown: npt.NDArray[Any] | None = None
+    held_out: npt.NDArray[Any] | None = None
+    held_out_weights: Floats | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many training rows there are."""
+        return len(self.y)
+
+
+class Rounds:
+    """The scores of all rows, and how well they fit, from round to round.
+
+    With label differential privacy there are two scores of a training row: one that follows from randomised labels
+    alone, by which splits are chosen, and the model's own, whose leaves come from the true ones.
+    """
+
+    def __init__(self, net: Net, labels: TreeLabels, options: TreeOptions) -> None:
+        self.net, self.labels, self.options = net, labels, options
+        rows = labels.rows
+        self._judges = np.arange(rows) if rows <= _JUDGES else np.linspace(0, rows - 1, _JUDGES).astype(np.int64)
+        self.records: list[tuple[Any, ...]] = []
+        self._lowest, self._since, self.best_trees = math.inf, 0, 0
+        self.stopped = False
+
+    def begin(self, base: Floats, cells: Codes, held_out: Codes, earlier: Forest | None) -> None:
+        """Give every row its first score."""
+        labels, self.outputs = self.labels, len(base)
+        self.z = np.tile(base, (labels.rows, 1)) if earlier is None else earlier.scores(cells)
+        self.shown = None if labels.shown is None else self.z.copy()
+        known = labels.held_out is not None
+        self.z_held: Floats | None = None
+        if known:
+            people = held_out.shape[1]
+            self.z_held = np.tile(base, (people, 1)) if earlier is None else earlier.scores(held_out)
+        self._g, self._h = np.empty_like(self.z), np.empty_like(self.z)
+
+    def slopes(self) -> tuple[Floats, Floats]:
+        """Return the derivatives by which splits are chosen, one column for each score."""
+        labels = self.labels
+        z, y = (self.z, labels.y) if self.shown is None else (self.shown, labels.shown)
+        self._derive(z, y)
+        return self._g, self._h
+
+    def _derive(self, z: Floats, y: Any) -> None:
+        one = self.outputs == 1
+        g, h = (self._g[:, 0], self._h[:, 0]) if one else (self._g, self._h)
+        derivatives(self.labels.loss, z[:, 0] if one else z, y, self.labels.weights, g, h)
+
+    def revalued(self, nodes: TreeNodes, leaf: Rows, rows: Rows | None, output: int) -> TreeNodes:
+        """Return the tree with the leaves that the model gets, where these are not the usual ones."""
+        labels, some = self.labels, slice(None) if rows is None else rows
+        if self.shown is not None:
+            self.shown[some, output] += self.options.learning_rate * nodes.value[leaf]
+            self._derive(self.z, labels.y)
+            G = np.bincount(leaf, self._g[some, output], minlength=len(nodes.value))
+            H = np.bincount(leaf, self._h[some, output], minlength=len(nodes.value))
+            values = np.where(nodes.feature < 0, -G / (H + self.options.l2 + 1e-300), 0.0)
+            return replace(nodes, value=values)
+        z = self.z[some, output]
+        found = refit(labels.loss, z, labels.y[some], labels.weights[some], leaf, len(nodes.value))
+        return nodes if found is None else replace(nodes, value=np.where(nodes.feature < 0, found, 0.0))
+
+    def add(
+        self,
+        nodes: TreeNodes,
+        values: Floats,
+        leaf: Rows,
+        rows: Rows | None,
+        output: int,
+        cells: Codes,
+        held_out: Codes,
+    ) -> None:
+        """Add a tree to the scores of all rows."""
+        alone: Forest | None = None
+        if rows is not None or self.z_held is not None:
+            builder = ForestBuilder(np.zeros(1))
+            builder.append(replace(nodes, value=values))
+            alone = builder.forest()
+        if rows is None or alone is None:
+            self.z[:, output] += values[leaf]
+        else:
+            self.z[:, output] += alone.scores(cells)[:, 0]
+        if self.z_held is not None and alone is not None:
+            self.z_held[:, output] += alone.scores(held_out)[:, 0]
+
+    def judge(self, done: int, trees: int) -> None:
+        """Report how well the model fits, and decide whether training goes on."""
+        labels, some = self.labels, self._judges
+        record = self._fit(self.z[some], labels.y[some], labels.weights[some])
+        watched = None
+        if self.z_held is not None:
+            weights = np.ones(len(self.z_held)) if labels.held_out_weights is None else labels.held_out_weights
+            apart = self._fit(self.z_held, labels.held_out, weights)
+            record, watched = (*record, *apart), apart[0]
+        self._report(("record", len(self.records), done, self.net.traffic.rounds, *record))
+        self.records.append(record)
+        self.net.report(("traffic", len(self.records) - 1, self.net.traffic.messages, self.net.traffic.bytes))
+        patience = self.options.patience
+        if patience is None or watched is None:
+            self.best_trees = trees
+        elif watched < self._lowest:
+            self._lowest, self._since, self.best_trees = watched, 0, trees
+        else:
+            self._since += 1
+            self.stopped = self._since >= patience
+
+    def _report(self, report: tuple[Any, ...]) -> None:
+        self.net.report(report)
+
+    def _fit(self, z: Floats, y: Any, weights: Floats) -> tuple[float, float]:
+        loss, scores = self.labels.loss, z[:, 0] if self.outputs == 1 else z
+        value = float(np.average(loss.values(scores, y), weights=weights))
+        return value, metrics.evaluate(loss, scores, y, weights)[1]
+
+    # -- what is kept ---------------------------------------------------------------------------------------------------
+
+    def freeze(self, codes: Any) -> tuple[Any, Any, Any]:
+        """Return the scores, what else the label holder names, and how it went, as wire values."""
+        went = (tuple(self.records), self._lowest, self._since, self.best_trees, self.stopped)
+        return ((self.z, self.shown, self.z_held), codes, went)
+
+    def thaw(self, scores: Any, went: Any) -> None:
+        """Take back what `freeze` gave."""
+        self.z, self.shown, self.z_held = (None if one is None else np.array(one) for one in scores)
+        records, self._lowest, self._since, self.best_trees, self.stopped = went
+        for done, record in enumerate(records, 1):  # the history is that of the whole run
+            self._report(("record", done - 1, done, self.net.traffic.rounds, *record))
+        self.records = list(records)

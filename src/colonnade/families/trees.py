@@ -1,0 +1,369 @@
+"""Boosted trees: the label holder has the trees, every other party the ranges of its columns that they ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.algorithms.boosted import RANGES_TOLD, OpenBoosting, SealedBoosting
+from colonnade.blocks import FloatArray, Rows
+from colonnade.blocks.bins import Bins
+from colonnade.blocks.columns import Columns, columns_from_value
+from colonnade.boosting.derivatives import balanced
+from colonnade.boosting.forest import Forest
+from colonnade.boosting.leader import TreeLeader
+from colonnade.boosting.options import TreeOptions, TreePart, check_rows
+from colonnade.boosting.partner import TreePartner
+from colonnade.boosting.questions import questions_of
+from colonnade.boosting.ranges import Codes, ColumnSizes
+from colonnade.boosting.rounds import TreeLabels
+from colonnade.boosting.shown_labels import randomised
+from colonnade.crypto.keystream import Keystream
+from colonnade.engine.allowance import Limit
+from colonnade.engine.kept import Keeper
+from colonnade.engine.options import Training
+from colonnade.errors import DataError, LabelError, ProtocolError
+from colonnade.families.base import Arrays, Description, Family
+from colonnade.families.scoring import Known
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
+from colonnade.leaks import Leak, Setting
+from colonnade.objective import losses
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import expect_array
+from colonnade.settings.settings import Key, Settings
+from colonnade.sums import SecureSum
+
+Floats = npt.NDArray[np.float64]
+_CELL_PER_NOISE = 5  # rows of training that a partner's cell has at least, times the noise: fewer would be drowned
+_MODELS = {
+    "trees": "logistic",
+    "trees-softmax": "softmax",
+    "trees-regression": "square",
+    "trees-poisson": "poisson",
+    "trees-gamma": "gamma",
+    "trees-tweedie": "tweedie 1.5",
+    "trees-quantile": "quantile 0.5",
+}
+
+
+class TreesFamily(Family):
+    """Boosted trees on cells that all parties gave to the label holder.
+
+    A state is (bins, forest, partners, ranges). The label holder has its forest, and (name, first feature, columns) of
+    every partner; a partner has, for each of its columns, the first cell of every cell's range in the model, or None
+    where the model does not use it.
+    """
+
+    name: ClassVar[str] = "trees"
+    called: ClassVar[str] = "tree"
+    kinds: ClassVar[Mapping[str, str]] = _MODELS
+    keys: ClassVar[tuple[Key, ...]] = (
+        Key("trees", int, default=TreeOptions.trees, least=1, most=100_000),
+        Key("learning_rate", float, default=TreeOptions.learning_rate, above=0),
+        Key("depth", int, default=TreeOptions.depth, least=1, most=16),
+        Key("leaves", int, least=2),
+        Key("leaf_l2", float, default=TreeOptions.l2, least=0),
+        Key("min_gain", float, default=TreeOptions.min_gain, least=0),
+        Key("min_child_weight", float, default=TreeOptions.min_child_weight, least=0),
+        Key("sampled_rows", float, default=TreeOptions.rows, above=0, most=1),
+        Key("sampled_columns", float, default=TreeOptions.columns, above=0, most=1),
+        Key("bins", int, default=TreeOptions.bins, least=2, most=256),
+        Key("balanced", bool, default=TreeOptions.balanced),
+        Key("patience", int, least=1),
+    )
+    options: ClassVar[type[Any]] = TreeOptions
+    algorithms: ClassVar[tuple[type[Training], ...]] = (SealedBoosting, OpenBoosting)
+    weighs: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = True
+    takes_categories: ClassVar[bool] = True
+    lacks: ClassVar[Mapping[str, str]] = {
+        "masked": "is for sums of scores; trees have 'sealed', in which partners see neither labels nor nodes and open "
+        "few ranges of their columns, or 'plain'"
+    }
+
+    # -- jobs -----------------------------------------------------------------------------------------------------------
+
+    def trained_by(self, algorithm: Training) -> str:
+        """Return the algorithm's own family: sealed training makes the same model, and says so."""
+        return algorithm.family
+
+    def read_options(self, model: Settings) -> TreeOptions:
+        """Return what a job says of its trees."""
+        given = {"l2": "leaf_l2", "rows": "sampled_rows", "columns": "sampled_columns"}
+        return TreeOptions(**{name: model[given.get(name, name)] for name in TreeOptions.__dataclass_fields__})
+
+    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
+        """Refuse several label holders, and options that can't be."""
+        if len(holders) != 1:
+            raise LabelError(
+                f"boosted trees need exactly one label holder, got {', '.join(map(repr, holders))}, as one party works "
+                f"out derivatives and grows the trees; give y to one Party only"
+            )
+        options.check()
+
+    def setting(self, options: Any) -> dict[str, Any]:
+        """Say what kind of model it is."""
+        return {"model": TreesFamily.name}
+
+    # -- training and use -----------------------------------------------------------------------------------------------
+
+    async def train(
+        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+    ) -> Any:
+        """Cut this party's columns into cells, then lead or follow."""
+        algorithm, options, own = cast(OpenBoosting, job.algorithm), job.options, _own(part)
+        leads, sealing = net.me == job.holders[0], self._sealing(algorithm)
+        columns = columns_from_value(part.X)
+        rows = columns.shape[0]
+        check_rows(net.me, rows, options.bins)
+        if not leads:
+            questions = 0 if sealing is None else questions_of(options.trees, job.outputs)
+            own.check_limits(net.me, algorithm.ranges_at_most, questions)
+        earlier = own.earlier
+        if earlier is None:
+            noise = 0.0 if sealing is None or leads else sealing[1][0]
+            least = max(own.least_rows, round(_CELL_PER_NOISE * noise), 1)
+            given = {"categorical": own.categories, "least": least, "seed": algorithm.seed}
+            bins = await net.in_thread(lambda: Bins.of(columns, options.bins, **given))
+        else:
+            bins = Bins.from_arrays(dict(earlier[0]))
+        cells = await net.in_thread(_cells, bins, columns, part)
+        sizes = ColumnSizes(
+            tuple(bins.counts.tolist()), tuple(bins.missing.tolist()), tuple(bins.categorical.tolist()),
+            own.signs(net.me, columns.shape[1]),
+        )  # fmt: skip
+        mine = tuple(bins.to_arrays().items())
+        if leads:
+            labels = self._labels(net, job, part, algorithm)
+            forest = None if earlier is None else Forest.from_arrays(dict(earlier[1]))
+            leader = TreeLeader(net, options, algorithm.seed, labels, sizes, cells, forest, keeper)
+            await algorithm.train(leader)
+            others = tuple((one.name, one.offset, one.sizes.columns) for one in leader.partners)
+            return (mine, tuple(leader.forest.to_arrays().items()), others, None)
+        if earlier is not None:
+            own = replace(own, earlier=earlier[3])
+        ranges = algorithm.ranges_at_most
+        partner = TreePartner(net, job.holders[0], sizes, cells, rows, own, ranges, sealing, keeper)
+        await algorithm.train(partner)
+        return (mine, None, None, partner.final)
+
+    def _sealing(self, algorithm: Training) -> tuple[int, tuple[float, float]] | None:
+        if not isinstance(algorithm, SealedBoosting):
+            return None
+        return algorithm.seed, (algorithm.noise, algorithm.noise)
+
+    def _labels(self, net: Net, job: TrainingJob, part: TrainingPart, algorithm: OpenBoosting) -> TreeLabels:
+        """Return the labels, with weights; every row needs one."""
+        held_out = part.validation
+        for mask in (part.labelled, None if held_out is None else held_out[2]):
+            if mask is not None and not mask.all():
+                raise LabelError(
+                    f"boosted trees need a label for every row, and party {net.me!r} lacks {int((~mask).sum())}; leave "
+                    f"these rows out at every party"
+                )
+        loss, y = losses.loss(job.loss), np.asarray(part.y)
+        weights = np.ones(len(y)) if part.weights is None else part.weights / part.weights.mean()
+        if job.options.balanced:
+            weights = weights * balanced(y, np.unique(y))
+        shown = None
+        if algorithm.label_epsilon is not None:
+            stream = Keystream(net.secret("shown labels"))
+            shown = randomised(y, loss.kind, job.outputs, algorithm.label_epsilon, stream)
+        if held_out is None and job.options.patience is not None:
+            raise DataError(
+                f"patience={job.options.patience} stops training by held-out rows, and there are none; hold some out, "
+                f"or leave patience out"
+            )
+        apart = None if held_out is None else held_out[1]
+        return TreeLabels(loss, job.outputs, y, weights, shown, apart, part.held_out_weights)
+
+    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> TreeScorer:
+        """Return a party's side of a prediction."""
+        return TreeScorer(me, state)
+
+    # -- what is kept ---------------------------------------------------------------------------------------------------
+
+    def to_arrays(self, state: Any) -> Arrays:
+        """Return bins and forest field by field, who the partners are, and which ranges are told."""
+        bins, forest, partners, ranges = state
+        found: Arrays = {f"bins_{name}": array for name, array in bins}
+        if forest is not None:
+            found |= {f"forest_{name}": array for name, array in forest}
+            found["partners"] = np.array([name for name, *_ in partners], dtype=np.str_)
+            found["features"] = np.array([[at, count] for _, at, count in partners], np.int64).reshape(-1, 2)
+            return found
+        found["used"] = np.array([one is not None for one in ranges], np.bool_)
+        found["ranges"] = np.concatenate([np.empty(0, np.uint8), *(one for one in ranges if one is not None)])
+        return found
+
+    def from_arrays(self, arrays: Arrays) -> Any:
+        """Return the state of these arrays; a file is not believed."""
+        bins = Bins.from_arrays(_named(arrays, "bins_"))
+        mine = tuple(bins.to_arrays().items())
+        if "partners" in arrays:
+            names, features = arrays["partners"].tolist(), np.asarray(arrays["features"])
+            if features.shape != (len(names), 2) or features.dtype != np.int64:
+                raise DataError("a model of trees must name the features of every partner; it is damaged")
+            end, others = len(bins.counts), []
+            for name, (at, count) in zip(names, features.tolist(), strict=True):
+                if at != end or count < 1:
+                    raise DataError("a model of trees must have its partners' features one after the other; it is damaged")
+                others.append((str(name), at, count))
+                end += count
+            forest = Forest.from_arrays(_named(arrays, "forest_"), end)
+            return (mine, tuple(forest.to_arrays().items()), tuple(others), None)
+        return (mine, None, None, _ranges(arrays, bins))
+
+    def estimator(self, loss: str) -> str:
+        """Return the classifier for classes, and the regressor for everything else."""
+        return "BoostedTreesClassifier" if loss in ("logistic", "softmax") else "BoostedTreesRegressor"
+
+    def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
+        """Return the options of the estimator that these stand for."""
+        found = {name: getattr(options, name) for name in TreeOptions.__dataclass_fields__ if name != "balanced"}
+        found["class_weight"] = "balanced" if options.balanced else None
+        if self.estimator(loss) == "BoostedTreesRegressor":
+            del found["class_weight"]
+            found["loss"] = loss
+        return found
+
+    def numbers(self, public: Mapping[str, Any], state: Any) -> int:
+        """Return how many columns the model uses of this party: one range of each is told about a person."""
+        ranges = state[3]
+        return 0 if ranges is None else sum(one is not None for one in ranges)
+
+    # -- words ----------------------------------------------------------------------------------------------------------
+
+    def describe(
+        self,
+        party: str,
+        public: Mapping[str, Any],
+        state: Any,
+        columns: tuple[str, ...],
+        classes: npt.NDArray[Any],
+    ) -> Description:
+        """Describe the trees and what each column gains, or the ranges of a partner's columns that are told."""
+        bins, forest, partners, ranges = state
+        if forest is None:
+            rows = [(columns[k], str(len(np.unique(one)))) for k, one in enumerate(ranges) if one is not None]
+            title = f"the trees ask about {len(rows)} of {len(columns)} columns of {party}"
+            return Description(title, ("column", "ranges"), rows, numbers=True)
+        whole = Forest.from_arrays(dict(forest))
+        names = [*columns, *(f"{name} column {k + 1}" for name, _, count in partners for k in range(count))]
+        inner = whole.feature >= 0
+        gain = np.bincount(whole.feature[inner], whole.gain[inner], minlength=len(names))
+        splits = np.bincount(whole.feature[inner], minlength=len(names))
+        total = float(gain.sum()) or 1.0
+        rows = [
+            (names[k], f"{gain[k] / total:.1%}", f"{splits[k]:,}") for k in np.argsort(-gain, kind="stable") if splits[k]
+        ]
+        return Description(f"{whole.trees:,} trees", ("column", "gain", "splits"), rows, numbers=True)
+
+
+class SealedTreesFamily(TreesFamily):
+    """The same trees, grown without partners seeing anything but where their columns are cut."""
+
+    name: ClassVar[str] = "sealed-trees"
+    kinds: ClassVar[Mapping[str, str]] = {}
+    sealed: ClassVar[bool] = True
+    algorithms: ClassVar[tuple[type[Training], ...]] = (SealedBoosting,)
+
+    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
+        """Return what the algorithm shows; held-out rows are shown as training rows are."""
+        return algorithm.leaks(setting)
+
+
+class TreeScorer:
+    """One party's side of a prediction: partners tell ranges, and the label holder looks up the leaves."""
+
+    most = 1 << 16
+
+    def __init__(self, me: str, state: Any) -> None:
+        bins, forest, partners, ranges = state
+        self._me, self._bins = me, Bins.from_arrays(dict(bins))
+        self._forest = None if forest is None else Forest.from_arrays(dict(forest))
+        self._partners, self._ranges = partners, ranges
+        self.outputs = 1 if self._forest is None else len(self._forest.base)
+
+    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> Codes:
+        """Return this party's cells, or the ranges that it tells; of people whom it does not know, random ones."""
+        told = self._told()
+        found = np.zeros((len(told), len(known)), np.uint8)
+        if columns is not None:
+            cells = self._bins.cells(_rows_of(columns, rows))
+            for place, (column, first) in enumerate(told):
+                found[place, known] = cells[column] if first is None else first[cells[column]]
+        if self._ranges is not None and not known.all():
+            stream = Keystream(secure.net.secret("ranges of nobody"))
+            for place, (_, first) in enumerate(told):
+                choices = np.unique(first)
+                drawn = stream.words(int((~known).sum())) % np.uint64(len(choices))
+                found[place, ~known] = choices[drawn.astype(np.int64)]
+        return found
+
+    def _told(self) -> list[tuple[int, Any]]:
+        """Return (column, the first cell of each cell's range), of the columns that are told; all of its own at home."""
+        if self._ranges is None:
+            return [(column, None) for column in range(len(self._bins.counts))]
+        return [(column, first) for column, first in enumerate(self._ranges) if first is not None]
+
+    async def scores(self, secure: SecureSum, ready: Codes, to: str) -> FloatArray | None:
+        """Return the scores at the label holder, in one message from each partner that has anything to tell."""
+        net, forest = secure.net, self._forest
+        if forest is None:
+            if len(ready):
+                await net.send(to, RANGES_TOLD, ready)
+            return None
+        people = ready.shape[1]
+        cells = np.zeros((sum(count for *_, count in self._partners) + len(ready), people), np.uint8)
+        cells[: len(ready)] = ready
+        for name, at, count in self._partners:
+            used = np.unique(forest.feature[(forest.feature >= at) & (forest.feature < at + count)])
+            if len(used):
+                told = await net.recv(name, RANGES_TOLD)
+                cells[used] = expect_array(told, (len(used), people), np.uint8, name, RANGES_TOLD)
+        found: Floats = await net.in_thread(forest.scores, cells)
+        return found[:, 0] if self.outputs == 1 else found
+
+
+def _own(part: TrainingPart) -> TreePart:
+    return TreePart() if part.own is None else TreePart(*part.own)
+
+
+def _cells(bins: Bins, columns: Columns, part: TrainingPart) -> Codes:
+    """Return the cells of training rows, and behind them those of held-out rows."""
+    found: Codes = bins.cells(columns)
+    if part.validation is None:
+        return found
+    return np.concatenate([found, bins.cells(columns_from_value(part.validation[0]))], axis=1)
+
+
+def _rows_of(columns: Columns, rows: Rows) -> Any:
+    from colonnade.blocks.columns import rows_of_value, value_of
+
+    return rows_of_value(value_of(columns), rows)
+
+
+def _named(arrays: Arrays, prefix: str) -> Arrays:
+    return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+
+
+def _ranges(arrays: Arrays, bins: Bins) -> tuple[Codes | None, ...]:
+    """Return the ranges of each column out of a partner's file."""
+    used, told, at = np.asarray(arrays.get("used")), np.asarray(arrays.get("ranges")), 0
+    if used.dtype != np.bool_ or used.shape != bins.counts.shape or told.dtype != np.uint8:
+        raise DataError("a partner's part of a model of trees must say which ranges of which columns it tells")
+    if len(told) != int(bins.counts[used].sum()):
+        raise DataError("a partner's part of a model of trees must have a range for each cell; it is damaged")
+    found: list[Codes | None] = []
+    for count, one in zip(bins.counts.tolist(), used.tolist(), strict=True):
+        first = told[at : at + count] if one else None
+        if first is not None and (first > np.arange(count)).any():
+            raise DataError("a range begins behind one of its cells; the model is damaged")
+        found.append(first)
+        at += count if one else 0
+    return tuple(found)
