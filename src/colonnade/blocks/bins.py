@@ -140,7 +140,8 @@ class Bins:
 
     def _fill(self, value: Any, first: int, out: Array) -> None:
         """The cells of the rows from `first` on."""
-        parts = self.edges, self.homes, self.starts, self.categorical, self.absent, self.unseen
+        room = np.empty(kernels.BLOCK), np.empty(kernels.BLOCK, dtype=np.int64)
+        parts = self.edges, self.homes, self.starts, self.categorical, self.absent, self.unseen, *room
         if isinstance(value, tuple):
             data, columns, starts, _ = value
             zeros = np.empty((len(self.counts), 1), dtype=np.uint8)
@@ -247,7 +248,7 @@ def _cuts(values: Array, counts: Array, room: int) -> Array:
     if len(values) <= room:
         last = np.arange(len(values) - 1)
     else:
-        sums, at, done, ends = np.cumsum(counts), 0, 0, []
+        sums, at, done, ends = np.cumsum(counts).astype(np.float64), 0, 0.0, []
         for left in range(room, 1, -1):
             aim = done + (sums[-1] - done) / left
             end = max(at, int(np.searchsorted(sums, aim)))

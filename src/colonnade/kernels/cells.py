@@ -15,64 +15,76 @@ import numpy.typing as npt
 from colonnade.kernels.compiled import Compiled
 
 Array = npt.NDArray[Any]
-_BLOCK = 64  # rows that are turned from rows to columns, or back, at a time
+BLOCK = 64  # rows that are turned from rows to columns, or back, at a time
 
 
 @Compiled
-def first_not_below(edges: Array, begin: int, end: int, value: float) -> int:
-    """The first place from `begin` on whose edge is not below the value, `end` if there is none."""
-    at, left = begin, end - begin
-    while left > 1:  # without a branch that the value decides
+def places_of(values: Array, count: int, edges: Array, begin: int, end: int, places: Array) -> None:
+    """How many of edges[begin:end] are below each of the first values.
+
+    All values take each step of the search together: there is no branch for a value to decide, and no waiting.
+    """
+    mine = edges[begin:end]
+    for i in range(count):
+        places[i] = 0
+    left = end - begin
+    while left > 1:
         half = left >> 1
-        at += half * int(edges[at + half - 1] < value)
+        for i in range(count):
+            places[i] += half * int(mine[np.uint64(places[i] + half - 1)] < values[i])
         left -= half
-    return at + int(left == 1 and edges[at] < value)
+    if left == 1:
+        for i in range(count):
+            places[i] += int(mine[np.uint64(places[i])] < values[i])
 
 
 @Compiled
-def cell_of(
-    value: float, edges: Array, homes: Array, begin: int, end: int, category: bool, absent: int, unseen: int
-) -> int:
-    """The cell of a value in a column whose edges are edges[begin:end]; -1 for infinity."""
+def cell_at(place: int, value: float, edges: Array, homes: Array, starts: Array, f: int, categorical: bool,
+            absent: int, unseen: int) -> int:  # fmt: skip
+    """The cell of a value of column f that this many edges are below; -1 for infinity."""
     if value - value != 0.0:
         return absent if math.isnan(value) else -1
-    at = first_not_below(edges, begin, end, value)
-    if not category:
-        return at - begin
-    return int(homes[at]) if at < end and edges[at] == value else unseen
+    if not categorical:
+        return place
+    at = starts[f] + place
+    return int(homes[at]) if at < starts[f + 1] and edges[at] == value else unseen
 
 
 @Compiled
 def dense_cells(
-    X: Array, edges: Array, homes: Array, starts: Array, categorical: Array, absent: Array, unseen: Array, out: Array
-) -> int:
-    """out[f, i] = the cell of X[i, f]; returns how many values are infinite."""
+    X: Array, edges: Array, homes: Array, starts: Array, categorical: Array, absent: Array, unseen: Array,
+    values: Array, places: Array, out: Array,
+) -> int:  # fmt: skip
+    """out[f, i] = the cell of X[i, f]; returns how many values are infinite. values, places: room for BLOCK of each."""
     infinite = 0
-    for first in range(0, X.shape[0], _BLOCK):
-        last = min(first + _BLOCK, X.shape[0])
+    for first in range(0, X.shape[0], BLOCK):
+        count = min(BLOCK, X.shape[0] - first)
         for f in range(X.shape[1]):
-            begin, end, category = starts[f], starts[f + 1], categorical[f]
-            nan, new = int(absent[f]), int(unseen[f])
-            for i in range(first, last):
-                cell = cell_of(float(X[i, f]), edges, homes, begin, end, category, nan, new)
+            for i in range(count):
+                values[i] = X[first + i, f]
+            places_of(values, count, edges, starts[f], starts[f + 1], places)
+            category, nan, new = categorical[f], int(absent[f]), int(unseen[f])
+            for i in range(count):
+                cell = cell_at(places[i], values[i], edges, homes, starts, f, category, nan, new)
                 infinite += int(cell < 0)
-                out[f, i] = cell
+                out[f, first + i] = cell
     return infinite
 
 
 @Compiled
 def csr_cells(
     data: Array, columns: Array, row_starts: Array, first: int, edges: Array, homes: Array, starts: Array,
-    categorical: Array, absent: Array, unseen: Array, out: Array,
+    categorical: Array, absent: Array, unseen: Array, values: Array, places: Array, out: Array,
 ) -> int:  # fmt: skip
     """The cells of what is stored of the rows from `first` on, into out, which has the cells of zero everywhere."""
     infinite = 0
     for i in range(out.shape[1]):
         for p in range(row_starts[first + i], row_starts[first + i + 1]):
             f = int(columns[p])
+            values[0] = data[p]
+            places_of(values, 1, edges, starts[f], starts[f + 1], places)
             nan, new = int(absent[f]), int(unseen[f])
-            value = float(data[p])
-            cell = cell_of(value, edges, homes, starts[f], starts[f + 1], categorical[f], nan, new)
+            cell = cell_at(places[0], values[0], edges, homes, starts, f, categorical[f], nan, new)
             infinite += int(cell < 0)
             out[f, i] = cell
     return infinite
@@ -123,8 +135,8 @@ def lay_out(cells: Array, features: Array, places: Array, offsets: Array, defaul
 
     A feature with a default cell shares its place with others: rows in that cell leave the place to them.
     """
-    for first in range(0, codes.shape[0], _BLOCK):
-        last = min(first + _BLOCK, codes.shape[0])
+    for first in range(0, codes.shape[0], BLOCK):
+        last = min(first + BLOCK, codes.shape[0])
         for k in range(features.shape[0]):
             f = features[k]
             place, offset, default = places[f], offsets[f], defaults[f]

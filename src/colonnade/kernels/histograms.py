@@ -70,7 +70,7 @@ def quantise(g: Array, h: Array, rows: Array, every: bool, g_scale: float, h_sca
     count = g.shape[0] if every else rows.shape[0]
     for r in range(count):
         i = np.uint32(r) if every else rows[r]
-        value = (int(math.floor(g[i] * g_scale + 0.5)) << 32) + int(math.floor(h[i] * h_scale + 0.5))
+        value = (math.floor(g[i] * g_scale + 0.5) << 32) + math.floor(h[i] * h_scale + 0.5)
         out[i] = value
         total += value
     return total
