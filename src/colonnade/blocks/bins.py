@@ -242,25 +242,40 @@ def _together(columns: dict[int, _Column]) -> Bins:
 def _cuts(values: Array, counts: Array, room: int) -> Array:
     """Cuts halfway between some of these ascending values, so that at most `room` cells hold about equally many rows.
 
-    Each cell takes its share of what is left for those that are left: a value of many rows is a cell of its own, and
-    takes no cells from the others.
+    A value of as many rows as a cell should have is a cell of its own, if there are enough, and takes none from the
+    others.
     """
     if len(values) <= room:
         last = np.arange(len(values) - 1)
     else:
-        sums, at, done, ends = np.cumsum(counts).astype(np.float64), 0, 0.0, []
-        for left in range(room, 1, -1):
-            aim = done + (sums[-1] - done) / left
-            end = max(at, int(np.searchsorted(sums, aim)))
-            if end > at and sums[end] - aim > aim - sums[end - 1]:
-                end -= 1
-            end = min(end, len(values) - left)  # one value at least for each cell that is left
-            ends.append(end)
-            at, done = end + 1, sums[end]
-        last = np.array(ends)
+        heavy = np.zeros(len(values), dtype=np.bool_)
+        for _ in range(room):  # without them the others' share is smaller, which may make more of them
+            share = counts[~heavy].sum() / max(1, room - heavy.sum())
+            if not (more := (counts >= share) & ~heavy).any() or heavy.sum() + more.sum() >= room:
+                break
+            heavy |= more
+        last = _ends(np.cumsum(np.where(heavy, 0, counts)).astype(np.float64), np.flatnonzero(heavy), room)
     below, above = values[last], values[last + 1]
     middle = below / 2 + above / 2
     return np.where((middle >= below) & (middle < above), middle, below)
+
+
+def _ends(light: Array, heavy: Array, room: int) -> Array:
+    """The last value of each cell but the last one, by sums of the light values and the places of the heavy ones."""
+    at, done, ends = 0, 0.0, np.empty(room - 1, dtype=np.int64)
+    for k in range(room - 1):
+        left = room - k
+        ahead = heavy[np.searchsorted(heavy, at) :]
+        aim = done + (light[-1] - done) / max(1, left - len(ahead))
+        end = max(at, int(np.searchsorted(light, aim)))
+        if end > at and light[end] - aim > aim - light[end - 1]:
+            end -= 1
+        if len(ahead) and ahead[0] <= end:
+            # It ends the cell before it, if there is one to be had, or its own.
+            end = int(ahead[0]) - int(ahead[0] > at and left > len(ahead))
+        ends[k] = end = min(end, len(light) - left)  # one value at least for each cell that is left
+        at, done = end + 1, light[end]
+    return ends
 
 
 class _Dense:
