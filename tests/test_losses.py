@@ -12,10 +12,11 @@ from sklearn.metrics import log_loss
 
 from colonnade.data.labels import class_labels, decode, encode
 from colonnade.errors import LabelError, OptionError
+from colonnade.objective.further_losses import weighted_quantile
 from colonnade.objective.losses import LOSSES, Z_MAX, loss
 
 CLASSES = 4
-NAMES = tuple(LOSSES)
+NAMES = (*LOSSES, "gamma", "tweedie 1.5", "tweedie 1.1", "quantile 0.3")
 LOGISTIC, SOFTMAX, SQUARE, HINGE, POISSON = (
     loss(n) for n in ("logistic", "softmax", "square", "smooth_hinge", "poisson")
 )
@@ -30,6 +31,7 @@ def some_labels(kind, rng, n):
         "classes": lambda: rng.integers(0, CLASSES, n),
         "real": lambda: rng.normal(size=n),
         "count": lambda: rng.poisson(3.0, n).astype(float),
+        "positive": lambda: rng.gamma(2.0, size=n),
     }[kind]()
 
 
@@ -47,6 +49,13 @@ def slow_value(name, z, y):
         return (z - y) ** 2 / 2
     if name == "poisson":
         return math.exp(z) - y * z
+    if name == "gamma":
+        return y / math.exp(z) + z
+    if name.startswith("tweedie"):
+        p, mean = float(name.split()[1]), math.exp(z)
+        return -y * mean ** (1 - p) / (1 - p) + mean ** (2 - p) / (2 - p)
+    if name.startswith("quantile"):
+        return 0.3 * (y - z) if z < y else 0.7 * (z - y)
     t = y * z
     if t <= 0:
         return 1 / 2 - t
@@ -62,7 +71,9 @@ def steps(z, h):
 
 
 def away_from_kinks(f, z, y):
-    """The smooth hinge has no second derivative at t = 0 and t = 1."""
+    """The smooth hinge has no second derivative at t = 0 and t = 1, and the loss of a quantile none at the label."""
+    if f.name.startswith("quantile"):
+        return z[np.abs(z - y) > 0.01], y[np.abs(z - y) > 0.01]
     if f.name != "smooth_hinge":
         return z, y
     t = y * z
@@ -136,7 +147,7 @@ def test_finite_and_quiet_up_to_1e4(name, scale, seed):
         assert np.isfinite(got).all()
     assert (curvature >= 0).all()
     assert (curvature <= f.curvature_bound * (1 + 1e-15)).all()  # rounding may add one last bit
-    if name != "poisson":  # without log(y!) that one goes below 0
+    if name not in ("poisson", "gamma"):  # without terms of the labels alone these go below 0
         assert (values >= 0).all()
 
 
@@ -285,6 +296,81 @@ def test_import_is_light():
     assert out.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("gamma", "positive"), ("tweedie 1.5", "count"), ("tweedie 1.25", "count"), ("quantile 0.9", "real")],
+)
+def test_losses_with_a_parameter_are_their_names(name, kind):
+    f = loss(name)
+    assert (f.name, f.kind) == (name, kind)
+    assert loss(f.name) == f
+    assert loss(f"{name}0" if " " in name else name) == f  # 1.50 is 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("tweedie", "^the loss 'tweedie' needs a power, as in 'tweedie 1.5', got 'tweedie'$"),
+        ("quantile high", "^the loss 'quantile' needs a level, as in 'quantile 0.9', got 'quantile high'$"),
+        ("tweedie 2", "^the power of the tweedie loss must be a number above 1 and below 2, got 2.0; 'poisson' has 1"),
+        ("tweedie nan", "^the power of the tweedie loss must be .*, got nan; "),
+        ("quantile 1", "^the level of the quantile loss must be a number above 0 and below 1, got 1.0; 0.5 is the"),
+        ("gamma 2", "^loss must be one of .*, 'gamma', 'tweedie <power>', 'quantile <level>', got 'gamma 2'$"),
+        (None, "^loss must be one of .*, got None$"),
+    ],
+)
+def test_refused_parameters(name, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        loss(name)
+
+
+@pytest.mark.parametrize("name", ["gamma", "tweedie 1.5", "quantile 0.3", "quantile 0.9", "square", "poisson"])
+def test_a_loss_starts_at_the_best_constant(name):
+    rng = np.random.default_rng(6)
+    f, y = loss(name), rng.gamma(2.0, size=31)
+    best = f.value(np.full(31, f.start(y)), y)
+    assert all(best <= f.value(np.full(31, z), y) + 1e-12 for z in np.linspace(-3, 6, 1001))
+
+
+def test_amounts_in_any_unit():
+    rng = np.random.default_rng(7)
+    y = rng.gamma(2.0, size=50)
+    for unit in (1e-100, 1.0, 1e100):
+        for name in ("gamma", "tweedie 1.5"):
+            f = loss(name)
+            z = np.full(50, f.start(y)) + math.log(unit)
+            np.testing.assert_allclose(f.predict(z), unit * np.exp(f.start(y)))
+            size = unit ** (0.0 if name == "gamma" else 0.5)
+            np.testing.assert_allclose(f.signal(z, unit * y) / size, f.signal(z - math.log(unit), y), rtol=1e-8)
+
+
+@quick
+@given(
+    rows=st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 3)), min_size=1, max_size=30),
+    level=st.sampled_from([0.1, 0.25, 0.3, 0.5, 0.55, 0.9]),
+)
+def test_a_weighted_quantile_has_the_least_loss(rows, level):
+    values, weights = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    found = weighted_quantile(values, weights, level)
+    if not weights.any():
+        assert found == 0.0
+        return
+    costs = [(weights * loss(f"quantile {level}").values(np.full(len(values), z), values)).sum() for z in values]
+    assert (weights * loss(f"quantile {level}").values(np.full(len(values), found), values)).sum() <= min(costs) + 1e-9
+    again = np.repeat(values, weights.astype(int))  # a weight of 2 is a row twice
+    assert weighted_quantile(again, None, level) == found
+    assert weighted_quantile(again, np.full(len(again), 0.1), level) == found
+
+
+def test_the_middle_of_a_stretch_is_a_quantile():
+    assert weighted_quantile(np.array([2.0, 1.0]), None, 0.5) == 1.5
+    assert weighted_quantile(np.array([3.0, 1.0, 2.0]), None, 0.5) == 2.0
+    assert weighted_quantile(np.arange(10.0), None, 0.9) == 8.5
+    assert weighted_quantile(np.arange(10.0), None, 0.95) == 9.0
+    assert weighted_quantile(np.arange(3.0), np.array([1.0, 0.0, 1.0]), 0.5) == 1.0
+    assert weighted_quantile(np.zeros(0), None, 0.5) == 0.0
+
+
 # Labels
 
 
@@ -332,7 +418,7 @@ def test_round_trip_of_any_integers(y):
     assert decode(encode(y, classes, SOFTMAX), classes, SOFTMAX).tolist() == y
 
 
-@pytest.mark.parametrize("f", [SQUARE, POISSON], ids=lambda f: f.name)
+@pytest.mark.parametrize("f", [SQUARE, POISSON, loss("tweedie 1.5"), loss("quantile 0.9")], ids=lambda f: f.name)
 @pytest.mark.parametrize("y", [[0, 2, 5], np.array([0.5, 1.5], dtype=np.float32), [True, False]], ids=str)
 def test_numbers_pass_through(f, y):
     classes = class_labels(y, f)
@@ -384,6 +470,10 @@ MISSING = (
         (SQUARE, [math.nan, math.nan, 1.0], MISSING.format(2, 0, 3, "square", "finite numbers")),
         (SQUARE, np.array([1.0, -math.inf]), MISSING.format(0, 1, 2, "square", "finite numbers")),
         (POISSON, np.array([1.0, math.nan]), MISSING.format(1, 0, 2, "poisson", "finite numbers >= 0")),
+        (loss("gamma"), [1, 0, 2], "^the labels hold 1 zeros among 3 values, gamma takes finite numbers > 0; leave"),
+        (loss("gamma"), [1, -1, 2], "^the labels hold 1 negative of 3 values, gamma takes finite numbers > 0; corr"),
+        (loss("tweedie 1.5"), [1, -1], "^the labels hold 1 negative of 2 values, tweedie 1.5 takes finite numbers >="),
+        (loss("quantile 0.9"), [1, None], MISSING.format(1, 0, 2, "quantile 0.9", "finite numbers")),
         (POISSON, [1, -1, -2], "^the labels hold 2 negative of 3 values, poisson takes finite numbers >= 0; correct"),
         (
             SQUARE,

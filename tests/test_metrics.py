@@ -4,12 +4,24 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_score
+from sklearn.metrics import accuracy_score, d2_pinball_score, d2_tweedie_score, r2_score, roc_auc_score
 
 from colonnade.errors import InputError, LabelError
 from colonnade.objective.losses import LOSSES, loss
-from colonnade.objective.metrics import METRICS, accuracy, auc, d2_poisson, evaluate, r2
+from colonnade.objective.metrics import (
+    METRICS,
+    accuracy,
+    auc,
+    d2_pinball,
+    d2_poisson,
+    d2_tweedie,
+    evaluate,
+    goodness,
+    metric_name,
+    r2,
+)
 
+NAMES = (*LOSSES, "gamma", "tweedie 1.5", "quantile 0.9")
 quick = settings(deadline=None, max_examples=50)
 
 
@@ -117,7 +129,10 @@ def test_d2_refuses_negative_numbers():
         d2_poisson([1, 2], [-1, -1])
 
 
-@pytest.mark.parametrize("metric", [accuracy, auc, r2, d2_poisson])
+@pytest.mark.parametrize(
+    "metric",
+    [accuracy, auc, r2, d2_poisson, lambda y, z: d2_tweedie(y, z, 1.5), lambda y, z: d2_pinball(y, z, 0.5)],
+)
 @pytest.mark.parametrize("shape", [(3, 1), (2,), ()])
 def test_shapes_must_agree(metric, shape):
     with pytest.raises(InputError, match=r"^labels of shape \(3,\) and predictions of shape .*, two flat arrays"):
@@ -140,16 +155,58 @@ def test_evaluate_gives_the_default_metric():
 
 
 def test_every_kind_has_a_metric():
-    assert set(METRICS) == {f.kind for f in LOSSES.values()}
+    assert set(METRICS) == {loss(name).kind for name in NAMES}
+    assert {metric_name(loss(name)) for name in ("gamma", "tweedie 1.5", "quantile 0.9")} == {"d2"}
 
 
-@pytest.mark.parametrize("name", tuple(LOSSES))
+@quick
+@given(pairs(st.integers(0, 9), st.floats(1e-3, 100)), st.sampled_from([1.1, 1.5, 1.9, 2.0]))
+def test_d2_of_amounts(rows, power):
+    y, mean = rows
+    y = y + (power == 2.0)
+    assume(len(set(y.tolist())) > 1)
+    found = d2_tweedie(y, mean, power)
+    assert found == pytest.approx(d2_tweedie_score(y, mean, power=power), rel=1e-9, abs=1e-11)
+
+
+@quick
+@given(pairs(st.integers(-9, 9), st.floats(-10, 10)), st.sampled_from([0.1, 0.5, 0.75, 0.9]))
+def test_d2_of_quantiles(rows, level):
+    y, predicted = rows
+    assume(len(set(y.tolist())) > 1)
+    found = d2_pinball(y, predicted, level)
+    assert found == pytest.approx(d2_pinball_score(y.astype(float), predicted, alpha=level), rel=1e-9, abs=1e-11)
+
+
+def test_d2_of_amounts_and_quantiles_at_their_edges():
+    for power in (1.5, 2.0):
+        assert d2_tweedie([1, 2, 4], [1, 2, 4], power) == pytest.approx(1)
+        assert d2_tweedie([1, 2, 3], [2, 2, 2], power) == 0
+        assert d2_tweedie([2, 2], [2, 1], power) == 0
+        assert d2_tweedie([1, 2], [1, 0], power) == -math.inf
+        assert d2_tweedie([1, 2], [1, math.inf], power) == -math.inf
+        assert math.isnan(d2_tweedie([1], [1], power))
+        with pytest.raises(InputError, match=r"^the predicted means hold 1 negative of 2 values, a deviance needs"):
+            d2_tweedie([1, 2], [-1, 1], power)
+    assert d2_tweedie([0, 1], [0, 1], 1.5) == 1  # a mean of 0 is right where the label is 0
+    with pytest.raises(InputError, match=r"^the labels hold 1 of 2 values that the deviance of power 2 does not take"):
+        d2_tweedie([0, 1], [1, 1], 2.0)
+    with pytest.raises(InputError, match=r"^the labels hold 1 of 2 values .* it needs them >= 0"):
+        d2_tweedie([-1, 1], [1, 1], 1.5)
+    assert d2_pinball([1, 2, 3], [1, 2, 3], 0.9) == 1
+    assert d2_pinball([1, 2, 3], [2, 2, 2], 0.5) == 0
+    assert d2_pinball([2, 2], [2, 2], 0.5) == 1
+    assert d2_pinball([2, 2], [2, 3], 0.5) == 0
+    assert math.isnan(d2_pinball([1], [1], 0.5))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_evaluate_is_nan_without_an_answer(name):
     f = loss(name)
     shape = (3, 2) if name == "softmax" else (3,)
     y = np.array([1, 1, 0]) if name == "softmax" else np.array([1.0, 1.0, 3.0])
     metric, value = evaluate(f, np.full(shape, math.nan), y)
-    assert metric == METRICS[f.kind]
+    assert metric == metric_name(f)
     assert math.isnan(value)
     assert math.isnan(evaluate(f, np.zeros((0, *shape[1:])), y[:0])[1])
 
@@ -159,14 +216,14 @@ def test_evaluate_is_nan_for_one_class(name):
     assert evaluate(loss(name), np.array([1.0, 2.0]), np.ones(2)) == ("auc", pytest.approx(math.nan, nan_ok=True))
 
 
-@pytest.mark.parametrize("name", tuple(LOSSES))
+@pytest.mark.parametrize("name", NAMES)
 def test_evaluate_is_quiet_for_a_diverged_model(name):
     f = loss(name)
     z = np.array([1e4, -1e4, 1e4])
     if name == "softmax":
         assert evaluate(f, np.stack([z, -z], axis=1), np.array([0, 1, 1])) == ("accuracy", pytest.approx(2 / 3))
         return
-    y = np.array([-1.0, 1.0, 1.0]) if f.kind == "binary" else np.array([0.0, 1.0, 2.0])
+    y = np.array([-1.0, 1.0, 1.0]) if f.kind == "binary" else np.array([0.0 + (name == "gamma"), 1.0, 2.0])
     assert evaluate(f, z, y)[1] < 1
 
 
@@ -181,6 +238,17 @@ def test_weighted_metrics_are_those_of_scikit_learn():
     d2 = d2_tweedie_score(counts, means, power=1, sample_weight=w)
     assert d2_poisson(counts, means, w) == pytest.approx(d2)
     logistic = loss("logistic")
+    for power in (1.5, 2.0):
+        found = d2_tweedie_score(counts + 1, means, power=power, sample_weight=w)
+        assert d2_tweedie(counts + 1, means, power, w) == pytest.approx(found)
+    for level in (0.1, 0.5, 0.9):
+        found = d2_pinball_score(counts, means, alpha=level, sample_weight=w)
+        assert d2_pinball(counts, means, level, w) == pytest.approx(found)
+        assert evaluate(loss(f"quantile {level}"), means, counts, w) == ("d2", pytest.approx(found))
+    found = d2_tweedie_score(counts + 1, np.exp(z), power=2, sample_weight=w)
+    assert evaluate(loss("gamma"), z, counts + 1, w) == ("d2", pytest.approx(found))
+    found = d2_tweedie_score(counts, np.exp(z), power=1.5, sample_weight=w)
+    assert goodness(loss("tweedie 1.5"), counts, np.exp(z), w) == pytest.approx(found)
     assert evaluate(logistic, z, 2.0 * y - 1.0, w) == ("auc", pytest.approx(roc_auc_score(y, z, sample_weight=w)))
 
 

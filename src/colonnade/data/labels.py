@@ -17,18 +17,20 @@ _TAKES: dict[str, str] = {
     "classes": "two or more classes",
     "real": "finite numbers",
     "count": "finite numbers >= 0",
+    "positive": "finite numbers > 0",
 }
+_NUMBERS = ("real", "count", "positive")  # kinds of labels that are no classes
 _MOST_NUMBERS = 50  # different labels with fractions that may still be classes
 _SHOWN = 5  # how many label values an error names before it says "..."
 
 
 def class_labels(y: npt.ArrayLike, loss: Loss) -> Labels:
-    """Return the sorted classes of the user's labels; for a loss of real numbers or counts there are none.
+    """Return the sorted classes of the user's labels; for a loss of numbers there are none.
 
     Labels that the loss can't take are refused here, before any work starts.
     """
     labels = _tidy(y, loss)
-    if loss.kind in ("real", "count"):
+    if loss.kind in _NUMBERS:
         _numbers(labels, loss)
         return np.empty(0)
     classes = np.unique(labels)
@@ -51,7 +53,7 @@ def class_labels(y: npt.ArrayLike, loss: Loss) -> Labels:
 def encode(y: npt.ArrayLike, classes: Labels, loss: Loss) -> Labels:
     """Encode the user's labels as the loss takes them; `classes` are those of the training labels (`class_labels`)."""
     labels = _tidy(y, loss)
-    if loss.kind in ("real", "count"):
+    if loss.kind in _NUMBERS:
         return _numbers(labels, loss)
     if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
         unknown = labels  # text never equals a number, and comparing the two would turn numbers into text
@@ -127,13 +129,19 @@ def _from_objects(values: list[Any]) -> Labels:
 
 
 def _numbers(labels: Labels, loss: Loss) -> Floats:
-    """Return tidy labels as float64; text is refused, and so are negative counts."""
+    """Return tidy labels as float64; text is refused, and so are negative counts and amounts."""
     if labels.dtype.kind == "U":
         raise LabelError(
             f"the labels are text ({show(np.unique(labels))}), {loss.name} takes {_TAKES[loss.kind]}; "
             "convert them to numbers or use a loss for classes"
         )
-    negative = int((labels < 0).sum()) if loss.kind == "count" else 0
+    zeros = int((labels == 0).sum()) if loss.kind == "positive" else 0
+    if zeros:
+        raise LabelError(
+            f"the labels hold {zeros} zeros among {len(labels)} values, {loss.name} takes {_TAKES[loss.kind]}; leave "
+            f"those rows out, or use a tweedie loss, which takes zeros"
+        )
+    negative = int((labels < 0).sum()) if loss.kind != "real" else 0
     if negative:
         raise LabelError(
             f"the labels hold {negative} negative of {len(labels)} values, {loss.name} takes {_TAKES[loss.kind]}; "

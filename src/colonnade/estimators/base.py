@@ -174,7 +174,7 @@ class Estimator:
 
     def _run(self, programs: Programs, on: Runtime | None, epochs: int) -> dict[str, Outcome]:
         """Run the parties' programs, and keep the history and the traffic."""
-        history = History(metrics.METRICS[self._minimised().kind], epochs, self.verbose)
+        history = History(metrics.metric_name(self._minimised()), epochs, self.verbose)
         try:
             outcomes = (on or Simulation()).run(programs, history.observe)
         finally:
@@ -299,7 +299,7 @@ class Estimator:
         return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
 
     def score(self, *parties: Party, on: Runtime | None = None) -> float:
-        """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts.
+        """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts and quantiles.
 
         Parameters
         ----------
@@ -311,18 +311,13 @@ class Estimator:
         Returns
         -------
         float
-            1 is perfect. D² is the part of the deviance that the model explains.
+            1 is perfect. D² is the part of the deviance, or of the loss of a quantile, that the model explains.
         """
         known = [party for party in parties if isinstance(party, Party) and party.active]
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
         truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
-        kind = self._minimised().kind
-        if kind == "real":
-            return metrics.r2(truth, predicted)
-        if kind == "count":
-            return metrics.d2_poisson(truth, predicted)
-        return metrics.accuracy(truth, predicted)
+        return metrics.goodness(self._minimised(), truth, predicted)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 

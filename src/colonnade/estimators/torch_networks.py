@@ -214,7 +214,7 @@ class NetworkModel(Estimator):
 
     def _run(self, programs: Programs, on: Runtime | None, epochs: int) -> dict[str, Outcome]:
         """Run the programs; if the run breaks off, what the parties kept becomes the model, and the error is raised."""
-        history = History(metrics.METRICS[self._minimised().kind], epochs, self.verbose)
+        history = History(metrics.metric_name(self._minimised()), epochs, self.verbose)
         kept: dict[str, dict[int, Any]] = {}
 
         def observe(party: str, seconds: float, value: Any) -> None:

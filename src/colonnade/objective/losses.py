@@ -12,6 +12,8 @@ turns one into the other.
     classes    softmax                                  int64, index into the sorted classes
     real       square                                   float64, finite
     count      poisson                                  float64, finite, >= 0
+
+`further_losses` has more of them, which boosted trees take.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import OptionError, one_of
+from colonnade.errors import OptionError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Labels: TypeAlias = npt.NDArray[Any]
-Kind: TypeAlias = Literal["binary", "classes", "real", "count"]
+Kind: TypeAlias = Literal["binary", "classes", "real", "count", "positive"]
 
 Z_MAX = 30.0
 """Above this score the Poisson loss goes on along its tangent."""
@@ -45,7 +47,7 @@ class Loss(ABC):
     name
         What the loss is called in options and in sentences.
     kind
-        Which encoded labels it takes: `"binary"`, `"classes"`, `"real"` or `"count"`.
+        Which encoded labels it takes: `"binary"`, `"classes"`, `"real"`, `"count"` or `"positive"`.
     curvature_bound
         The largest second derivative over all scores, from which step sizes are chosen.
     boldness
@@ -327,10 +329,15 @@ class BinarySquare(Square):
 LOSSES: dict[str, Loss] = {
     known.name: known for known in (Logistic(), Softmax(), Square(), SmoothHinge(), Poisson(), BinarySquare())
 }
-"""Every loss by its name."""
+"""Every loss of this module by its name."""
 
 
 def loss(name: str) -> Loss:
-    """Return the loss of that name."""
-    one_of("loss", name, tuple(LOSSES))
-    return LOSSES[name]
+    """Return the loss of that name, which may have a parameter: "quantile 0.9"."""
+    from colonnade.objective.further_losses import FURTHER, further_loss  # it takes `Loss` from here
+
+    found = (LOSSES.get(name) or further_loss(name)) if isinstance(name, str) else None
+    if found is None:
+        known = (*LOSSES, *(word if not needs else f"{word} <{needs}>" for word, (needs, _) in FURTHER.items()))
+        raise OptionError(f"loss must be one of {', '.join(map(repr, known))}, got {name!r}")
+    return found

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import InputError, LabelError
+from colonnade.objective.further_losses import Gamma, Quantile, Tweedie, weighted_quantile
 from colonnade.objective.losses import Floats, Labels, Loss
 
 Array: TypeAlias = npt.NDArray[Any]
 
-METRICS: dict[str, str] = {"binary": "auc", "classes": "accuracy", "real": "r2", "count": "d2"}
-"""The metric that `evaluate` gives, by the kind of the loss."""
+METRICS: dict[str, str] = {"binary": "auc", "classes": "accuracy", "real": "r2", "count": "d2", "positive": "d2"}
+"""The metric that `evaluate` gives, by the kind of the loss; `metric_name` knows the exceptions."""
 
 LIKELIHOODS = ("logistic", "square", "poisson")
 """Losses that are minus a log-likelihood of one parameter, up to terms of the labels alone."""
@@ -106,6 +107,66 @@ def d2_poisson(y: npt.ArrayLike, predicted: npt.ArrayLike, weights: Floats | Non
     return _explained(left, total, constant=bool((y == y[0]).all()))
 
 
+def d2_tweedie(y: npt.ArrayLike, predicted: npt.ArrayLike, power: float, weights: Floats | None = None) -> float:
+    """Return the share of the Tweedie deviance that the predicted means explain, NaN below two rows.
+
+    The power is above 1 and up to 2, where it is the gamma deviance. For labels that are all equal it is 1 if every
+    prediction is right, else 0.
+    """
+    y, predicted = _floats(y, predicted)
+    least = "> 0" if power == 2.0 else ">= 0"
+    wrong = int((y <= 0).sum() if power == 2.0 else (y < 0).sum())
+    if wrong:
+        raise InputError(
+            f"the labels hold {wrong} of {len(y)} values that the deviance of power {power:g} does not take, it needs "
+            f"them {least}; leave those rows out"
+        )
+    if (predicted < 0).any():
+        raise InputError(
+            f"the predicted means hold {int((predicted < 0).sum())} negative of {len(y)} values, a deviance needs them "
+            f">= 0; give means as exp(score)"
+        )
+    if len(y) < 2:
+        return math.nan
+    left = _tweedie_deviance(y, predicted, power, weights)
+    total = _tweedie_deviance(y, np.full(len(y), np.average(y, weights=weights)), power, weights)
+    return _explained(left, total, constant=bool((y == y[0]).all()))
+
+
+def d2_pinball(y: npt.ArrayLike, predicted: npt.ArrayLike, level: float, weights: Floats | None = None) -> float:
+    """Return the share of the pinball loss of that level that is explained, NaN below two rows.
+
+    It is compared with the labels' own quantile, the best constant. For labels that are all equal it is 1 if every
+    prediction is right, else 0.
+    """
+    y, predicted = _floats(y, predicted)
+    if len(y) < 2:
+        return math.nan
+    loss, constant = Quantile(level), weighted_quantile(y, weights, level)
+    left = _weighed(loss.values(predicted, y), weights)
+    total = _weighed(loss.values(np.full(len(y), constant), y), weights)
+    return _explained(left, total, constant=bool((y == y[0]).all()))
+
+
+def metric_name(loss: Loss) -> str:
+    """Return the name of the metric that `evaluate` gives for this loss."""
+    return "d2" if isinstance(loss, Quantile) else METRICS[loss.kind]
+
+
+def goodness(loss: Loss, y: npt.ArrayLike, predicted: npt.ArrayLike, weights: Floats | None = None) -> float:
+    """Return how good predictions are: the accuracy for classes, else how much of what differs is explained.
+
+    Of real numbers that is R²; of a loss with a deviance of its own, or a quantile, it is D², the share of that.
+    """
+    if isinstance(loss, Quantile):
+        return d2_pinball(y, predicted, loss.level, weights)
+    if isinstance(loss, Gamma | Tweedie):
+        return d2_tweedie(y, predicted, loss.power if isinstance(loss, Tweedie) else 2.0, weights)
+    if loss.kind == "count":
+        return d2_poisson(y, predicted, weights)
+    return r2(y, predicted, weights) if loss.kind == "real" else accuracy(y, predicted, weights)
+
+
 def evaluate(
     loss: Loss, z: npt.NDArray[np.float64], y_encoded: Array, weights: Floats | None = None
 ) -> tuple[str, float]:
@@ -113,7 +174,7 @@ def evaluate(
 
     The value is NaN where the metric has none: without rows, with a NaN score, or for an AUC over rows of one class.
     """
-    name = METRICS[loss.kind]
+    name = metric_name(loss)
     if weights is not None:  # a row that counts for nothing has no say, not even that its class is there
         z, y_encoded, weights = z[weights > 0.0], y_encoded[weights > 0.0], weights[weights > 0.0]
     if not len(z) or np.isnan(z).any():
@@ -121,8 +182,7 @@ def evaluate(
     if name == "auc":
         one_class = bool((y_encoded == y_encoded[0]).all())
         return name, math.nan if one_class else auc(y_encoded, z, weights)
-    metric = {"accuracy": accuracy, "r2": r2, "d2": d2_poisson}[name]
-    return name, metric(y_encoded, loss.predict(z), weights)
+    return name, goodness(loss, y_encoded, loss.predict(z), weights)
 
 
 def _weighed(values: Array, weights: Floats | None) -> float:
@@ -138,6 +198,18 @@ def _poisson_deviance(y: Array, mean: Array, weights: Floats | None = None) -> f
         logs = np.log(y[seen] / mean[seen])
         known = None if weights is None else weights[seen]
         return _weighed(y[seen] * logs, known) + _weighed(mean - y, weights)
+
+
+def _tweedie_deviance(y: Array, mean: Array, power: float, weights: Floats | None = None) -> float:
+    """Return half of the summed Tweedie deviance, infinite for an infinite mean, or a mean of 0 at a label > 0."""
+    if np.isinf(mean).any():
+        return math.inf
+    with np.errstate(divide="ignore", over="ignore"):
+        if power == 2.0:
+            return _weighed(np.log(mean / y) + y / mean - 1.0, weights) if (mean > 0).all() else math.inf
+        low, high = power - 1.0, 2.0 - power
+        seen = np.where(y > 0, y, 0.0) * np.where(y > 0, mean, 1.0) ** -low  # 0 at y = 0, whatever the mean
+        return _weighed(mean**high / high + seen / low - y**high / (low * high), weights)
 
 
 def _explained(left: float, total: float, *, constant: bool) -> float:

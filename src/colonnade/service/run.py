@@ -136,7 +136,7 @@ def run_job(
 
     check_consent(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
-    history = History(metrics.METRICS[loss(job.loss).kind], job.algorithm.epochs, verbose)
+    history = History(metrics.metric_name(loss(job.loss)), job.algorithm.epochs, verbose)
 
     def read() -> tuple[Any, ...]:
         source = TableSource(data.load(party.data), party.prepare)
