@@ -27,14 +27,33 @@ from typing import Any, ClassVar
 from colonnade.boosting.leader import TreeLeader
 from colonnade.boosting.options import MOST_BINS
 from colonnade.boosting.partner import (
-    ANSWER, BINS, CUTS, HINT, MODEL, ORDER, QUESTION, SEED, SIDES, SIZES, TreePartner,
+    ANSWER,
+    BINS,
+    CUTS,
+    HINT,
+    MODEL,
+    ORDER,
+    QUESTION,
+    SEED,
+    SIDES,
+    SIZES,
+    TreePartner,
 )  # fmt: skip
 from colonnade.engine.options import Training
 from colonnade.errors import OptionError, at_least, whole_number
-from colonnade.objective import losses
 from colonnade.leaks import (
-    CELL_SUMS, CELLS, COLUMNS, CUT_POINTS, OF_COLUMNS, OF_LABELS, RANGES, Leak, Setting, nothing,
+    CELL_SUMS,
+    CELLS,
+    COLUMNS,
+    CUT_POINTS,
+    OF_COLUMNS,
+    OF_LABELS,
+    RANGES,
+    Leak,
+    Setting,
+    nothing,
 )  # fmt: skip
+from colonnade.objective import losses
 
 RANGES_TOLD = "tree ranges"  # the step of predictions
 KINDS = (SIZES, SEED, HINT, BINS, ORDER, QUESTION, ANSWER, CUTS, SIDES, MODEL, RANGES_TOLD)
@@ -88,7 +107,8 @@ class OpenBoosting(Training):
         super().check(setting)
         if self.label_epsilon is not None and losses.loss(setting.loss).kind not in ("binary", "classes"):
             raise OptionError(
-                f"label_epsilon randomises classes, got {self.label_epsilon!r} for the loss {setting.loss!r}; leave it out"
+                f"label_epsilon randomises classes, got {self.label_epsilon!r} for the loss {setting.loss!r}; leave "
+                f"it out"
             )
 
     def batch_for(self, rows: int) -> int:
@@ -96,7 +116,7 @@ class OpenBoosting(Training):
         return rows
 
     def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """None that the budget of linear combinations counts: what leaves are cells, which have a limit of their own."""
+        """None that the budget of linear combinations counts: what leaves are ranges, which have their own limit."""
         return 0.0
 
     def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
@@ -135,8 +155,8 @@ class OpenBoosting(Training):
             CELLS, OF_COLUMNS, setting.unlabelled, (setting.leader,), (BINS, SIDES, RANGES_TOLD),
             "{who} will learn in which cell of every one of your columns each of {people} is; in predictions, of "
             "everybody whom they name",
-            warning="protection='plain': every partner's columns go to the label holder, each cut into as many cells as "
-            "the model has bins; leave protection out, or give 'sealed', and it learns few ranges of columns that help",
+            warning="protection='plain': every partner's columns go to the label holder, each cut into as many cells "
+            "as the model has bins; leave protection out, or give 'sealed': it then learns few ranges of columns that help",
         )  # fmt: skip
         return (*self._common(setting), cells)
 

@@ -86,7 +86,7 @@ def _best(
         HL = np.cumsum(H[some])[:last] + (h - H.sum()) * spread
         GR, HR, variance = g - GL, h - HL, k * (count - k) / count
         least = least_weight + DISCOUNT * w * np.sqrt(variance)
-        fine = (HL >= least) & (HR >= least)
+        fine = np.minimum(HL, HR) >= least
         if sizes.monotone[column]:
             with np.errstate(divide="ignore", invalid="ignore"):
                 fine &= (GL / (HL + l2) - GR / (HR + l2)) * sizes.monotone[column] >= 0

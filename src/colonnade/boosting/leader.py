@@ -19,7 +19,12 @@ from colonnade.boosting.growing import GrowingTree, Growth, TreeGrower
 from colonnade.boosting.options import TreeOptions
 from colonnade.boosting.partner import END, KEEP, ORDER
 from colonnade.boosting.questions import (
-    LEAST_GROUP, LEAST_SHARE, Partnership, Questions, asking, questions_at,
+    LEAST_GROUP,
+    LEAST_SHARE,
+    Partnership,
+    Questions,
+    asking,
+    questions_at,
 )  # fmt: skip
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask
 from colonnade.boosting.rounds import Rounds, TreeLabels
@@ -71,7 +76,7 @@ class TreeLeader:
         self.features = sizes.columns
         self.done = 0
 
-    # -- before the first tree ------------------------------------------------------------------------------------------
+    # -- before the first tree -----------------------------------------------------------------------------------------
 
     async def agree(self, most: int) -> None:
         """Hear from all partners how many cells each of their columns has; `most` ranges of each may be opened."""
@@ -119,6 +124,7 @@ class TreeLeader:
         self.rounds.begin(base, self.table.by_column, self._held_out, earlier)
 
     def _go_on_from(self, earlier: Forest) -> None:
+        self.done = earlier.trees // len(earlier.base)
         for nodes, output in trees_of(earlier):
             self.builder.append(nodes, output=output)
 
@@ -154,7 +160,7 @@ class TreeLeader:
         codes = tuple((one.ranges.freeze(), one.codes) for one in self.partners)
         self.keeper.save(self.done, (forest, *self.rounds.freeze(codes)))
 
-    # -- a round --------------------------------------------------------------------------------------------------------
+    # -- a round -------------------------------------------------------------------------------------------------------
 
     @property
     def goes_on(self) -> bool:
@@ -171,9 +177,9 @@ class TreeLeader:
             v, w = np.ascontiguousarray(g[:, output]), np.ascontiguousarray(h[:, output])
             grown.append(await self._tree(v, w, rows, allowed))
         for output, (nodes, leaf) in enumerate(grown):
-            nodes = self.rounds.revalued(nodes, leaf, rows, output)
-            values = self.builder.append(nodes, output=output, learning_rate=self.options.learning_rate)
-            self.rounds.add(nodes, values, leaf, rows, output, self.table.by_column, self._held_out)
+            final = self.rounds.revalued(nodes, leaf, rows, output)
+            values = self.builder.append(final, output=output, learning_rate=self.options.learning_rate)
+            self.rounds.add(final, values, leaf, rows, output, self.table.by_column, self._held_out)
         self.done += 1
         self.rounds.judge(self.done, len(self.builder))
         await self.keep()
@@ -211,21 +217,15 @@ class TreeLeader:
             return
         nodes = {node.number: node for node in tree.open}
         least = max(LEAST_GROUP, LEAST_SHARE * self.rows)
-        # Of two siblings the smaller one is asked about; what its sums leave over of the parent's are the other's.
-        wanted = [
-            min((one for one in nodes.values() if one.parent == parent), key=lambda one: len(one.rows))
-            for parent in dict.fromkeys(node.parent for node in nodes.values() if node.number not in known)
-        ]
-        wanted = sorted((one for one in wanted if len(one.rows) >= least), key=lambda one: -len(one.rows))[:count]
+        wanted = sorted(
+            (one for one in nodes.values() if one.number not in known and len(one.rows) >= least),
+            key=lambda one: -len(one.rows),
+        )[:count]
         groups: list[Rows | None] = [one.rows for one in wanted]
         groups += [None] * (count - len(wanted))
         answers = await questions.ask(groups, *slopes)
         for node, sums in zip(wanted, answers, strict=False):
             known[node.number] = sums
-            before = known.get(node.parent)
-            for other in nodes.values():
-                if before is not None and other.parent == node.parent and other is not node:
-                    known[other.number] = {name: one.minus(sums[name]) for name, one in before.items()}
         wishes = []
         for number, node in nodes.items():
             if number in known and len(node.rows) >= least:
@@ -270,7 +270,7 @@ class TreeLeader:
                 found[place] = repacked(one.ranges.whole(column, mask))
         return found
 
-    # -- the end --------------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     async def finish(self) -> None:
         """Make a forest of the best trees, and tell partners that training is over and which ranges the model uses."""

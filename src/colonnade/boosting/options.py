@@ -1,4 +1,4 @@
-"""What a model of boosted trees is, as all parties agree on it, and what a party brings or allows beside its columns."""
+"""What a model of boosted trees is, as all parties agree on it, and what a party brings and allows beside columns."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class TreeOptions:
         for option, value, most in (("depth", self.depth, MOST_DEPTH), ("bins", self.bins, MOST_BINS)):
             if value > most:
                 raise OptionError(f"{option} must be at most {most}, got {value}")
-        for option, value, low in (("leaves", self.leaves, 2), ("patience", self.patience, 1)):
-            if value is not None:
-                whole_number(option, value, low)
+        for option, given, low in (("leaves", self.leaves, 2), ("patience", self.patience, 1)):
+            if given is not None:
+                whole_number(option, given, low)
         at_least("learning_rate", self.learning_rate, 0, strict=True, finite=True)
         for option in ("l2", "min_gain", "min_child_weight"):
             at_least(option, getattr(self, option), 0, finite=True)

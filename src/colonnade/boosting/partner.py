@@ -7,14 +7,14 @@ scores it sees nothing. `boosting.leader` is the other side of each step.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.boosting.options import TreePart
 from colonnade.boosting.ranges import Codes, ColumnSizes, Ranges, sides_of
-from colonnade.crypto.hinted_sums import PackedSums, SumMaker
+from colonnade.crypto.hinted_parameters import PackedSums
+from colonnade.crypto.hinted_sums import SumMaker
 from colonnade.crypto.keystream import Keystream
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ProtocolError
@@ -86,10 +86,10 @@ class TreePartner:
         """Tell the label holder the cell of every row: training in the open."""
         await self.net.send(self.leader, BINS, self.cells)
 
-    # -- sealed training ------------------------------------------------------------------------------------------------
+    # -- sealed training -----------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Make what the label holder needs once to read sums over this party's cells, and nothing else, from answers."""
+        """Make what the label holder needs, once, to read sums over this party's cells from answers, and nothing else."""
         if self._sealing is None:
             raise TypeError("a partner in open training answers no questions")
         seed, noise = self._sealing
@@ -172,13 +172,13 @@ class TreePartner:
             raise ProtocolError(f"party {self.leader!r} must name cuts as pairs at step {CUTS!r}")
         sides = []
         for one in wanted:
-            column, cut = self.ranges.check(*one, self.leader, CUTS)
+            column, cut = self.ranges.check(one[0], one[1], self.leader, CUTS)
             sides += sides_of(self.ranges, column, cut, self.cells[column])
             self.ranges.open(column, cut)
         if wanted:
             await self.net.send(self.leader, SIDES, np.stack(sides))
 
-    # -- the model ------------------------------------------------------------------------------------------------------
+    # -- the model -----------------------------------------------------------------------------------------------------
 
     async def learn_model(self, sealed: bool) -> None:
         """Hear which ranges of which columns the model uses, which predictions will tell; they may be no finer ones."""

@@ -15,10 +15,22 @@ import numpy.typing as npt
 
 from colonnade.boosting.candidates import Candidate, CellSums, best_cuts
 from colonnade.boosting.partner import (
-    ANSWER, ASK, BINS, CUTS, HINT, MODEL, ORDER, QUESTION, SEED, SIDES, SIZES, sampled,
+    ANSWER,
+    ASK,
+    BINS,
+    CUTS,
+    HINT,
+    MODEL,
+    ORDER,
+    QUESTION,
+    SEED,
+    SIDES,
+    SIZES,
+    sampled,
 )  # fmt: skip
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask, Ranges, packed, sides_expected, taken
-from colonnade.crypto.hinted_sums import PackedSums, SumAsker
+from colonnade.crypto.hinted_parameters import PackedSums
+from colonnade.crypto.hinted_sums import SumAsker
 from colonnade.crypto.keystream import Keystream
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
@@ -29,7 +41,7 @@ Rows = npt.NDArray[Any]
 # A group of fewer rows is not asked about: noise would drown it, and its cells would be single people.
 LEAST_GROUP, LEAST_SHARE = 200, 1 / 32
 # Trees that ask, and how many sums at each of their first steps: the root, one of two children, two of four.
-_STEPS = (1, 1, 2)
+_STEPS = (1, 2, 4)
 
 
 def asking(tree: int) -> bool:
@@ -216,7 +228,6 @@ class Questions:
         """Return the cut of any partner's columns that gains most for a group of rows, if there is one."""
         found: list[tuple[str, Candidate]] = []
         for one in self.partners:
-            for cut in best_cuts(sums[one.name], one.ranges, l2, least_weight):
-                if allowed is None or allowed[one.offset + cut.column]:
-                    found.append((one.name, cut))
+            cuts = best_cuts(sums[one.name], one.ranges, l2, least_weight)
+            found += [(one.name, cut) for cut in cuts if allowed is None or allowed[one.offset + cut.column]]
         return max(found, key=lambda pair: pair[1].gain, default=None)

@@ -1,8 +1,8 @@
 """What a label holder knows of a partner's columns: cells put together into ranges, which every cut makes finer.
 
-A partner cuts each of its columns into cells, of which nobody else knows whose are in which. The label holder has cuts
-opened, one at a time: a cut is a set of cells, and opening it tells of every row on which side it is. What cuts together
-tell apart are the column's *ranges*. A range is called by its first cell, so that ranges are cells like any others, in
+A partner cuts each of its columns into cells, and nobody else knows which rows are in which. The label holder has cuts
+opened, one at a time: a cut is a set of cells, and opening it tells of every row on which side it is. What all cuts
+together tell apart are the column's *ranges*. A range is called by its first cell, so that ranges are cells like any others, in
 the same order, and a cut that comes later changes nothing about what was split before. Both sides keep the same record,
 and the partner refuses a cut that would make more ranges than it allows.
 """
@@ -133,8 +133,8 @@ class Ranges:
             raise ProtocolError(f"party {party!r} must cut column {column} at one place at step {step!r}")
         if not self.fits(column, mask):
             raise ProtocolError(
-                f"party {party!r} asked for a cut of column {column} that says nothing new, or for more than {self.most} "
-                f"ranges of it, at step {step!r}"
+                f"party {party!r} asked for a cut of column {column} that says nothing new, or for more than "
+                f"{self.most} ranges of it, at step {step!r}"
             )
         return column, mask
 

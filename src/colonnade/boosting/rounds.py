@@ -132,13 +132,13 @@ class Rounds:
     def judge(self, done: int, trees: int) -> None:
         """Report how well the model fits, and decide whether training goes on."""
         labels, some = self.labels, self._judges
-        record = self._fit(self.z[some], labels.y[some], labels.weights[some])
+        record: tuple[float, ...] = self._fit(self.z[some], labels.y[some], labels.weights[some])
         watched = None
         if self.z_held is not None:
             weights = np.ones(len(self.z_held)) if labels.held_out_weights is None else labels.held_out_weights
             apart = self._fit(self.z_held, labels.held_out, weights)
             record, watched = (*record, *apart), apart[0]
-        self._report(("record", len(self.records), done, self.net.traffic.rounds, *record))
+        self.net.report(("record", len(self.records), done, self.net.traffic.rounds, *record))
         self.records.append(record)
         self.net.report(("traffic", len(self.records) - 1, self.net.traffic.messages, self.net.traffic.bytes))
         patience = self.options.patience
@@ -150,15 +150,12 @@ class Rounds:
             self._since += 1
             self.stopped = self._since >= patience
 
-    def _report(self, report: tuple[Any, ...]) -> None:
-        self.net.report(report)
-
     def _fit(self, z: Floats, y: Any, weights: Floats) -> tuple[float, float]:
         loss, scores = self.labels.loss, z[:, 0] if self.outputs == 1 else z
         value = float(np.average(loss.values(scores, y), weights=weights))
         return value, metrics.evaluate(loss, scores, y, weights)[1]
 
-    # -- what is kept ---------------------------------------------------------------------------------------------------
+    # -- what is kept --------------------------------------------------------------------------------------------------
 
     def freeze(self, codes: Any) -> tuple[Any, Any, Any]:
         """Return the scores, what else the label holder names, and how it went, as wire values."""
@@ -167,8 +164,9 @@ class Rounds:
 
     def thaw(self, scores: Any, went: Any) -> None:
         """Take back what `freeze` gave."""
-        self.z, self.shown, self.z_held = (None if one is None else np.array(one) for one in scores)
+        self.z = np.array(scores[0])
+        self.shown, self.z_held = (None if one is None else np.array(one) for one in scores[1:])
         records, self._lowest, self._since, self.best_trees, self.stopped = went
         for done, record in enumerate(records, 1):  # the history is that of the whole run
-            self._report(("record", done - 1, done, self.net.traffic.rounds, *record))
+            self.net.report(("record", done - 1, done, self.net.traffic.rounds, *record))
         self.records = list(records)

@@ -13,12 +13,12 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.boosting.options import TreeOptions, TreePart
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
-from colonnade.errors import LabelError, OptionError, at_least, one_of
+from colonnade.errors import LabelError, OptionError, one_of
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.tree_explanations import TreeExplanations
 from colonnade.families import family
 from colonnade.families.checks import all_labels, label_holders
-from colonnade.families.protection import AUTO, PLAIN, SEALED, check_sealed, check_word
+from colonnade.families.protection import AUTO, PLAIN, check_sealed, check_word
 from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.families.trees import TreesFamily
 from colonnade.objective import losses
@@ -124,7 +124,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         self.protection = protection
         self.verbose = verbose
 
-    # -- training -------------------------------------------------------------------------------------------------------
+    # -- training ------------------------------------------------------------------------------------------------------
 
     def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
         """Train on these parties.
@@ -152,9 +152,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         classes = labels.class_labels(found, loss)
         held_out = self._check_validation(parties, validation)
         outputs = loss.outputs(len(classes))
-        job = TrainingJob(
-            algorithm.family, options, loss.name, outputs, holders, self.sum, self.topology, algorithm
-        )
+        job = TrainingJob(algorithm.family, options, loss.name, outputs, holders, self.sum, self.topology, algorithm)
         self._check(job, parties)
         own = self._own(parties, holders, job)
         self._loss_ = loss.name
@@ -182,9 +180,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         check_word(self.protection, family(TreesFamily.name))
         algorithm = self.algorithm
         if algorithm != AUTO and not isinstance(algorithm, OpenBoosting):
-            raise OptionError(
-                f"algorithm must be SealedBoosting(...), OpenBoosting(...) or 'auto', got {algorithm!r}"
-            )
+            raise OptionError(f"algorithm must be SealedBoosting(...), OpenBoosting(...) or 'auto', got {algorithm!r}")
         check_sealed(self.protection, algorithm, SealedBoosting)
         if isinstance(algorithm, OpenBoosting):
             return algorithm
@@ -234,7 +230,7 @@ class BoostedTrees(TreeExplanations, Estimator):
     def _run(self, programs: Any, on: Runtime | None, epochs: int) -> Any:
         return super()._run(programs, on, min(epochs, int(self.trees)))
 
-    # -- use ------------------------------------------------------------------------------------------------------------
+    # -- use -----------------------------------------------------------------------------------------------------------
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Return the scores of these rows at the label holder, to whom partners tell the ranges that the model uses.

@@ -26,7 +26,7 @@ from colonnade.crypto.keystream import Keystream
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.errors import DataError, LabelError, ProtocolError
+from colonnade.errors import DataError, LabelError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import Known
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
@@ -85,7 +85,7 @@ class TreesFamily(Family):
         "few ranges of their columns, or 'plain'"
     }
 
-    # -- jobs -----------------------------------------------------------------------------------------------------------
+    # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def trained_by(self, algorithm: Training) -> str:
         """Return the algorithm's own family: sealed training makes the same model, and says so."""
@@ -109,7 +109,7 @@ class TreesFamily(Family):
         """Say what kind of model it is."""
         return {"model": TreesFamily.name}
 
-    # -- training and use -----------------------------------------------------------------------------------------------
+    # -- training and use ----------------------------------------------------------------------------------------------
 
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
@@ -127,8 +127,9 @@ class TreesFamily(Family):
         if earlier is None:
             noise = 0.0 if sealing is None or leads else sealing[1][0]
             least = max(own.least_rows, round(_CELL_PER_NOISE * noise), 1)
-            given = {"categorical": own.categories, "least": least, "seed": algorithm.seed}
-            bins = await net.in_thread(lambda: Bins.of(columns, options.bins, **given))
+            bins = await net.in_thread(
+                lambda: Bins.of(columns, options.bins, categorical=own.categories, least=least, seed=algorithm.seed)
+            )
         else:
             bins = Bins.from_arrays(dict(earlier[0]))
         cells = await net.in_thread(_cells, bins, columns, part)
@@ -185,7 +186,7 @@ class TreesFamily(Family):
         """Return a party's side of a prediction."""
         return TreeScorer(me, state)
 
-    # -- what is kept ---------------------------------------------------------------------------------------------------
+    # -- what is kept --------------------------------------------------------------------------------------------------
 
     def to_arrays(self, state: Any) -> Arrays:
         """Return bins and forest field by field, who the partners are, and which ranges are told."""
@@ -211,7 +212,9 @@ class TreesFamily(Family):
             end, others = len(bins.counts), []
             for name, (at, count) in zip(names, features.tolist(), strict=True):
                 if at != end or count < 1:
-                    raise DataError("a model of trees must have its partners' features one after the other; it is damaged")
+                    raise DataError(
+                        "a model of trees must have its partners' features one after the other; it is damaged"
+                    )
                 others.append((str(name), at, count))
                 end += count
             forest = Forest.from_arrays(_named(arrays, "forest_"), end)
@@ -236,7 +239,7 @@ class TreesFamily(Family):
         ranges = state[3]
         return 0 if ranges is None else sum(one is not None for one in ranges)
 
-    # -- words ----------------------------------------------------------------------------------------------------------
+    # -- words ---------------------------------------------------------------------------------------------------------
 
     def describe(
         self,
@@ -247,11 +250,11 @@ class TreesFamily(Family):
         classes: npt.NDArray[Any],
     ) -> Description:
         """Describe the trees and what each column gains, or the ranges of a partner's columns that are told."""
-        bins, forest, partners, ranges = state
+        _, forest, partners, ranges = state
         if forest is None:
-            rows = [(columns[k], str(len(np.unique(one)))) for k, one in enumerate(ranges) if one is not None]
-            title = f"the trees ask about {len(rows)} of {len(columns)} columns of {party}"
-            return Description(title, ("column", "ranges"), rows, numbers=True)
+            told = [(columns[k], str(len(np.unique(one)))) for k, one in enumerate(ranges) if one is not None]
+            title = f"the trees ask about {len(told)} of {len(columns)} columns of {party}"
+            return Description(title, ("column", "ranges"), told, numbers=True)
         whole = Forest.from_arrays(dict(forest))
         names = [*columns, *(f"{name} column {k + 1}" for name, _, count in partners for k in range(count))]
         inner = whole.feature >= 0
@@ -259,7 +262,9 @@ class TreesFamily(Family):
         splits = np.bincount(whole.feature[inner], minlength=len(names))
         total = float(gain.sum()) or 1.0
         rows = [
-            (names[k], f"{gain[k] / total:.1%}", f"{splits[k]:,}") for k in np.argsort(-gain, kind="stable") if splits[k]
+            (names[k], f"{gain[k] / total:.1%}", f"{splits[k]:,}")
+            for k in np.argsort(-gain, kind="stable")
+            if splits[k]
         ]
         return Description(f"{whole.trees:,} trees", ("column", "gain", "splits"), rows, numbers=True)
 
@@ -306,7 +311,7 @@ class TreeScorer:
         return found
 
     def _told(self) -> list[tuple[int, Any]]:
-        """Return (column, the first cell of each cell's range), of the columns that are told; all of its own at home."""
+        """Return (column, the first cell of each cell's range) of the columns that are told, or of all at home."""
         if self._ranges is None:
             return [(column, None) for column in range(len(self._bins.counts))]
         return [(column, first) for column, first in enumerate(self._ranges) if first is not None]
