@@ -89,7 +89,7 @@ class TreePartner:
     # -- sealed training -----------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Make what the label holder needs, once, to read sums over this party's cells from answers, and nothing else."""
+        """Make what the label holder needs, once, to read sums over cells from answers, and nothing else."""
         if self._sealing is None:
             raise TypeError("a partner in open training answers no questions")
         seed, noise = self._sealing

@@ -2,9 +2,9 @@
 
 A partner cuts each of its columns into cells, and nobody else knows which rows are in which. The label holder has cuts
 opened, one at a time: a cut is a set of cells, and opening it tells of every row on which side it is. What all cuts
-together tell apart are the column's *ranges*. A range is called by its first cell, so that ranges are cells like any others, in
-the same order, and a cut that comes later changes nothing about what was split before. Both sides keep the same record,
-and the partner refuses a cut that would make more ranges than it allows.
+together tell apart are the column's *ranges*. A range is called by its first cell, so that ranges are cells like any
+others, in the same order, and a cut that comes later changes nothing about what was split before. Both sides keep the
+same record, and the partner refuses a cut that would make more ranges than it allows.
 """
 
 from __future__ import annotations
