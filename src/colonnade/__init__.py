@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
-    from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
+    from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Faults, Simulation
 

@@ -156,7 +156,7 @@ class OpenBoosting(Training):
             "{who} will learn in which cell of every one of your columns each of {people} is; in predictions, of "
             "everybody whom they name",
             warning="protection='plain': every partner's columns go to the label holder, each cut into as many cells "
-            "as the model has bins; leave protection out, or give 'sealed': it then learns few ranges of those that help",
+            "as the model has bins; leave protection out, and it learns few ranges of those that help",
         )  # fmt: skip
         return (*self._common(setting), cells)
 

@@ -45,7 +45,7 @@ class CellSums(NamedTuple):
         return CellSums(self.G - other.G, self.H - other.H, total, noise)
 
 
-class Candidate(NamedTuple):
+class CutCandidate(NamedTuple):
     """A cut of one column, and what it is estimated to gain."""
 
     gain: float
@@ -53,7 +53,7 @@ class Candidate(NamedTuple):
     cut: Mask
 
 
-def best_cuts(sums: CellSums, ranges: Ranges, l2: float, least_weight: float) -> list[Candidate]:
+def best_cuts(sums: CellSums, ranges: Ranges, l2: float, least_weight: float) -> list[CutCandidate]:
     """Return the best cut of each column that may still be cut, where it gains anything beyond noise."""
     sizes, found = ranges.sizes, []
     starts = sizes.starts
@@ -69,14 +69,14 @@ def best_cuts(sums: CellSums, ranges: Ranges, l2: float, least_weight: float) ->
 
 def _best(
     G: Floats, H: Floats, sums: CellSums, sizes: ColumnSizes, column: int, l2: float, least_weight: float
-) -> Candidate | None:
+) -> CutCandidate | None:
     """Return the best cut of one column; missing values are tried on both sides of it."""
     count = len(G)
     values = count - 1 if sizes.missing[column] else count
     order = np.arange(values)
     if sizes.categorical[column]:
         order = np.argsort(G[:values] / (np.maximum(H[:values], 0.0) + _SMOOTH), kind="stable")
-    best: Candidate | None = None
+    best: CutCandidate | None = None
     for missing_left in (False, True) if values < count else (False,):
         some = np.r_[count - 1, order] if missing_left else order
         last = len(some) if values < count else len(some) - 1  # all values against those that are missing, too
@@ -100,5 +100,5 @@ def _best(
         if gain[at] > (0.0 if best is None else best.gain):
             cut = np.zeros(count, np.bool_)
             cut[some[: at + 1]] = True
-            best = Candidate(float(gain[at]), column, cut)
+            best = CutCandidate(float(gain[at]), column, cut)
     return best

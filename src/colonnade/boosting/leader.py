@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.boosting.cell_table import CellTable
+from colonnade.boosting.conditions import cells_of, model_ranges
 from colonnade.boosting.derivatives import start_of
 from colonnade.boosting.forest import Forest, ForestBuilder, TreeNodes
 from colonnade.boosting.growing import GrowingTree, Growth, TreeGrower
@@ -27,7 +28,7 @@ from colonnade.boosting.questions import (
     questions_at,
 )  # fmt: skip
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask
-from colonnade.boosting.rounds import Rounds, TreeLabels
+from colonnade.boosting.rounds import BoostingRounds, TreeLabels
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.runtimes.net import Net
 
@@ -70,7 +71,7 @@ class TreeLeader:
         self.net, self.options, self.seed, self.labels, self.keeper = net, options, seed, labels, keeper
         self.sizes, self.cells, self.earlier = sizes, cells, earlier
         self.rows = labels.rows
-        self.rounds = Rounds(net, labels, options)
+        self.rounds = BoostingRounds(net, labels, options)
         self.questions: Questions | None = None
         self.partners: list[Partnership] = []
         self.features = sizes.columns
@@ -266,7 +267,7 @@ class TreeLeader:
                 (nodes.feature >= one.offset) & (nodes.feature < one.offset + one.sizes.columns)
             ):
                 column = int(nodes.feature[place]) - one.offset
-                mask = unpacked(found[place])[: one.sizes.counts[column]]
+                mask = cells_of(found[place], one.sizes.counts[column])
                 found[place] = repacked(one.ranges.whole(column, mask))
         return found
 
@@ -280,11 +281,6 @@ class TreeLeader:
             await one.tell_model(used_ranges(self.forest, one.offset, one.sizes))
 
 
-def unpacked(words: npt.NDArray[np.uint64]) -> Mask:
-    """Return 256 bits as booleans, the lowest first."""
-    return np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little").astype(bool)
-
-
 def repacked(mask: Mask) -> npt.NDArray[np.uint64]:
     """Return booleans as 256 bits in four words, the lowest first."""
     bits = np.zeros(256, np.uint8)
@@ -294,16 +290,7 @@ def repacked(mask: Mask) -> npt.NDArray[np.uint64]:
 
 def used_ranges(forest: Forest, offset: int, sizes: ColumnSizes) -> list[Codes | None]:
     """Return, for each of a partner's columns, the first cell of every cell's range in the model; None if unused."""
-    found: list[Codes | None] = []
-    for column in range(sizes.columns):
-        places = np.flatnonzero(forest.feature == offset + column)
-        if not len(places):
-            found.append(None)
-            continue
-        keys = np.stack([unpacked(forest.goes_left[place])[: sizes.counts[column]] for place in places])
-        _, first, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        found.append(first[place.ravel()].astype(np.uint8))
-    return found
+    return [model_ranges(forest, offset + column, sizes.counts[column]) for column in range(sizes.columns)]
 
 
 def trees_of(forest: Forest) -> list[tuple[TreeNodes, int]]:

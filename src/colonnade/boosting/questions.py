@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.boosting.candidates import Candidate, CellSums, best_cuts
+from colonnade.boosting.candidates import CellSums, CutCandidate, best_cuts
 from colonnade.boosting.partner import (
     ANSWER,
     ASK,
@@ -224,9 +224,9 @@ class Questions:
 
     def worthwhile(
         self, sums: dict[str, CellSums], l2: float, least_weight: float, allowed: Mask | None
-    ) -> tuple[str, Candidate] | None:
+    ) -> tuple[str, CutCandidate] | None:
         """Return the cut of any partner's columns that gains most for a group of rows, if there is one."""
-        found: list[tuple[str, Candidate]] = []
+        found: list[tuple[str, CutCandidate]] = []
         for one in self.partners:
             cuts = best_cuts(sums[one.name], one.ranges, l2, least_weight)
             found += [(one.name, cut) for cut in cuts if allowed is None or allowed[one.offset + cut.column]]

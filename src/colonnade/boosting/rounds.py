@@ -53,7 +53,7 @@ class TreeLabels:
         return len(self.y)
 
 
-class Rounds:
+class BoostingRounds:
     """The scores of all rows, and how well they fit, from round to round.
 
     With label differential privacy there are two scores of a training row: one that follows from randomised labels

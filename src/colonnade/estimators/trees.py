@@ -222,7 +222,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         for party in parties:
             if self.columns_[party.name] != party.columns:
                 raise OptionError(f"warm_start goes on with the columns of {party.name!r} as they were; give the same")
-        before = len(self._states[holders[0]][1][-1][1])
+        before = len(self.forest_.base)
         if job.outputs != before or self._loss_ != job.loss:
             raise LabelError("warm_start goes on with the same labels, of as many classes; give the same")
         return dict(self._states)

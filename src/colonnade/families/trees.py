@@ -53,7 +53,7 @@ _MODELS = {
 class TreesFamily(Family):
     """Boosted trees on cells that all parties gave to the label holder.
 
-    A state is (bins, forest, partners, ranges). The label holder has its forest, and (name, first feature, columns) of
+    A state is (bins, forest, partners, ranges). The label holder has its forest, and (name, cells of each column) of
     every partner; a partner has, for each of its columns, the first cell of every cell's range in the model, or None
     where the model does not use it.
     """
@@ -143,7 +143,7 @@ class TreesFamily(Family):
             forest = None if earlier is None else Forest.from_arrays(dict(earlier[1]))
             leader = TreeLeader(net, options, algorithm.seed, labels, sizes, cells, forest, keeper)
             await algorithm.train(leader)
-            others = tuple((one.name, one.offset, one.sizes.columns) for one in leader.partners)
+            others = tuple((one.name, one.sizes.counts) for one in leader.partners)
             return (mine, tuple(leader.forest.to_arrays().items()), others, None)
         if earlier is not None:
             own = replace(own, earlier=earlier[3])
@@ -184,7 +184,7 @@ class TreesFamily(Family):
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> TreeScorer:
         """Return a party's side of a prediction."""
-        return TreeScorer(me, state)
+        return TreeScorer(me, state, cells=job.facts.get("wants") == "cells")
 
     # -- what is kept --------------------------------------------------------------------------------------------------
 
@@ -194,8 +194,9 @@ class TreesFamily(Family):
         found: Arrays = {f"bins_{name}": array for name, array in bins}
         if forest is not None:
             found |= {f"forest_{name}": array for name, array in forest}
-            found["partners"] = np.array([name for name, *_ in partners], dtype=np.str_)
-            found["features"] = np.array([[at, count] for _, at, count in partners], np.int64).reshape(-1, 2)
+            found["partners"] = np.array([name for name, _ in partners], dtype=np.str_)
+            found["partner_columns"] = np.array([len(counts) for _, counts in partners], np.int64)
+            found["partner_cells"] = np.array([count for _, counts in partners for count in counts], np.int64)
             return found
         found["used"] = np.array([one is not None for one in ranges], np.bool_)
         found["ranges"] = np.concatenate([np.empty(0, np.uint8), *(one for one in ranges if one is not None)])
@@ -206,19 +207,10 @@ class TreesFamily(Family):
         bins = Bins.from_arrays(_named(arrays, "bins_"))
         mine = tuple(bins.to_arrays().items())
         if "partners" in arrays:
-            names, features = arrays["partners"].tolist(), np.asarray(arrays["features"])
-            if features.shape != (len(names), 2) or features.dtype != np.int64:
-                raise DataError("a model of trees must name the features of every partner; it is damaged")
-            end, others = len(bins.counts), []
-            for name, (at, count) in zip(names, features.tolist(), strict=True):
-                if at != end or count < 1:
-                    raise DataError(
-                        "a model of trees must have its partners' features one after the other; it is damaged"
-                    )
-                others.append((str(name), at, count))
-                end += count
+            others = _partners(arrays)
+            end = len(bins.counts) + sum(len(counts) for _, counts in others)
             forest = Forest.from_arrays(_named(arrays, "forest_"), end)
-            return (mine, tuple(forest.to_arrays().items()), tuple(others), None)
+            return (mine, tuple(forest.to_arrays().items()), others, None)
         return (mine, None, None, _ranges(arrays, bins))
 
     def estimator(self, loss: str) -> str:
@@ -256,7 +248,7 @@ class TreesFamily(Family):
             title = f"the trees ask about {len(told)} of {len(columns)} columns of {party}"
             return Description(title, ("column", "ranges"), told, numbers=True)
         whole = Forest.from_arrays(dict(forest))
-        names = [*columns, *(f"{name} column {k + 1}" for name, _, count in partners for k in range(count))]
+        names = [*columns, *(f"{name} column {k + 1}" for name, counts in partners for k in range(len(counts)))]
         inner = whole.feature >= 0
         gain = np.bincount(whole.feature[inner], whole.gain[inner], minlength=len(names))
         splits = np.bincount(whole.feature[inner], minlength=len(names))
@@ -287,8 +279,9 @@ class TreeScorer:
 
     most = 1 << 16
 
-    def __init__(self, me: str, state: Any) -> None:
+    def __init__(self, me: str, state: Any, *, cells: bool = False) -> None:
         bins, forest, partners, ranges = state
+        self._wants_cells = cells
         self._me, self._bins = me, Bins.from_arrays(dict(bins))
         self._forest = None if forest is None else Forest.from_arrays(dict(forest))
         self._partners, self._ranges = partners, ranges
@@ -324,13 +317,17 @@ class TreeScorer:
                 await net.send(to, RANGES_TOLD, ready)
             return None
         people = ready.shape[1]
-        cells = np.zeros((sum(count for *_, count in self._partners) + len(ready), people), np.uint8)
+        features = len(ready) + sum(len(counts) for _, counts in self._partners)
+        cells, at = np.zeros((features, people), np.uint8), len(ready)
         cells[: len(ready)] = ready
-        for name, at, count in self._partners:
-            used = np.unique(forest.feature[(forest.feature >= at) & (forest.feature < at + count)])
+        for name, counts in self._partners:
+            used = np.unique(forest.feature[(forest.feature >= at) & (forest.feature < at + len(counts))])
+            at += len(counts)
             if len(used):
                 told = await net.recv(name, RANGES_TOLD)
                 cells[used] = expect_array(told, (len(used), people), np.uint8, name, RANGES_TOLD)
+        if self._wants_cells:  # the label holder's own explanations start from what a prediction tells it
+            return np.ascontiguousarray(cells.T)
         found: Floats = await net.in_thread(forest.scores, cells)
         return found[:, 0] if self.outputs == 1 else found
 
@@ -355,6 +352,16 @@ def _rows_of(columns: Columns, rows: Rows) -> Any:
 
 def _named(arrays: Arrays, prefix: str) -> Arrays:
     return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+
+
+def _partners(arrays: Arrays) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return every partner's name and the cells of its columns out of a label holder's file."""
+    names, columns, cells = (np.asarray(arrays.get(key)) for key in ("partners", "partner_columns", "partner_cells"))
+    whole = columns.dtype == np.int64 and cells.dtype == np.int64 and columns.shape == names.shape and names.ndim == 1
+    if not whole or (columns < 0).any() or cells.shape != (int(columns.sum()),) or ((cells < 1) | (cells > 256)).any():
+        raise DataError("a model of trees must name the columns of every partner and their cells; it is damaged")
+    pieces = np.split(cells, np.cumsum(columns)[:-1]) if len(columns) else []
+    return tuple((str(name), tuple(one.tolist())) for name, one in zip(names.tolist(), pieces, strict=True))
 
 
 def _ranges(arrays: Arrays, bins: Bins) -> tuple[Codes | None, ...]:
