@@ -65,11 +65,12 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "BlockNewton", "BoostedTreesClassifier", "BoostedTreesRegressor", "FDML", "FDSKL", "Faults", "FedAvg", "FedBCD", "FedSGD", "Identity",
-        "KernelClassifier", "KernelRegressor", "LinearSVC", "LogisticRegression", "MiniBatchSGD", "NetworkClassifier",
-        "NetworkRegressor", "OpenBoosting", "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression",
-        "SSCA", "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression", "TransferClassifier",
-        "VFB2", "align_parties", "errors", "load", "split", "split_rows",
+        "AFSGD", "BlockNewton", "BoostedTreesClassifier", "BoostedTreesRegressor", "FDML", "FDSKL", "Faults",
+        "FedAvg", "FedBCD", "FedSGD", "Identity", "KernelClassifier", "KernelRegressor", "LinearSVC",
+        "LogisticRegression", "MiniBatchSGD", "NetworkClassifier", "NetworkRegressor", "OpenBoosting",
+        "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA",
+        "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
+        "TransferClassifier", "VFB2", "align_parties", "errors", "load", "split", "split_rows",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:
