@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 _CODES = 2.0**31  # a code of a category is below this, so that it fits into 32 bits
 
 
-class Matrix(NamedTuple):
+class PartyMatrix(NamedTuple):
     """A table in the form in which it is used.
 
     Attributes
@@ -51,7 +51,7 @@ def frame_kind(X: Any) -> str:
     return type(X).__module__.split(".")[0] if hasattr(X, "columns") else ""
 
 
-def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iterable[str | int]) -> Matrix:
+def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iterable[str | int]) -> PartyMatrix:
     """Return the matrix that a party's table becomes, or refuse the table in one sentence.
 
     Parameters
@@ -88,7 +88,7 @@ def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iter
     if missing and np.isinf(values).any():
         raise DataError(f"party {name!r}: X has {where(X, np.isinf, names, named)}; impute or drop them first")
     _check_codes(name, X, names, coded)
-    return Matrix(X, names, named, coded, missing)
+    return PartyMatrix(X, names, named, coded, missing)
 
 
 def made_up_names(width: int) -> tuple[str, ...]:
