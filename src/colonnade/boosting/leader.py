@@ -137,7 +137,9 @@ class TreeLeader:
         self.keeper.forget(version)
         if not version:
             return
-        arrays, scores, codes, records = self.keeper.load(version)
+        arrays, scores, (asked, *codes), records = self.keeper.load(version)
+        if self.questions is not None:
+            self.questions.asked = asked
         kept = Forest.from_arrays(dict(arrays), self.features)
         for one, (first, known) in zip(self.partners, codes, strict=True):
             one.ranges.thaw(first)
@@ -158,7 +160,8 @@ class TreeLeader:
         for one in self.partners:
             await self.net.send(one.name, ORDER, (KEEP, self.done))
         forest = tuple(self.builder.forest().to_arrays().items())
-        codes = tuple((one.ranges.freeze(), one.codes) for one in self.partners)
+        asked = 0 if self.questions is None else self.questions.asked
+        codes = (asked, *((one.ranges.freeze(), one.codes) for one in self.partners))
         self.keeper.save(self.done, (forest, *self.rounds.freeze(codes)))
 
     # -- a round -------------------------------------------------------------------------------------------------------

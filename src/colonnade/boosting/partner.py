@@ -37,6 +37,14 @@ def sampled(rows: int, seed: int) -> npt.NDArray[np.int64]:
     return np.sort(np.random.default_rng([seed, 0x7EE5]).permutation(rows)[:SAMPLE])
 
 
+def numbered(key: bytes, number: int) -> Keystream:
+    """Return the stream of secrets for one question, from a key that is made anew in every run, also in a resumed one.
+
+    So no two questions ever share one; and a run whose secrets are given repeats to the bit, broken off or not.
+    """
+    return Keystream(hashlib.sha256(key + number.to_bytes(8, "little")).digest())
+
+
 class TreePartner:
     """A party without labels in one training run.
 
@@ -111,7 +119,7 @@ class TreePartner:
         version = await common_version(self.net, self.keeper)
         self.keeper.forget(version)
         if version:
-            kept, self._noise_key, self._answered = self.keeper.load(version)
+            kept, self._answered = self.keeper.load(version)
             self.ranges.thaw(kept)
             self.net.report(("resumed", version))
 
@@ -142,7 +150,7 @@ class TreePartner:
                 await self._open()
             elif what == KEEP and number >= 1:
                 if self.keeper is not None:
-                    self.keeper.save(number, (self.ranges.freeze(), self._noise_key, self._answered))
+                    self.keeper.save(number, (self.ranges.freeze(), self._answered))
             else:
                 raise ProtocolError(f"party {self.leader!r} gave an order that there is none of at step {ORDER!r}")
 
@@ -157,10 +165,8 @@ class TreePartner:
             raise ProtocolError(f"party {self.leader!r} must ask in {count} times {size} bytes at step {QUESTION!r}")
         found = []
         for k in range(count):
-            # Noise is that of the question's number: to be asked again after a break tells nothing new.
-            own = hashlib.sha256(self._noise_key + (self._answered + k).to_bytes(8, "little")).digest()
-            piece = raw[k * size : (k + 1) * size]
-            found.append(await self.net.in_thread(self._sums.answer, piece, Keystream(own)))
+            noise = numbered(self._noise_key, self._answered + k)
+            found.append(await self.net.in_thread(self._sums.answer, raw[k * size : (k + 1) * size], noise))
         self._answered += count
         self.net.traffic.round()
         await self.net.send(self.leader, ANSWER, b"".join(found))

@@ -26,6 +26,7 @@ from colonnade.boosting.partner import (
     SEED,
     SIDES,
     SIZES,
+    numbered,
     sampled,
 )  # fmt: skip
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask, Ranges, packed, sides_expected, taken
@@ -162,6 +163,8 @@ class Questions:
         self._place = np.full(rows, -1, np.int64)
         self._place[self.sample] = np.arange(len(self.sample))
         self._askers: dict[str, SumAsker] = {}
+        self._keys: dict[str, bytes] = {}
+        self.asked = 0
 
     async def prepare(self) -> None:
         """Get from each partner what is needed once to read its answers."""
@@ -177,6 +180,7 @@ class Questions:
                     f"party {one.name!r} must send {layout.hint_bytes(cells)} bytes for {cells} cells at step {HINT!r}"
                 )
             secret = Keystream(self.net.secret(f"questions to {one.name}"))
+            self._keys[one.name] = self.net.secret(f"rounding for {one.name}")
             self._askers[one.name] = await self.net.in_thread(SumAsker, layout, seed, cells, hint, secret)
 
     async def ask(self, groups: Sequence[Rows | None], g: Floats, h: Floats) -> list[dict[str, CellSums]]:
@@ -186,7 +190,11 @@ class Questions:
         waiting = {}
         for one in self.partners:
             await self.net.send(one.name, ORDER, (ASK, len(groups)))
-            made = [await self.net.in_thread(self._askers[one.name].query, v, w) for v, w, *_ in vectors]
+            asker, key = self._askers[one.name], self._keys[one.name]
+            made = [
+                await self.net.in_thread(asker.query, v, w, numbered(key, self.asked + k))
+                for k, (v, w, *_) in enumerate(vectors)
+            ]
             await self.net.send(one.name, QUESTION, b"".join(query for query, _ in made))
             waiting[one.name] = [pending for _, pending in made]
         found: list[dict[str, CellSums]] = [{} for _ in groups]
@@ -200,6 +208,7 @@ class Questions:
                 if rows is not None:
                     _, _, total, times = vectors[k]
                     found[k][one.name] = self._scaled(G, H, total, largest, times)
+        self.asked += len(groups)
         self.net.traffic.round()
         return found
 

@@ -111,9 +111,10 @@ class SumMaker:
         return total
 
     def answer(self, query: bytes, noise: Keystream | None = None) -> bytes:
-        """Answer one query: a word for each cell, column by column, with noise out of this stream, or else fresh.
+        """Answer one query: a word for each cell, column by column, with noise.
 
-        A question that is asked again after a break is answered with the same noise, so that nobody can average it.
+        `noise` is a secret stream for this one answer; without it the maker's own goes on. Two answers with the same
+        noise would show the difference of their sums without any.
         """
         layout = self.layout
         check_length("a query for sums", query, layout.query_bytes())
@@ -192,15 +193,18 @@ class SumAsker:
         kernels.inner_products(secret.reshape(1, -1), self._hint, offsets)
         return _Pad(pad, offsets[0])
 
-    def query(self, g: npt.ArrayLike, h: npt.ArrayLike) -> tuple[bytes, PendingSums]:
-        """Seal g in [-1, 1] and h in [0, 1] of all rows; returns the query, and what reads its answer."""
+    def query(self, g: npt.ArrayLike, h: npt.ArrayLike, rounding: Keystream | None = None) -> tuple[bytes, PendingSums]:
+        """Seal g in [-1, 1] and h in [0, 1] of all rows; returns the query, and what reads its answer.
+
+        `rounding` is a secret stream by which numbers are rounded up or down; without it the asker's own goes on.
+        """
         layout = self.layout
         given = [np.ascontiguousarray(values, np.float64) for values in (g, h)]
         if any(values.shape != (layout.rows,) for values in given):
             raise DataError(f"g and h must be {layout.rows} numbers each, got {given[0].shape} and {given[1].shape}")
         with self._one_at_a_time:
             pad = self._pads.popleft() if self._pads else self._new_pad()
-        dither, rows = self._dither.words(layout.rows), pad.words[: layout.rows]
+        dither, rows = (rounding or self._dither).words(layout.rows), pad.words[: layout.rows]
         wrong = kernels.seal(*given, dither, float(layout.levels), layout.quantum, float(layout.unit), rows)
         if wrong:
             raise DataError(f"g must be from -1 to 1 and h from 0 to 1, got {wrong} rows with others; scale them")
