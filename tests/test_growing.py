@@ -204,6 +204,8 @@ def test_steps_one_by_one():
         assert [node.number for node in tree.open] == expected
         for node in tree.open:
             other = nodes[node.number]
+            assert node.parent == next((k for k, one in enumerate(nodes) if node.number in (one["kids"] or ())), -1)
+            assert node.depth == depth
             assert node.rows.dtype == np.int32
             np.testing.assert_array_equal(node.rows, other["rows"])
             assert g[other["rows"]].sum() == node.G

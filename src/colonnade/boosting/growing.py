@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from colonnade.boosting.cell_table import CellTable
 from colonnade.boosting.forest import TreeNodes
+from colonnade.boosting.work_space import HistogramRoom, NodeRoom
 from colonnade.errors import DataError, OptionError, at_least, whole_number
 from colonnade.kernels import forests, histograms, splits
 
 Array = npt.NDArray[Any]
 _DEEPEST = 64
 _LEAST_GAIN = 1e-6  # below which xgboost takes a gain for an error of rounding
-_NO_SLOT = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,33 +79,6 @@ class OpenNode:
     pays: bool
 
 
-class _NodeRoom:
-    """What is known of each node, in arrays that grow with the tree."""
-
-    def __init__(self) -> None:
-        self.spans = np.zeros((64, 2), dtype=np.int64)  # of the rows: from, to
-        self.totals = np.zeros(64, dtype=np.int64)  # sums of packed gradients
-        self.lefts = np.zeros(64, dtype=np.int64)  # the part of them that would go left
-        self.bounds = np.zeros((64, 2))  # of the weight: lower, upper
-        self.slots = np.zeros(64, dtype=np.int64)  # where the histogram is
-        self.gains = np.zeros(64)
-        self.features = np.zeros(64, dtype=np.int32)
-        self.masks = np.zeros((64, 4), dtype=np.uint64)
-        self.left = np.zeros(64, dtype=np.int32)
-        self.right = np.zeros(64, dtype=np.int32)
-        self.depths = np.zeros(64, dtype=np.int64)
-        self.parents = np.zeros(64, dtype=np.int64)
-
-    def reserve(self, nodes: int) -> None:
-        """Make room for this many nodes."""
-        have = len(self.totals)
-        if nodes > have:
-            for name, old in list(vars(self).items()):
-                new = np.zeros((max(nodes, 2 * have), *old.shape[1:]), dtype=old.dtype)
-                new[:have] = old
-                setattr(self, name, new)
-
-
 class TreeGrower:
     """Grows trees over one table, one after the other, in work space that is made once.
 
@@ -127,15 +100,13 @@ class TreeGrower:
             )
         if (self.monotone.astype(bool) & table.categorical).any():
             raise OptionError("monotone must be 0 for categories, which have no order")
-        self.nodes = _NodeRoom()
+        self.nodes, self.histograms = NodeRoom(), HistogramRoom(table.cells + 1)
         self.sums = np.empty(table.rows, dtype=np.int64)
         self.order = np.arange(table.rows, dtype=np.uint32)
         self.rows = np.empty(table.rows, dtype=np.uint32)
         self.spare = np.empty(table.rows + 1, dtype=np.uint32)
         self.sides = np.empty(256, dtype=np.uint8)
         self.score, self.ranks = np.empty(256), np.empty(256, dtype=np.int64)
-        self.histograms = np.empty((2, table.cells + 1), dtype=np.int64)
-        self.free = [1, 0]
 
     def begin(self, g: Array, h: Array, rows: Array | None = None, allowed: Array | None = None) -> GrowingTree:
         """Begin a tree with the root's histogram and its best split; what was grown before must be finished.
@@ -154,17 +125,6 @@ class TreeGrower:
             pass
         return tree.finish()
 
-    def take_slots(self, count: int) -> Array:
-        """Places for this many histograms."""
-        have = len(self.histograms)
-        if count > len(self.free):
-            more = max(have, count)
-            grown = np.empty((have + more, self.histograms.shape[1]), dtype=np.int64)
-            grown[:have] = self.histograms
-            self.histograms = grown
-            self.free[:0] = range(have + more - 1, have - 1, -1)
-        return np.array([self.free.pop() for _ in range(count)], dtype=np.int64)
-
 
 class GrowingTree:
     """A tree between two steps, made by `TreeGrower.begin`."""
@@ -182,7 +142,7 @@ class GrowingTree:
         )
         if self._allowed.shape != (table.features,):
             raise DataError(f"allowed must have one value for each of {table.features} features")
-        grower.free = list(range(len(grower.histograms) - 1, -1, -1))
+        grower.histograms.clear()
         grower.rows[: len(self._chosen)] = self._chosen
         self._count = 1
         self._open: Array = np.zeros(1, dtype=np.int64)
@@ -203,8 +163,8 @@ class GrowingTree:
         total = histograms.quantise(*given, g_scale, h_scale, grower.sums)
         nodes.spans[0], nodes.totals[0], nodes.bounds[0] = (0, count), total, (-math.inf, math.inf)
         nodes.left[0], nodes.depths[0], nodes.parents[0] = -1, 0, -1
-        nodes.slots[0] = slot = int(grower.take_slots(1)[0])
-        root = grower.histograms[slot]
+        nodes.slots[0] = slot = int(grower.histograms.take(1)[0])
+        root = grower.histograms.slots[slot]
         root[:] = 0
         if self._every:
             histograms.add_all_rows(table.by_row, grower.sums, root)
@@ -217,9 +177,9 @@ class GrowingTree:
     def open(self) -> list[OpenNode]:
         """The nodes that wait for a decision, by number; their rows are views that hold until the next step."""
         nodes, (g_step, h_step), found = self._nodes, self._steps, []
-        for number in self._open.tolist():
+        for number, pays in zip(self._open.tolist(), self._pays(self._open).tolist(), strict=True):
             begin, end = nodes.spans[number]
-            total, gain = int(nodes.totals[number]), float(nodes.gains[number])
+            total = int(nodes.totals[number])
             found.append(
                 OpenNode(
                     number=number,
@@ -228,10 +188,10 @@ class GrowingTree:
                     rows=self._grower.rows[begin:end].view(np.int32),
                     G=(total >> 32) * g_step,
                     H=(total & 0xFFFFFFFF) * h_step,
-                    gain=gain,
+                    gain=float(nodes.gains[number]),
                     feature=int(nodes.features[number]),
                     goes_left=nodes.masks[number].copy(),
-                    pays=bool(self._pays(self._open[self._open == number])[0]),
+                    pays=pays,
                 )
             )
         return found
@@ -243,7 +203,7 @@ class GrowingTree:
         if len(self._open) and len(which):
             histograms.feature_histograms(
                 self._open, which, nodes.slots, nodes.spans, grower.rows, table.by_column, grower.sums, table.offsets,
-                grower.histograms,
+                grower.histograms.slots,
             )  # fmt: skip
             self._search(self._open)
 
@@ -300,12 +260,12 @@ class GrowingTree:
 
     def _close(self, which: Array) -> None:
         """Let others have the places of these nodes' histograms."""
-        self._grower.free += self._nodes.slots[which].tolist()
+        self._grower.histograms.give_back(self._nodes.slots[which])
 
     def _search(self, which: Array) -> None:
         grower, table, nodes, growth = self._grower, self._table, self._nodes, self._growth
         splits.find_splits(
-            which, nodes.slots, nodes.totals, nodes.bounds, grower.histograms, table.offsets, table.missing,
+            which, nodes.slots, nodes.totals, nodes.bounds, grower.histograms.slots, table.offsets, table.missing,
             table.categorical, grower.monotone, self._allowed, *self._steps, float(growth.l2),
             float(growth.min_child_weight), growth.monotone is not None, grower.score, grower.ranks, nodes.gains,
             nodes.features, nodes.masks, nodes.lefts,
@@ -335,10 +295,10 @@ class GrowingTree:
         if depth >= growth.depth or (self._count + 1) // 2 == growth.leaves:
             self._close(parents)
             return
-        spare = grower.take_slots(len(parents))
+        spare = grower.histograms.take(len(parents))
         histograms.child_histograms(
             parents, first, spare, nodes.slots, nodes.spans, nodes.totals, grower.rows, table.by_row, grower.sums,
-            table.bundled, table.defaults, table.offsets, grower.histograms,
+            table.bundled, table.defaults, table.offsets, grower.histograms.slots,
         )  # fmt: skip
         self._search(children)
         self._open = np.concatenate([self._open, children])
