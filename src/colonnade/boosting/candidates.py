@@ -16,7 +16,7 @@ import numpy.typing as npt
 from colonnade.boosting.ranges import ColumnSizes, Mask, Ranges
 
 Floats = npt.NDArray[np.float64]
-DISCOUNT = 3.0
+DISCOUNT = 6.0
 _SMOOTH = 10.0  # categories are put in order by g / (h + 10), as where a tree is grown
 
 

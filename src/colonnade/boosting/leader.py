@@ -145,7 +145,7 @@ class TreeLeader:
             one.ranges.thaw(first)
             one.codes = np.array(known)
             for column in range(one.sizes.columns):
-                if one.ranges.opened(column):
+                if self.questions is not None and one.ranges.opened(column):
                     self._take_over(one, column)
         self.builder = ForestBuilder(kept.base)
         self._go_on_from(kept)

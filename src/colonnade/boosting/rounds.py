@@ -19,8 +19,8 @@ from colonnade.runtimes.net import Net
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
-# Training rows by which a round is judged, at most: nothing depends on it, and all rows would take longer than a tree.
-_JUDGES = 1 << 15
+# Rows by which a round is judged, of training and held out, at most: to rank all of them would take longer than a tree.
+_JUDGES, _HELD_OUT_JUDGES = 1 << 13, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TreeLabels:
     loss, outputs
         What is minimised, and how many scores a row has.
     y, weights
-        Labels as the loss takes them, and how much each row counts, of the training rows.
+        Labels as the loss takes them, and how much each row counts, of the training rows; None where all count alike.
     shown
         Labels by which splits are chosen, where these are not the true ones: with label differential privacy.
     held_out, held_out_weights
@@ -42,7 +42,7 @@ class TreeLabels:
     loss: Loss
     outputs: int
     y: npt.NDArray[Any]
-    weights: Floats
+    weights: Floats | None
     shown: npt.NDArray[Any] | None = None
     held_out: npt.NDArray[Any] | None = None
     held_out_weights: Floats | None = None
@@ -62,8 +62,8 @@ class BoostingRounds:
 
     def __init__(self, net: Net, labels: TreeLabels, options: TreeOptions) -> None:
         self.net, self.labels, self.options = net, labels, options
-        rows = labels.rows
-        self._judges = np.arange(rows) if rows <= _JUDGES else np.linspace(0, rows - 1, _JUDGES).astype(np.int64)
+        self._judges = _spread(labels.rows, _JUDGES)
+        self._held_out_judges = _spread(0 if labels.held_out is None else len(labels.held_out), _HELD_OUT_JUDGES)
         self.records: list[tuple[Any, ...]] = []
         self._lowest, self._since, self.best_trees = math.inf, 0, 0
         self.stopped = False
@@ -103,7 +103,7 @@ class BoostingRounds:
             values = np.where(nodes.feature < 0, -G / (H + self.options.l2 + 1e-300), 0.0)
             return replace(nodes, value=values)
         z = self.z[some, output]
-        found = refit(labels.loss, z, labels.y[some], labels.weights[some], leaf, len(nodes.value))
+        found = refit(labels.loss, z, labels.y[some], _of(labels.weights, some), leaf, len(nodes.value))
         return nodes if found is None else replace(nodes, value=np.where(nodes.feature < 0, found, 0.0))
 
     def add(
@@ -132,11 +132,11 @@ class BoostingRounds:
     def judge(self, done: int, trees: int) -> None:
         """Report how well the model fits, and decide whether training goes on."""
         labels, some = self.labels, self._judges
-        record: tuple[float, ...] = self._fit(self.z[some], labels.y[some], labels.weights[some])
+        record: tuple[float, ...] = self._fit(self.z[some], labels.y[some], _of(labels.weights, some))
         watched = None
-        if self.z_held is not None:
-            weights = np.ones(len(self.z_held)) if labels.held_out_weights is None else labels.held_out_weights
-            apart = self._fit(self.z_held, labels.held_out, weights)
+        if self.z_held is not None and labels.held_out is not None:
+            some = self._held_out_judges
+            apart = self._fit(self.z_held[some], labels.held_out[some], _of(labels.held_out_weights, some))
             record, watched = (*record, *apart), apart[0]
         self.net.report(("record", len(self.records), done, self.net.traffic.rounds, *record))
         self.records.append(record)
@@ -150,7 +150,7 @@ class BoostingRounds:
             self._since += 1
             self.stopped = self._since >= patience
 
-    def _fit(self, z: Floats, y: Any, weights: Floats) -> tuple[float, float]:
+    def _fit(self, z: Floats, y: Any, weights: Floats | None) -> tuple[float, float]:
         loss, scores = self.labels.loss, z[:, 0] if self.outputs == 1 else z
         value = float(np.average(loss.values(scores, y), weights=weights))
         return value, metrics.evaluate(loss, scores, y, weights)[1]
@@ -170,3 +170,12 @@ class BoostingRounds:
         for done, record in enumerate(records, 1):  # the history is that of the whole run
             self.net.report(("record", done - 1, done, self.net.traffic.rounds, *record))
         self.records = list(records)
+
+
+def _spread(rows: int, most: int) -> Rows:
+    """Return all places, or where there are too many some that are spread evenly."""
+    return np.arange(rows) if rows <= most else np.linspace(0, rows - 1, most).astype(np.int64)
+
+
+def _of(weights: Floats | None, some: Any) -> Floats | None:
+    return None if weights is None else weights[some]
