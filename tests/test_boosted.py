@@ -11,7 +11,7 @@ import colonnade as cn
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.boosting.candidates import CellSums, best_cuts
 from colonnade.boosting.options import TreeOptions, TreePart
-from colonnade.boosting.questions import asking, questions_at, questions_of
+from colonnade.boosting.questions import questions_of, steps_of, turn
 from colonnade.boosting.ranges import ColumnSizes, Ranges, packed, sides_of, taken
 from colonnade.errors import (
     ColonnadeWarning,
@@ -286,9 +286,10 @@ def test_a_partner_opens_no_more_ranges_than_agreed(ranges):
 
 def test_most_trees_need_no_message():
     few, many = (model(trees=trees).fit(*parties()).traffic_["bank"].messages for trees in (90, 143))
-    assert [tree + 1 for tree in range(60) if asking(tree)] == [1, 2, 3, 5, 8, 13, 21, 34, 55]
+    assert [tree + 1 for tree in range(60) if turn(tree) is not None] == [1, 2, 3, 5, 8, 13, 21, 34, 55]
     assert few == many  # the next tree that asks is the 144th
-    assert questions_of(100, 1) == 10 * sum(questions_at(step) for step in range(20)) == 70
+    assert questions_of(100, 1) == 10 * sum(steps_of(0, 0, 1)) == 70
+    assert questions_of(100, 10) == 10 * (7 + 9)  # one class after the other asks about more than its root
 
 
 def test_what_a_partner_is_sent_does_not_depend_on_labels_or_shape():
@@ -443,6 +444,8 @@ def test_predictions_take_missing_values_and_categories_that_training_had_not():
     new[2].X[:, 2] = 77
     new[0].X = np.full_like(new[0].X, np.nan)
     assert np.isfinite(made.decision_function(*new)).all()
+    with pytest.raises(DataError, match=r"names columns \[\] as categories here and \[2\] in training"):
+        made.predict(*new[:2], cn.Party("tax", np.nan_to_num(new[2].X)))
 
 
 def test_a_kept_model_that_was_tampered_with_is_refused(tmp_path):

@@ -24,8 +24,7 @@ from colonnade.boosting.questions import (
     LEAST_SHARE,
     Partnership,
     Questions,
-    asking,
-    questions_at,
+    steps_of,
 )  # fmt: skip
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask
 from colonnade.boosting.rounds import BoostingRounds, TreeLabels
@@ -179,7 +178,7 @@ class TreeLeader:
         grown = []
         for output in range(self.rounds.outputs):
             v, w = np.ascontiguousarray(g[:, output]), np.ascontiguousarray(h[:, output])
-            grown.append(await self._tree(v, w, rows, allowed))
+            grown.append(await self._tree(v, w, rows, allowed, self._steps(output)))
         for output, (nodes, leaf) in enumerate(grown):
             final = self.rounds.revalued(nodes, leaf, rows, output)
             values = self.builder.append(final, output=output, learning_rate=self.options.learning_rate)
@@ -199,14 +198,19 @@ class TreeLeader:
             allowed[rng.permutation(self.features)[: max(1, round(self.options.columns * self.features))]] = True
         return rows, allowed
 
-    async def _tree(self, g: Floats, h: Floats, rows: Rows | None, allowed: Mask | None) -> tuple[TreeNodes, Rows]:
+    def _steps(self, output: int) -> tuple[int, ...]:
+        """Return how many sums the next tree of a score asks for at each of its first steps."""
+        return () if self.questions is None else steps_of(self.done, output, self.rounds.outputs)
+
+    async def _tree(
+        self, g: Floats, h: Floats, rows: Rows | None, allowed: Mask | None, asks: tuple[int, ...]
+    ) -> tuple[TreeNodes, Rows]:
         """Grow one tree, level by level; where it asks, partners' columns take part before a level is divided."""
         tree = await self.net.in_thread(self.grower.begin, g, h, rows, allowed)
         step, growing, known = 0, True, dict[int, Any]()
-        asks = self.questions is not None and asking(self.done)
-        while growing or (asks and questions_at(step)):
-            if asks and (count := questions_at(step)):
-                await self._consult(tree, count, known, (g, h), allowed)
+        while growing or step < len(asks):
+            if step < len(asks):
+                await self._consult(tree, asks[step], known, (g, h), allowed)
             growing = growing and await self.net.in_thread(tree.advance)
             step += 1
         nodes, leaf = tree.finish()

@@ -41,26 +41,35 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
 # A group of fewer rows is not asked about: noise would drown it, and its cells would be single people.
 LEAST_GROUP, LEAST_SHARE = 200, 1 / 32
-# Trees that ask, and how many sums at each of their first steps: the root, one of two children, two of four.
+# How many sums a tree asks for at its first steps: the root, two children, four of theirs.
 _STEPS = (1, 2, 4)
 
 
-def asking(tree: int) -> bool:
-    """Return whether a tree asks, counted from 0: 1, 2, 3, 5, 8, 13, ... do, as there is ever less news."""
-    before, after = 1, 2
+def turn(tree: int) -> int | None:
+    """Return how many trees have asked before this one, counted from 0; None if it does not ask.
+
+    The trees 1, 2, 3, 5, 8, 13, ... ask, as there is ever less news.
+    """
+    number, before, after = 0, 1, 2
     while before < tree + 1:
-        before, after = after, before + after
-    return before == tree + 1
+        number, before, after = number + 1, after, before + after
+    return number if before == tree + 1 else None
 
 
-def questions_at(step: int) -> int:
-    """Return how many sums a tree that asks asks for at a step."""
-    return _STEPS[step] if step < len(_STEPS) else 0
+def steps_of(tree: int, output: int, outputs: int) -> tuple[int, ...]:
+    """Return how many sums the tree of one score asks for at each of its first steps; none where it does not ask.
+
+    Where there are several scores, one after the other asks about all its steps, and the others about their roots.
+    """
+    number = turn(tree)
+    if number is None:
+        return ()
+    return _STEPS if number % outputs == output else _STEPS[:1]
 
 
 def questions_of(trees: int, outputs: int) -> int:
     """Return how many sums are asked for in a whole run, at most."""
-    return sum(_STEPS) * outputs * sum(asking(tree) for tree in range(trees))
+    return sum(sum(steps_of(tree, output, outputs)) for tree in range(trees) for output in range(outputs))
 
 
 class Partnership:

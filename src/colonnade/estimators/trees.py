@@ -13,7 +13,7 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.boosting.options import TreeOptions, TreePart
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
-from colonnade.errors import LabelError, OptionError, one_of
+from colonnade.errors import DataError, LabelError, OptionError, one_of
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.tree_explanations import TreeExplanations
 from colonnade.families import family
@@ -250,6 +250,17 @@ class BoostedTrees(TreeExplanations, Estimator):
         ordered = self._check_rows(parties, on)
         parts = {party.name: ScoringPart(columns_to_value(party.X), self._states[party.name]) for party in ordered}
         return self._score(self._scoring_job(), parts, on)
+
+    def _check_rows(self, parties: tuple[Party, ...], on: Runtime | None, what: str = "prediction") -> list[Party]:
+        ordered = super()._check_rows(parties, on, what)
+        for party in ordered:
+            trained = tuple(np.flatnonzero(dict(self._states[party.name][0])["categorical"]).tolist())
+            if party.categories != trained:
+                raise DataError(
+                    f"party {party.name!r} names columns {list(party.categories)} as categories here and "
+                    f"{list(trained)} in training; name the same"
+                )
+        return ordered
 
     def _public(self) -> dict[str, Any]:
         return {"loss": self._loss_}
