@@ -229,6 +229,7 @@ def test_sums_of_products_stay_exact_over_many_blocks():
     rng = np.random.default_rng(0)
     largest = (ring.p // 2)[None, :, None]
     x, y = (np.where(rng.random((blocks, 2, 64)) < 0.5, -largest, largest) for _ in range(2))
+    x[:, :, :32], y[:, :, :32] = 1, largest - 1  # odd, and they do not cancel: up to 20 p
     total = np.broadcast_to(largest[0], (2, 64)).copy()
     expected = [[(whole(total[i])[j] + sum(int(a) * int(b) for a, b in zip(x[:, i, j], y[:, i, j], strict=True))) % p
                  for j in range(64)] for i, p in enumerate(ring.lattice.primes)]  # fmt: skip
