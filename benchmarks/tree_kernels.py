@@ -34,9 +34,9 @@ def table(rows: int, columns: int) -> tuple[Any, Any]:
     return X, (z + 3 * rng.standard_normal(rows) > 0).astype(np.float64)
 
 
-def ours(cells: CellTable, y: Any, depth: int, leaves: int | None = None) -> Step:
+def ours(cells: CellTable, y: Any, depth: int, builder: ForestBuilder, leaves: int | None = None) -> Step:
     """One more tree: gradients, the tree, scores."""
-    grower, builder = TreeGrower(cells, Growth(depth=depth, leaves=leaves)), ForestBuilder([0.0])
+    grower = TreeGrower(cells, Growth(depth=depth, leaves=leaves))
     scores = np.zeros(len(y))
 
     def step() -> None:
@@ -89,7 +89,7 @@ def tree_kernels(quick: bool) -> Rows:
         X, y = table(rows, columns)
         for bins in (32, 64):
             found += _of_one_table(X, y, bins, trees, times, opponents)
-    return found
+    return found + _scores(*table(*sizes[0][:2]), 5 if quick else 100, opponents)
 
 
 def _of_one_table(X: Any, y: Any, bins: int, trees: int, times: int, opponents: list[str]) -> Rows:
@@ -114,7 +114,10 @@ def _of_one_table(X: Any, y: Any, bins: int, trees: int, times: int, opponents: 
         took["lightgbm"] = clock() - began
     found: Rows = [(f"{name}: into cells", f"{took.pop('ours'):.2f} s", _beside(took, "s"))]
     for depth in (3, 6):
-        steps = {"ours": ours(cells, y, depth), "best-first": ours(cells, y, depth + 3, 2**depth)}
+        steps = {
+            "ours": ours(cells, y, depth, ForestBuilder([0.0])),
+            "best-first": ours(cells, y, depth + 3, ForestBuilder([0.0]), 2**depth),
+        }
         if "xgboost" in data:
             steps["xgboost"] = xgboosts(data["xgboost"], bins, depth)
         if "lightgbm" in data:
@@ -124,6 +127,28 @@ def _of_one_table(X: Any, y: Any, bins: int, trees: int, times: int, opponents: 
         ratios = "".join(f", ratio to {one} {mine / took[one]:.2f}" for one in opponents)
         found.append((f"{name}, depth {depth}", f"{mine:.1f} ms", _beside(took, "ms") + ratios))
     return found
+
+
+def _scores(X: Any, y: Any, trees: int, opponents: list[str]) -> Rows:
+    """From columns to scores."""
+    edges = Bins.of(X, 32)
+    cells = CellTable(edges.cells(X), edges.counts, edges.missing, edges.categorical)
+    step = ours(cells, y, 4, builder := ForestBuilder([0.0]))
+    for _ in range(trees):
+        step()
+    forest = builder.forest()
+    steps: dict[str, Step] = {"ours": lambda: forest.scores(edges.cells(X))}
+    if "xgboost" in opponents:
+        import xgboost
+
+        options = {"objective": "binary:logistic", "max_depth": 4, "eta": _RATE, "max_bin": 32, "nthread": 1}
+        booster = xgboost.train(options, xgboost.QuantileDMatrix(X, y, max_bin=32), trees)
+        steps["xgboost"] = lambda: booster.inplace_predict(X)
+    took = milliseconds(steps, 1, 9)
+    mine = took.pop("ours")
+    ratios = "".join(f", ratio {mine / value:.2f}" for value in took.values())
+    name = f"{len(X):,} x {X.shape[1]}: scores of {trees} trees of depth 4, from columns"
+    return [(name, f"{mine:.1f} ms", _beside(took, "ms") + ratios)]
 
 
 def _beside(took: dict[str, float], unit: str) -> str:

@@ -56,7 +56,7 @@ def test_a_value_of_many_rows_takes_no_cells_from_the_others():
 
 def test_values_next_to_each_other_are_still_told_apart():
     """Halfway between two numbers there need not be a third; and the sum of two may be too large for a number."""
-    for low in (1.0, -1.0, 0.0, 1e308, -1e308):
+    for low in (1.0, np.nextafter(1.0, 2.0), -1.0, 0.0, 1e308, -1e308):
         X = column(low, np.nextafter(low, np.inf), 1.7e308)
         assert Bins.of(X, 3).cells(X).tolist() == [[0, 1, 2]]
 

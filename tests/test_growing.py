@@ -192,6 +192,42 @@ def test_one_grower_grows_one_tree_after_the_other():
         check(*grower.grow(g, h * scale), slow.grow(np.arange(150)), slow, np.arange(150))
 
 
+def test_a_table_of_constants_is_a_single_leaf():
+    table = CellTable(np.zeros((2, 9), dtype=np.uint8), [1, 1], [False] * 2, [False] * 2)
+    assert table.by_row.shape == (9, 0)
+    for rows in (None, np.array([2, 5])):
+        tree, leaf = TreeGrower(table, Growth()).grow(np.ones(9), np.ones(9), rows)
+        count = 9 if rows is None else 2
+        assert (tree.feature.tolist(), tree.value.tolist(), leaf.tolist()) == (
+            [-1],
+            [-count / (count + 1)],
+            [0] * count,
+        )
+
+
+def test_gradients_of_nothing_and_of_a_single_row():
+    table = small_table(2)
+    tree, _ = TreeGrower(table, Growth(l2=0.0, min_child_weight=0.0)).grow(np.zeros(150), np.zeros(150))
+    assert (tree.feature.tolist(), tree.value.tolist()) == ([-1], [0.0])
+    tree, leaf = TreeGrower(table, Growth()).grow(np.full(150, -2.0), np.ones(150), np.array([77]))
+    assert (tree.value.tolist(), leaf.tolist()) == ([1.0], [0])
+
+
+def test_more_cells_than_sixteen_bits_can_number():
+    rng = np.random.default_rng(8)
+    cells = rng.integers(0, 256, (300, 500)).astype(np.uint8)
+    table = CellTable(cells, [256] * 300, [False] * 300, [False] * 300)
+    assert table.by_row.dtype == np.uint32
+    few = CellTable(cells[[5, 299]], [256] * 2, [False] * 2, [False] * 2)
+    assert few.by_row.dtype == np.uint16
+    g, h = (cells[299] > 90) - 0.5 + rng.standard_normal(500), np.ones(500)
+    one, _ = TreeGrower(table, Growth(depth=3)).grow(g, h, allowed=np.isin(np.arange(300), [5, 299]))
+    other, _ = TreeGrower(few, Growth(depth=3)).grow(g, h)
+    np.testing.assert_array_equal(one.feature, np.array([5, 299, -1])[other.feature])
+    np.testing.assert_array_equal(one.goes_left, other.goes_left)
+    np.testing.assert_array_equal(one.value, other.value)
+
+
 def test_steps_one_by_one():
     table, growth = small_table(7), Growth(depth=3)
     g, h = gradients(table, 7)

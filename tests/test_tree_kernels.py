@@ -408,11 +408,19 @@ def test_leaves_and_scores(seed, n):
             node = np.where(inner, np.where(side == 1, left[node], right[node]), node)
         expected[:, t] = node
         scores[:, outputs[t]] += value[node]
-    ways, found = (feature, goes_left, np.stack([right, left], axis=1)), np.empty((n, 5), dtype=np.int32)
-    forests.forest_leaves(given_, starts, *ways, found)
+    nodes, depths, places = len(feature), np.empty(5, dtype=np.int64), np.empty(512, dtype=np.int64)
+    asks, ways = np.empty(nodes, dtype=np.int64), np.empty((nodes, 2), dtype=np.int64)
+    forests.lay_ways(starts, feature, left, right, np.zeros(nodes, dtype=np.int64), asks, ways, depths)
+    inner, alone = feature >= 0, np.arange(nodes)
+    np.testing.assert_array_equal(asks, np.maximum(feature, 0))
+    np.testing.assert_array_equal(ways, np.where(inner, [right, left], alone).T)
+    deep = lambda node: 1 + max(deep(left[node]), deep(right[node])) if inner[node] else 0  # noqa: E731
+    assert depths.tolist() == [deep(root) for root in starts[:-1]]
+    found = np.empty((n, 5), dtype=np.int32)
+    forests.forest_leaves(given_, starts, asks, goes_left, ways, depths, places, found)
     np.testing.assert_array_equal(found, expected)
     added = np.ones((n, 2))
-    forests.forest_scores(given_, starts, outputs, *ways, value, added)
+    forests.forest_scores(given_, starts, outputs, asks, goes_left, ways, depths, value, places, added)
     np.testing.assert_array_equal(added, scores)
 
 

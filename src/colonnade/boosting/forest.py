@@ -78,13 +78,15 @@ class Forest:
     def scores(self, cells: Array) -> Array:
         """Return the scores (rows, outputs) of rows by their cells (features, rows), uint8 and C-contiguous."""
         found = np.tile(self.base, (self._rows(cells), 1))
-        kernels.forest_scores(cells, self.starts, self.outputs, *self._ways(), self.value, found)
+        places = np.empty(kernels.BLOCK, dtype=np.int64)
+        kernels.forest_scores(cells, self.starts, self.outputs, *self._ways(), self.value, places, found)
         return found
 
     def leaves(self, cells: Array) -> Array:
         """Return int32 (rows, trees): the place, in these arrays, of the leaf that each row comes to."""
         found = np.empty((self._rows(cells), self.trees), dtype=np.int32)
-        kernels.forest_leaves(cells, self.starts, *self._ways(), found)
+        places = np.empty(kernels.BLOCK, dtype=np.int64)
+        kernels.forest_leaves(cells, self.starts, *self._ways(), places, found)
         return found
 
     def to_arrays(self) -> dict[str, Array]:
@@ -110,8 +112,13 @@ class Forest:
             raise DataError(f"this is not a forest: {trouble}; keep it anew from the model that it came from")
         return found
 
-    def _ways(self) -> tuple[Array, Array, Array]:
-        return self.feature, self.goes_left, np.stack([self.right, self.left], axis=1)
+    def _ways(self) -> tuple[Array, ...]:
+        """What steps down the trees need."""
+        nodes = len(self.feature)
+        asks, ways = np.empty(nodes, dtype=np.int64), np.empty((nodes, 2), dtype=np.int64)
+        depths, levels = np.empty(self.trees, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
+        kernels.lay_ways(self.starts, self.feature, self.left, self.right, levels, asks, ways, depths)
+        return asks, self.goes_left, ways, depths
 
     def _rows(self, cells: Array) -> int:
         if cells.dtype != np.uint8 or cells.ndim != 2 or not cells.flags.c_contiguous:

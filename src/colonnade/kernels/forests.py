@@ -1,7 +1,7 @@
 """Kernels of grown trees: which leaf a row ends in, the scores of a forest, and the sums behind a leaf's value.
 
-Numpy twins: tests/test_tree_kernels.py. A step down a tree has no branch that depends on the row, only the end of the
-way has.
+Numpy twins: tests/test_tree_kernels.py. A block of rows goes down a tree together, a step at a time, and whoever is at
+a leaf stays there: there is no branch for a row to decide, and no row waits for another one's memory.
 """
 
 from __future__ import annotations
@@ -15,46 +15,69 @@ from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.splits import leaf_weight
 
 Array = npt.NDArray[Any]
-_BLOCK = 512  # rows whose cells stay in the processor's first cache while they go through all trees
+BLOCK = 512  # rows whose cells stay in the processor's first cache while they go through all trees
 
 
 @Compiled
-def _leaf(root: int, cells: Array, i: int, feature: Array, goes_left: Array, children: Array) -> int:
-    """The place of the leaf that row i comes to from this root."""
-    node = root
-    while feature[node] >= 0:
-        cell = cells[feature[node], i]
-        side = (goes_left[node, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1)
-        node = int(children[node, side])
-    return node
+def lay_ways(
+    starts: Array, feature: Array, left: Array, right: Array, levels: Array, asks: Array, ways: Array, depths: Array
+) -> None:
+    """What steps need: each node's feature and its children, right and left; a leaf is its own child.
+
+    depths: how many steps each tree takes. levels: zeros, one for each node.
+    """
+    for t in range(starts.shape[0] - 1):
+        depths[t] = 0
+        for node in range(starts[t], starts[t + 1]):
+            asks[node], ways[node, 0], ways[node, 1] = 0, node, node
+            if feature[node] >= 0:
+                asks[node], ways[node, 0], ways[node, 1] = feature[node], right[node], left[node]
+                levels[left[node]] = levels[right[node]] = levels[node] + 1
+                depths[t] = max(depths[t], levels[node] + 1)
+
+
+@Compiled
+def go_down(
+    cells: Array, first: int, count: int, root: int, depth: int, asks: Array, goes_left: Array, ways: Array,
+    places: Array,
+) -> None:  # fmt: skip
+    """places[i] = the leaf that row first + i comes to from this root."""
+    for i in range(count):
+        places[i] = root
+    for _ in range(depth):
+        for i in range(count):
+            node = np.uint64(places[i])
+            cell = np.int64(cells[np.uint64(asks[node]), np.uint64(first + i)])
+            word = goes_left[node, np.uint64(cell >> 6)]
+            places[i] = ways[node, (word >> np.uint64(cell & 63)) & np.uint64(1)]
 
 
 @Compiled
 def forest_scores(
-    cells: Array, starts: Array, outputs: Array, feature: Array, goes_left: Array, children: Array, value: Array,
-    scores: Array,
+    cells: Array, starts: Array, outputs: Array, asks: Array, goes_left: Array, ways: Array, depths: Array,
+    value: Array, places: Array, scores: Array,
 ) -> None:  # fmt: skip
-    """scores[i, output] += the value of each tree's leaf, tree by tree; children[node]: the right one, the left one."""
-    rows = cells.shape[1]
-    for first in range(0, rows, _BLOCK):
-        last = min(first + _BLOCK, rows)
+    """scores[i, output] += the value of each tree's leaf, tree by tree. places: room for BLOCK numbers."""
+    for first in range(0, cells.shape[1], BLOCK):
+        count = min(BLOCK, cells.shape[1] - first)
         for t in range(outputs.shape[0]):
+            go_down(cells, first, count, starts[t], depths[t], asks, goes_left, ways, places)
             output = outputs[t]
-            for i in range(first, last):
-                scores[i, output] += value[_leaf(starts[t], cells, i, feature, goes_left, children)]
+            for i in range(count):
+                scores[first + i, output] += value[places[i]]
 
 
 @Compiled
 def forest_leaves(
-    cells: Array, starts: Array, feature: Array, goes_left: Array, children: Array, leaves: Array
+    cells: Array, starts: Array, asks: Array, goes_left: Array, ways: Array, depths: Array, places: Array, leaves: Array
 ) -> None:
-    """leaves[i, t] = the place of the leaf of tree t that row i comes to."""
-    rows = cells.shape[1]
-    for first in range(0, rows, _BLOCK):
-        last = min(first + _BLOCK, rows)
+    """leaves[i, t] = the place of the leaf of tree t that row i comes to. places: room for BLOCK numbers."""
+    for first in range(0, cells.shape[1], BLOCK):
+        count = min(BLOCK, cells.shape[1] - first)
         for t in range(leaves.shape[1]):
-            for i in range(first, last):
-                leaves[i, t] = _leaf(starts[t], cells, i, feature, goes_left, children)
+            go_down(cells, first, count, starts[t], depths[t], asks, goes_left, ways, places)
+            for i in range(count):
+                leaves[first + i, t] = places[i]
 
 
 @Compiled
