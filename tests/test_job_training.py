@@ -30,6 +30,8 @@ THIRD = complete(GOOD.replace("[parties.shop]", "[parties.clinic]\n[parties.shop
 class Plain:
     """Columns as they are."""
 
+    categories = ()
+
     def __init__(self, X):
         self.X, self.columns, self.sources = X, tuple(f"c{j}" for j in range(X.shape[1])), X.shape[1]
 

@@ -49,7 +49,8 @@ def run(job, given, made, on=None, keepers=None):
     def program_of(name):
         async def program(net):
             keeper = (keepers or {}).get(name)
-            results[name] = await take_part(net, job, given[name], align, lambda *_: None, keeper, made[name])
+            own = made[name]
+            results[name] = await take_part(net, job, given[name], align, lambda *_: None, keeper, lambda _: own)
 
         return program
 

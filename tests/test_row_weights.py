@@ -169,7 +169,7 @@ def test_what_takes_no_weights_says_so_before_anything_runs(name, where):
 def test_networks_take_no_weights():
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'colonnade[torch]'")
     modules = {name: torch.nn.Linear(2, 1) for name in ("bank", "shop")}
-    with pytest.raises(DataError, match="only linear models with protection 'sealed' take weights"):
+    with pytest.raises(DataError, match="only linear models with protection 'sealed' and boosted trees take weights"):
         cn.NetworkClassifier(modules, verbose=0).fit(*pair())
 
 
@@ -182,8 +182,8 @@ def test_the_door_itself_refuses_them():
         cn.Simulation().run(programs)
 
 
-def test_only_the_sealed_family_weighs():
-    assert [kind.name for kind in families() if kind.weighs] == ["sealed"]
+def test_only_sealed_linear_models_and_trees_weigh():
+    assert [kind.name for kind in families() if kind.weighs] == ["sealed", "trees", "sealed-trees"]
 
 
 def test_rows_of_which_none_counts_are_refused_also_if_others_did():

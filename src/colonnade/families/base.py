@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 Arrays = dict[str, Any]
 # The end of a sentence about weights that a family does not take.
 NO_WEIGHTS = (
-    "only linear models with protection 'sealed' take weights of rows; leave them out, or train a model of that kind"
+    "only linear models with protection 'sealed' and boosted trees take weights of rows; leave them out, or train a "
+    "model of that kind"
 )
+# What each protection is for most models, for people to read.
+_WORDS = {
+    "sealed": "nobody learns anything from training but its own coefficients",
+    "masked": "training is in the open, and sums are masked",
+    "plain": "training is in the open, and sums are in the clear",
+}
 
 
 class Description(NamedTuple):
@@ -67,6 +74,11 @@ class Family(ABC):
         Whether columns of very different sizes make its training slow.
     sealed
         Whether it is made of models that were trained sealed.
+    adds_up
+        Whether scores are added up over the parties, in training or in predictions; if not, a job has no sum, and no
+        budget of numbers that leave in one.
+    one_holder
+        Whether all its algorithms need exactly one label holder.
     takes_missing
         Whether values of columns may be missing (NaN).
     takes_categories
@@ -88,6 +100,8 @@ class Family(ABC):
     weighs: ClassVar[bool] = False
     minds_scales: ClassVar[bool] = False
     sealed: ClassVar[bool] = False
+    adds_up: ClassVar[bool] = True
+    one_holder: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     takes_categories: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
@@ -101,6 +115,10 @@ class Family(ABC):
     def trained_by(self, algorithm: Training) -> str:
         """Return the name of the family that training yields: an algorithm may make another model of these options."""
         return self.name
+
+    def loss_of(self, model: Settings) -> str:
+        """Return the name of the loss that a job's `[model]` stands for."""
+        return self.kinds[model["kind"]]
 
     def read_options(self, model: Settings) -> Any:
         """Return the options that a job has in `[model]`."""
@@ -127,6 +145,18 @@ class Family(ABC):
         """Return what a user should be told before training starts, because not everybody expects it."""
         leaks = self.leaks(setting, algorithm)
         return (*algorithm.warnings(setting), *dict.fromkeys(leak.warning for leak in leaks if leak.warning))
+
+    def protection_words(self, protection: str, algorithm: Training, leader: str) -> str:
+        """Say what a protection is for models of this family; `leader` is the first label holder."""
+        return _WORDS[protection]
+
+    def rounds(self, job: TrainingJob) -> int:
+        """Return after how many epochs training ends at the latest."""
+        return job.algorithm.epochs
+
+    def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
+        """Return whether the model is that of the best evaluation rather than of the last one."""
+        return job.algorithm.schedule == "adaptive" or held_out > 0
 
     def leaders_columns(self, options: Any) -> int:
         """Return how many columns the first label holder has beside its own, such as an intercept."""

@@ -60,6 +60,10 @@ class SealedFamily(LinearFamily):
         """Say that contributions are linear, and whether rows have weights, of which the largest is told in part."""
         return {**super().setting(options), "weighted": options.weighted}
 
+    def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
+        """Return whether the model is that of the best evaluation; held-out rows come after training here."""
+        return job.algorithm.schedule == "adaptive"
+
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Return what the algorithm shows, and the scores of held-out rows where a metric on them was asked for."""
         return (*super().leaks(setting, algorithm), *held_out_leaks(setting))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
@@ -26,7 +26,7 @@ from colonnade.crypto.keystream import Keystream
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.errors import DataError, LabelError
+from colonnade.errors import DataError, LabelError, OptionError
 from colonnade.families.base import Arrays, Description, Family
 from colonnade.families.scoring import Known
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
@@ -48,6 +48,13 @@ _MODELS = {
     "trees-tweedie": "tweedie 1.5",
     "trees-quantile": "quantile 0.5",
 }
+# Kinds whose loss has a parameter, and the key that gives it.
+_PARAMETERS = {"trees-tweedie": "power", "trees-quantile": "level"}
+
+
+def _between(low: int, high: int) -> Callable[[float], str | None]:
+    """Return a check of a job's key for a number between these two, which are not allowed themselves."""
+    return lambda value: None if low < value < high else f"must be above {low} and below {high}, got {value:g}"
 
 
 class TreesFamily(Family):
@@ -66,18 +73,22 @@ class TreesFamily(Family):
         Key("learning_rate", float, default=TreeOptions.learning_rate, above=0),
         Key("depth", int, default=TreeOptions.depth, least=1, most=16),
         Key("leaves", int, least=2),
-        Key("leaf_l2", float, default=TreeOptions.l2, least=0),
+        Key("l2", float, default=TreeOptions.l2, least=0),
         Key("min_gain", float, default=TreeOptions.min_gain, least=0),
         Key("min_child_weight", float, default=TreeOptions.min_child_weight, least=0),
-        Key("sampled_rows", float, default=TreeOptions.rows, above=0, most=1),
-        Key("sampled_columns", float, default=TreeOptions.columns, above=0, most=1),
+        Key("rows", float, default=TreeOptions.rows, above=0, most=1),
+        Key("columns", float, default=TreeOptions.columns, above=0, most=1),
         Key("bins", int, default=TreeOptions.bins, least=2, most=256),
         Key("balanced", bool, default=TreeOptions.balanced),
         Key("patience", int, least=1),
+        Key("power", float, default=1.5, check=_between(1, 2)),
+        Key("level", float, default=0.5, check=_between(0, 1)),
     )
     options: ClassVar[type[Any]] = TreeOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedBoosting, OpenBoosting)
     weighs: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = False
+    one_holder: ClassVar[bool] = True
     takes_missing: ClassVar[bool] = True
     takes_categories: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {
@@ -91,10 +102,20 @@ class TreesFamily(Family):
         """Return the algorithm's own family: sealed training makes the same model, and says so."""
         return algorithm.family
 
+    def loss_of(self, model: Settings) -> str:
+        """Return the loss of a kind, with the power or the level that the job gives."""
+        kind = model["kind"]
+        for of, key in _PARAMETERS.items():
+            if key in model.given and of != kind:
+                raise model.error(key, f"has no meaning for kind {kind!r}, only for {of!r}; remove it")
+        usual = self.kinds[kind]
+        if kind not in _PARAMETERS:
+            return usual
+        return losses.loss(f"{usual.split(' ')[0]} {model[_PARAMETERS[kind]]!r}").name
+
     def read_options(self, model: Settings) -> TreeOptions:
         """Return what a job says of its trees."""
-        given = {"l2": "leaf_l2", "rows": "sampled_rows", "columns": "sampled_columns"}
-        return TreeOptions(**{name: model[given.get(name, name)] for name in TreeOptions.__dataclass_fields__})
+        return TreeOptions(**{name: model[name] for name in TreeOptions.__dataclass_fields__})
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse several label holders, and options that can't be."""
@@ -104,6 +125,8 @@ class TreesFamily(Family):
                 f"out derivatives and grows the trees; give y to one Party only"
             )
         options.check()
+        if options.balanced and losses.loss(loss).kind not in ("binary", "classes"):
+            raise OptionError(f"balanced is for classes, which the loss {loss!r} has none of; leave it out")
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say what kind of model it is."""
@@ -121,15 +144,11 @@ class TreesFamily(Family):
         rows = columns.shape[0]
         check_rows(net.me, rows, options.bins)
         if not leads:
-            questions = 0 if sealing is None else questions_of(options.trees, job.outputs)
-            own.check_limits(net.me, algorithm.ranges_at_most, questions)
+            questions = 0 if sealing is None else questions_of(self.rounds(job), job.outputs)
+            own.check_limits(net.me, min(algorithm.ranges_at_most, options.bins), questions)
         earlier = own.earlier
         if earlier is None:
-            noise = 0.0 if sealing is None or leads else sealing[1][0]
-            least = max(own.least_rows, round(_CELL_PER_NOISE * noise), 1)
-            bins = await net.in_thread(
-                lambda: Bins.of(columns, options.bins, categorical=own.categories, least=least, seed=algorithm.seed)
-            )
+            bins = await net.in_thread(lambda: bins_of(net.me, columns, options, algorithm, own, leads=leads))
         else:
             bins = Bins.from_arrays(dict(earlier[0]))
         cells = await net.in_thread(_cells, bins, columns, part)
@@ -167,9 +186,9 @@ class TreesFamily(Family):
                     f"these rows out at every party"
                 )
         loss, y = losses.loss(job.loss), np.asarray(part.y)
-        weights = np.ones(len(y)) if part.weights is None else part.weights / part.weights.mean()
+        weights = part.weights
         if job.options.balanced:
-            weights = weights * balanced(y, np.unique(y))
+            weights = balanced(y, np.unique(y)) * (1.0 if weights is None else weights)
         shown = None
         if algorithm.label_epsilon is not None:
             stream = Keystream(net.secret("shown labels"))
@@ -212,6 +231,10 @@ class TreesFamily(Family):
             forest = Forest.from_arrays(_named(arrays, "forest_"), end)
             return (mine, tuple(forest.to_arrays().items()), others, None)
         return (mine, None, None, _ranges(arrays, bins))
+
+    def facts(self, job: TrainingJob) -> dict[str, Any]:
+        """Return the loss, which a classifier's options do not tell."""
+        return {"loss": job.loss}
 
     def estimator(self, loss: str) -> str:
         """Return the classifier for classes, and the regressor for everything else."""
@@ -330,6 +353,28 @@ class TreeScorer:
             return np.ascontiguousarray(cells.T)
         found: Floats = await net.in_thread(forest.scores, cells)
         return found[:, 0] if self.outputs == 1 else found
+
+
+def least_rows(algorithm: OpenBoosting, own: TreePart, *, leads: bool) -> int:
+    """Return how many training rows a cell of a party has: as many as it asks for, and more than noise would drown."""
+    noise = algorithm.noise if isinstance(algorithm, SealedBoosting) and not leads else 0.0
+    return max(own.least_rows, round(_CELL_PER_NOISE * noise), 1)
+
+
+def bins_of(
+    me: str, columns: Columns, options: TreeOptions, algorithm: OpenBoosting, own: TreePart, *, leads: bool
+) -> Bins:
+    """Cut a party's columns into cells; refuse those of a partner of which none has two cells."""
+    least = least_rows(algorithm, own, leads=leads)
+    bins = Bins.of(columns, options.bins, categorical=own.categories, least=least, seed=algorithm.seed)
+    if not leads and (bins.counts < 2).all():
+        rows, width = columns.shape
+        raise DataError(
+            f"none of the {width} columns of party {me!r} can be cut into two cells of at least {least} of its {rows} "
+            f"training rows; bring columns that vary, or more rows, or lower what asks for so many: min_cell in its "
+            f"policy, or the noise, of which {_CELL_PER_NOISE} times as many rows make a cell"
+        )
+    return bins
 
 
 def _own(part: TrainingPart) -> TreePart:

@@ -10,14 +10,18 @@ from colonnade.jobs.policy import Policy
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
     ALL_DIRECTIONS,
+    CELLS,
     CONTRIBUTION,
     CONTRIBUTIONS,
+    CUT_POINTS,
     DIRECTIONS,
     DISTANCES,
     EMBEDDINGS,
     GRADIENTS,
+    HELD_OUT,
     OF_COLUMNS,
     OF_LABELS,
+    RANGES,
     SCORES,
     SHARED,
     SIGNALS,
@@ -26,23 +30,18 @@ from colonnade.leaks import (
 
 # What says most about labels, or about columns, comes first.
 _TELLING = (
-    SIGNALS, GRADIENTS, SHARED, EMBEDDINGS, SINGLE, DIRECTIONS, ALL_DIRECTIONS, DISTANCES, CONTRIBUTION, CONTRIBUTIONS,
-    SCORES,
+    SIGNALS, GRADIENTS, SHARED, EMBEDDINGS, SINGLE, CELLS, DIRECTIONS, ALL_DIRECTIONS, DISTANCES, CONTRIBUTION,
+    CONTRIBUTIONS, SCORES, RANGES, CUT_POINTS,
 )  # fmt: skip
-# What each protection is, for people; between two parties `words_of` adds that masks hide nothing.
-_WORDS = {
-    SEALED: "nobody learns anything from training but its own coefficients",
-    MASKED: "training is in the open, and sums are masked",
-    "plain": "training is in the open, and sums are in the clear",
-}
 
 
 def words_of(job: Job) -> str:
-    """Return a job's protection, and what it is."""
+    """Return a job's protection, and what it is; between two parties, that masks hide nothing."""
     note = f"; {HIDES_NOTHING}" if job.protection == MASKED and len(job.parties) == 2 else ""
-    if job.protection == SEALED and job.validation:
+    if job.protection == SEALED and HELD_OUT in job.disclosed():
         note = f"; after it {job.holders[0]} sees scores of held-out people, for a metric"
-    return f"{job.protection}: {_WORDS[job.protection]}{note}"
+    words = family(job.family).protection_words(job.protection, job.algorithm, job.holders[0])
+    return f"{job.protection}: {words}{note}"
 
 
 def check_consent(policy: Policy, me: str, job: Job) -> None:
@@ -60,15 +59,20 @@ def check_consent(policy: Policy, me: str, job: Job) -> None:
     )
 
 
+def hides_all(job: Job) -> bool:
+    """Return whether training shows nobody anything but its own coefficients."""
+    return job.protection == SEALED and not any(leak.name in _TELLING for leak in leaks_of(job))
+
+
 def shown(job: Job, me: str) -> str:
     """Return in few words what training would show of this party: what says most about its labels and its columns."""
-    if job.protection == SEALED:
-        return "nobody anything but its own coefficients"
     mine = [leak for leak in leaks_of(job) if me in leak.of and set(leak.to) - {me} and leak.name in _TELLING]
     found = []
     for about in (OF_LABELS, OF_COLUMNS):
         names = {leak.name for leak in mine if leak.about == about}
         found += [name for name in _TELLING if name in names][:1]
+    if not found and job.protection == SEALED:
+        return "nobody anything but its own coefficients"
     if not found:
         return "its partners none of its labels or columns, but more than sealed training would"
     return "its partners " + " and ".join(f'"{name}"' for name in found)

@@ -82,6 +82,11 @@ class Job:
         """Return how training is protected: "sealed", "masked" or "plain"; the family and the sum decide it."""
         return protection_of(self.family, self.sum)
 
+    @property
+    def summed(self) -> str | None:
+        """Return how scores are added up, or None where none are."""
+        return self.sum if family(self.family).adds_up else None
+
     def setting(self, rows: int | None = None) -> Setting:
         """Return those facts about the run that decide what is shown to whom; `rows` is the most there can be."""
         return Setting(

@@ -52,7 +52,18 @@ def address(text: str) -> str | None:
 
 _FAMILIES = families()
 _KINDS: dict[str, type[Training]] = {kind.name: kind for one in _FAMILIES for kind in one.algorithms}
-_MODEL_KEYS = {key.name: key for one in _FAMILIES for key in one.keys}  # several families may have the same key
+
+
+def _model_keys() -> dict[str, Key]:
+    """Return the keys of all families; what several of them mean by one name is checked once the family is known."""
+    found: dict[str, Key] = {}
+    for key in (key for one in _FAMILIES for key in one.keys):
+        found[key.name] = key if found.get(key.name, key) == key else Key(key.name, Anything)
+    return found
+
+
+_MODEL_KEYS = _model_keys()
+_KIND = Key("kind", str, required=True, allowed=tuple(kind for one in _FAMILIES for kind in one.kinds))
 _PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
@@ -61,10 +72,7 @@ JOB = Section(
     Key("parties", Section(others=Key("party", _PARTY)), required=True),
     Key(
         "model",
-        Section(
-            Key("kind", str, required=True, allowed=tuple(kind for one in _FAMILIES for kind in one.kinds)),
-            *_MODEL_KEYS.values(),
-        ),
+        Section(_KIND, *_MODEL_KEYS.values()),
         required=True,
     ),
     Key(
@@ -139,15 +147,18 @@ def described(settings: Settings) -> Job:
     for name, at in zip(names, known, strict=True):
         if at is not None and known.index(at) < names.index(name):
             raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
-    model, added, run, alignment = settings["model"], settings["sum"], settings["run"], settings["alignment"]
-    kind = family_of_kind(model["kind"])
-    _check_keys(model, kind)
+    added, run, alignment = settings["sum"], settings["run"], settings["alignment"]
+    kind = family_of_kind(settings["model"]["kind"])
+    _check_keys(settings["model"], kind)
+    model = settings["model"].checked(Section(_KIND, *kind.keys), JOB)
     if settings["protection"] in kind.lacks:
         word = settings["protection"]
         raise settings.error("protection", f"{word!r} {kind.lacks[word]}")
-    loss, options, algorithm = kind.kinds[model["kind"]], kind.read_options(model), _algorithm(settings, kind)
+    loss, options, algorithm = kind.loss_of(model), kind.read_options(model), _algorithm(settings, kind)
     made = family(kind.trained_by(algorithm))
-    if seals(algorithm):
+    if not kind.adds_up:
+        _check_no_sum(added, kind)
+    elif seals(algorithm):
         _check_sealed(settings)
     else:
         _check_sum(added, algorithm, settings, kind, holders)
@@ -155,7 +166,7 @@ def described(settings: Settings) -> Job:
         _check_statistics(settings, loss, made, algorithm)
     # Masks also between two parties, from whom they hide nothing: no sum between organisations is a plain one, unless
     # the job asks for it by name.
-    usual = PLAIN if settings["protection"] == PLAIN else "pairwise"
+    usual = PLAIN if settings["protection"] == PLAIN or not kind.adds_up else "pairwise"
     sum_name = usual if added["kind"] == "auto" else added["kind"]
     job = Job(
         settings["name"],
@@ -174,7 +185,7 @@ def described(settings: Settings) -> Job:
         run["grace"],
         run["patience"],
         run["checkpoint_every"],
-        {**settings.plain(), "protection": protection_of(made.name, sum_name)},
+        {**settings.plain(), "model": model.plain(), "protection": protection_of(made.name, sum_name)},
         run["statistics"],
     )
     _check_trainable(settings, job, made)
@@ -192,9 +203,16 @@ def _check_keys(model: Settings, kind: Family) -> None:
 def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
     """Refuse what the model's family or its algorithm can't train, at the key that has to change."""
     model = settings["model"]
+    if getattr(job.model, "patience", None) is not None and not job.validation:
+        words = "stops training by held-out rows, and the job holds none out; add part = 0.2 under [validation]"
+        raise model.error("patience", f"{words}, or remove it")
     try:
         job.training(1).check(model["kind"], job.parties)
     except LabelError:
+        if made.one_holder:
+            names = " and ".join(map(repr, job.holders))
+            words = f"a {made.called} model has one label holder, and {names} hold labels"
+            raise settings.error("parties", f"{words}; set labels = true for one of them only") from None
         if seals(job.algorithm):
             words = f"sealed training has one label holder, the job has {len(job.holders)}; set another protection"
             raise settings.error("protection", words) from None
@@ -215,6 +233,13 @@ def _check_sealed(settings: Settings) -> None:
                 key,
                 "has no effect with protection 'sealed', which adds up shares; remove it, or set another protection",
             )
+
+
+def _check_no_sum(added: Settings, kind: Family) -> None:
+    """Refuse a sum where no scores are added up."""
+    for key in ("kind", "topology"):
+        if key in added.given and added[key] not in ("auto", "tree"):
+            raise added.error(key, f"has no effect on a {kind.called} model, whose scores are not sums; remove it")
 
 
 def _check_sum(
@@ -270,6 +295,8 @@ def _algorithm(settings: Settings, of: Family) -> Training:
         kind = by
     if kind is None:  # "auto"
         kind = of.default_algorithm(encrypted=settings["sum"]["kind"] == ENCRYPTED)
+        if word == PLAIN and seals(kind):
+            kind = next(one for one in of.algorithms if not seals(one))
     if kind not in of.algorithms:
         names = [one.name for one in of.algorithms]
         fits = " or ".join(names) if len(names) < 3 else ", ".join(names)

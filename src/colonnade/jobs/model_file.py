@@ -27,6 +27,7 @@ class Prepared(Protocol):
 
     columns: tuple[str, ...]
     sources: int  # how many columns they were made of, before categories became several
+    categories: tuple[int, ...]  # the numbers of those that hold codes of categories
 
     def matrix(self, rows: Rows) -> Any:
         """Return these rows, prepared, as an array or a CSR matrix."""
@@ -88,7 +89,9 @@ def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedP
     kind = family(job.family)
     # Sealed training takes no sum; what the job has one for is its predictions.
     added = "auto" if job.protection == SEALED else job.sum
-    options = {"protection": job.protection, "sum": added, "topology": job.topology}
+    options = {"protection": job.protection}
+    if kind.adds_up:
+        options |= {"sum": added, "topology": job.topology}
     public = {
         "model": kind.estimator(job.loss), "options": {**kind.estimator_options(job.model, job.loss), **options},
         "family": kind.name, **kind.facts(job.training(trained.outputs)),

@@ -50,6 +50,10 @@ PARTY = Section(
         ),
     ),
     Key(
+        "trees",
+        Section(Key("monotone", Section(others=Key("column", int, allowed=(1, -1))), default={})),
+    ),
+    Key(
         "certificates",
         Section(
             Key("authority", str, required=True),
@@ -71,6 +75,9 @@ PARTY = Section(
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
             Key("max_directions", float, default=Policy.max_directions, above=0.0),
+            Key("max_ranges", int, least=2),
+            Key("max_questions", int, default=Policy.max_questions, least=0),
+            Key("min_cell", int, default=Policy.min_cell, least=1),
             Key("sequential", bool, default=Policy.sequential),
             Key("max_partner_ids", int, least=1),
             Key("serve_people", str, default=Policy.serve_people, allowed=SERVED),
@@ -95,6 +102,7 @@ class PartyFile:
     certificates: CertificatePaths
     policy: Policy
     network: Any = None  # how this party's own is made: see `families.torch_networks`
+    trees: Settings | None = None  # what it asks of boosted trees: see `tree_part`
 
     @property
     def ledger(self) -> Path:
@@ -126,7 +134,10 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
     if settings["data"]["weight"] is not None and not family(job.family).weighs:
         raise settings["data"].error("weight", NO_WEIGHTS)
-    if name == job.holders[0] and (settings["data"]["weight"] is not None) != getattr(job.model, "weighted", False):
+    told = getattr(
+        job.model, "weighted", None
+    )  # None where weights, like labels, are the label holder's business alone
+    if name == job.holders[0] and told is not None and (settings["data"]["weight"] is not None) != told:
         says = (
             "says weighted = true, so name the column with the weights"
             if settings["data"]["weight"] is None
@@ -137,6 +148,8 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if (settings["network"] is not None) != takes:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
         raise settings.error("network", f"the job {trains if takes else 'trains no networks; remove this table'}")
+    if settings["trees"] is not None and not family(job.family).takes_categories:
+        raise settings.error("trees", "the job trains no boosted trees; remove this table")
     files, rules = settings["certificates"], settings["policy"]
     if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
         missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
@@ -169,6 +182,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
             }
         ),
         _network(settings["network"]),
+        settings["trees"],
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.algorithms.boosted import KINDS as TREE_KINDS
 from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
@@ -29,13 +30,15 @@ KINDS = (
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace",
     "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
-    "encrypted share", "blinded product", "masked share", *SEALED_KINDS,
+    "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
     "scores", "signal", "snapshot", "encrypted signal", "embeddings", "representations", "directions", "curvatures",
     "sealed columns",
 )  # fmt: skip
+# Ranges of a column that the label holder of boosted trees may learn, where training is sealed and no number is given.
+RANGES = 8
 # About whom a party answers when a trained model is asked for scores: see `people`.
 SERVED = ("trained", "listed", "all")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
@@ -71,6 +74,10 @@ class Policy:
     peers : parties that may be sent anything; empty means those of the job.
     max_directions : how many numbers about each person may leave in all runs together, as a share of the party's own
         columns. With as many numbers as there are columns, and a few known people, a partner solves for all columns.
+    max_ranges : the most ranges of one of its columns that the label holder of boosted trees may learn; None: 8 where
+        training is sealed, and all cells where this party has agreed to "plain".
+    max_questions : the most sums over cells of its columns that this party answers in a run of boosted trees.
+    min_cell : the fewest training rows in a cell of one of its columns.
     sequential : whether three or more parties may move one after another, which shows a label holder what each changed.
     max_partner_ids : the most ids that a partner may bring to an alignment; None: by the number of this party's own.
     serve_people : about whom this party asks and answers with a trained model: the people of the "trained"
@@ -88,6 +95,9 @@ class Policy:
     max_rounds: int = 1_000_000
     peers: tuple[str, ...] = ()
     max_directions: float = 0.5
+    max_ranges: int | None = None
+    max_questions: int = 256
+    min_cell: int = 10
     sequential: bool = False
     max_partner_ids: int | None = None
     serve_people: str = "trained"
@@ -103,8 +113,12 @@ class Policy:
         """Return how many people an asker is answered about in a day, where `answered` are served (None: everybody)."""
         return self.max_people_per_day or max(_TIMES_PEOPLE * (answered or 0), _FEWEST_PEOPLE)
 
-    def check_company(self, me: str, parties: Sequence[str], sum_name: str) -> None:
-        """Refuse, before the run, partners or a sum that this party does not allow."""
+    def ranges_at_most(self, protection: str) -> int | None:
+        """Return how many ranges of a column may be learnt in training that is protected so; None is any number."""
+        return RANGES if self.max_ranges is None and protection == SEALED else self.max_ranges
+
+    def check_company(self, me: str, parties: Sequence[str], sum_name: str | None) -> None:
+        """Refuse, before the run, partners or a sum that this party does not allow; None where nothing is added up."""
         if strangers := [name for name in parties if name != me and self.peers and name not in self.peers]:
             raise PolicyRefused(
                 f"the policy of {me!r} allows the peers {', '.join(map(repr, self.peers))}, the job has "

@@ -20,12 +20,12 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
 
     setting: the job's own, with what else is known of it.
     """
-    setting = setting or job.setting()
+    setting, kind = setting or job.setting(), family(job.family)
     return (
         *start_leaks(setting),
-        *budget_leaks(setting),
-        *family(job.family).leaks(setting, job.algorithm),
-        *SUMS[job.sum].leaks(setting),
+        *(budget_leaks(setting) if kind.adds_up else ()),
+        *kind.leaks(setting, job.algorithm),
+        *(SUMS[job.sum].leaks(setting) if kind.adds_up else ()),
         *(statistics_leaks(setting) if job.statistics else ()),
         *scoring_leaks(setting),
         *plan_leaks(setting),
@@ -69,7 +69,7 @@ def what_others_learn(
 
 
 def lines(learnt: dict[str, list[str]], *, sealed: bool = False) -> list[str]:
-    """Return the same sentences, each on a line of its own, under a heading; `sealed` is how the job trains."""
+    """Return the same sentences, each on a line of its own, under a heading; `sealed`: that training shows nothing."""
     found = ["what the others could work out about you, beside the model:"]
     found += ["  training: nothing; nobody learns anything from it but its own coefficients"] if sealed else []
     for about, sentences in learnt.items():

@@ -8,12 +8,12 @@ from colonnade.leaks import COLUMNS, OF_COLUMNS, Leak, Setting, nothing, objecti
 def plan_leaks(setting: Setting) -> tuple[Leak, ...]:
     """Declare what a plan shows beside its trials, which are runs: how far from the optimum they were.
 
-    Of sealed training there is no trial. What it takes is worked out from how many columns each party has, which sealed
-    training shows as well.
+    Of sealed training, and of trees, there is no trial. What it takes is worked out from how many columns each party
+    has, which such training shows as well.
     """
     words = "{who} will learn how many columns you have"
     told = Leak(COLUMNS, OF_COLUMNS, setting.parties, setting.parties, ("plan",), words)
-    if setting.sealed:
+    if setting.sealed or setting.model == "trees":
         return (told,)
     # A party without labels tells beside that what its policy allows, and how many bytes it sent.
     return (told, objective(setting, ("plan",)), nothing(setting, "plan", of=setting.unlabelled))

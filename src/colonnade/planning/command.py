@@ -15,6 +15,7 @@ from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.consent import check_consent
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.tree_part import check_limits, grows_trees
 from colonnade.planning.candidates import check_plannable
 from colonnade.planning.figures import NEAR, Forecast, Plan
 from colonnade.planning.forecast import Span
@@ -57,10 +58,11 @@ def plan_job(
     check_plannable(job)
     check_consent(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
+    check_limits(job, party)
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare)
+        source = TableSource(data.load(party.data), party.prepare, trees=grows_trees(job))
         tell(f"{source.rows:,} rows read")
         return (source,)
 

@@ -42,7 +42,7 @@ def attend(
     about people that may leave. model: the finished one that is put to use, which the budget pays for but once.
     """
     credentials = certificates.load(party.certificates, party.name)
-    party.policy.check_company(party.name, job.parties, job.sum)
+    party.policy.check_company(party.name, job.parties, job.summed)
     try:
         private_files.make_folder(party.folder)
     except OSError as error:

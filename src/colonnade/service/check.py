@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,41 +18,28 @@ from colonnade.jobs.budget import allowance
 from colonnade.jobs.consent import check_consent, words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.tree_part import check_limits, grows_trees
 from colonnade.jobs.words import what_others_learn
 from colonnade.objective import losses
 from colonnade.remote import certificates
 from colonnade.remote.network import look
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.terms import RunTerms
+from colonnade.service.findings import Finding, tried
 from colonnade.service.run import column_names, sources
+from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at; `ok` is None where its reader has to judge."""
-
-    what: str
-    ok: bool | None
-    text: str
 
 
 def check(job: Job, party: PartyFile) -> list[Finding]:
     """Return all findings; nothing is sent but a greeting to the peers' doors."""
     sealed = job.protection == SEALED
-    how = f"{job.algorithm.name}" + ("" if sealed else f", sum {job.sum}")
+    how = f"{job.algorithm.name}" + ("" if sealed or job.summed is None else f", sum {job.summed}")
     found = [Finding("job", True, f"{len(job.parties)} parties, {how}"), Finding("protection", None, words_of(job))]
-    found.append(_try("certificates", lambda: _certificates(party)))
-    found.append(_try("folder", lambda: _folder(party)))
+    found.append(tried("certificates", lambda: _certificates(party)))
+    found.append(tried("folder", lambda: _folder(party)))
     found += _data(job, party)
     return [*found, *(_peer(job, party, name) for name in job.parties if name != party.name)]
-
-
-def _try(what: str, look: Callable[[], str]) -> Finding:
-    try:
-        return Finding(what, True, look())
-    except ColonnadeError as error:
-        return Finding(what, False, str(error))
 
 
 def _certificates(party: PartyFile) -> str:
@@ -67,7 +52,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     kind = family(job.family)
     try:
         table = data.load(party.data)
-        prepared = preparation.fit(table, party.prepare)
+        prepared = preparation.fit(table, party.prepare, trees=grows_trees(job))
         columns = column_names(prepared)
         batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
@@ -76,10 +61,11 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def policy() -> str:
         check_consent(party.policy, party.name, job)
-        party.policy.check_company(party.name, job.parties, job.sum)
+        party.policy.check_company(party.name, job.parties, job.summed)
         party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
         party.policy.check_part(party.name, len(columns), batch)
         party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
+        check_limits(job, party)
         return "allows this job"
 
     def budget() -> str:
@@ -128,16 +114,17 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         more = f", {len(classes)} classes" if len(classes) else ""
         return f"{len(known):,} rows with a label" + more + ("" if table.weight is None else ", and weights")
 
-    found += [_try("labels", own_labels)] if table.label is not None else []
+    found += [tried("labels", own_labels)] if table.label is not None else []
     if kind.takes_own:
         own, seed = party.network, job.algorithm.seed
-        found.append(_try(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed)))
-    found += [_try("batches", batches)] if job.sum == ENCRYPTED else []
+        found.append(tried(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed)))
+    found += cells_and_ranges(job, party, table, prepared) if grows_trees(job) else []
+    found += [tried("batches", batches)] if job.sum == ENCRYPTED else []
     width = sources(prepared)
     most = allowance(party.policy.max_directions, width)
     shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
     others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
-    return [*found, _try("policy", policy), _try("budget", budget), *others]
+    return [*found, tried("policy", policy), *([tried("budget", budget)] if kind.adds_up else []), *others]
 
 
 def _folder(party: PartyFile) -> str:

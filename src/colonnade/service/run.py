@@ -25,10 +25,11 @@ from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
-from colonnade.jobs.consent import check_consent, words_of
+from colonnade.jobs.consent import check_consent, hides_all, words_of
 from colonnade.jobs.job import Job
-from colonnade.jobs.model_file import Trained
+from colonnade.jobs.model_file import Prepared, Trained
 from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.tree_part import check_limits, grows_trees, own_part
 from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss
@@ -65,29 +66,34 @@ class PreparedTable:
     columns: tuple[str, ...]
     sources: int  # columns that these were made of
 
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """The numbers of the columns that hold codes of categories."""
+        return self.learned.categories
+
     def matrix(self, rows: Rows) -> Any:
         """Return these rows, prepared."""
         return self.learned.apply(self.table.take(rows))
 
 
 class TableSource:
-    """A party's table in the form that `training` takes."""
+    """A party's table in the form that `training` takes; `trees` are prepared otherwise than other models."""
 
-    def __init__(self, table: Table, prepare: Settings | None) -> None:
-        self.table, self._prepare = table, prepare
+    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False) -> None:
+        self.table, self._prepare, self._trees = table, prepare, trees
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
-        self.learned = preparation.fit(self.table, self._prepare, rows)
+        self.learned = preparation.fit(self.table, self._prepare, rows, trees=self._trees)
         names = column_names(self.learned)
         return PreparedTable(self.table, self.learned, names, sources(self.learned))
 
-    def width(self) -> int | None:
-        """Count the columns, by all rows; None where some of these can't be prepared."""
+    def whole(self) -> LearnedPreparation | None:
+        """Learn the preparation from all rows; None where some of these can't be prepared."""
         try:
-            return sources(preparation.fit(self.table, self._prepare))
+            return preparation.fit(self.table, self._prepare, trees=self._trees)
         except ColonnadeError:
             return None  # the common ones may do; if they don't, the run ends with the reason
 
@@ -136,27 +142,36 @@ def run_job(
 
     check_consent(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
-    history = History(metrics.metric_name(loss(job.loss)), job.algorithm.epochs, verbose)
+    check_limits(job, party)
+    kind = family(job.family)
+    history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare)
+        source = TableSource(data.load(party.data), party.prepare, trees=grows_trees(job))
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
-        width = source.width()
+        known = source.whole()
+        if known is not None:
+            own_part(job, party, column_names(known), known.categories)  # refused before anything is sent
+        width = None if known is None else sources(known)
         most = None if width is None else allowance(party.policy.max_directions, width)
         learnt = what_others_learn(job, party.name, width, rows=source.rows, directions_at_most=most)
-        for line in lines(learnt, sealed=job.protection == SEALED):
+        for line in lines(learnt, sealed=hides_all(job)):
             tell(line)
         return (source,)
+
+    def own(prepared: Prepared) -> Any:
+        return own_part(job, party, prepared.columns, prepared.categories)
 
     budget = Budget(party.name, party.policy.max_directions)
 
     async def program(net: Net, source: Any) -> Any:
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
-        trained = await take_part(net, job, source, find, check, kept, party.network, budget)
+        trained = await take_part(net, job, source, find, check, kept, own, budget)
         told = trained.held_out > 0 and party.name not in job.holders
-        if job.protection != SEALED or told:  # where nothing was charged, the first use of the model is
+        # Where nothing was charged, the first use of the model is; what trees tell has limits of its own.
+        if job.protection != SEALED or told or not kind.adds_up:
             budget.paid(model_file.digest(job.family, trained.state))
         return source, trained
 

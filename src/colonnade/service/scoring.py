@@ -40,7 +40,8 @@ def scoring_leaks(setting: Setting) -> tuple[Leak, ...]:
         "people in common alone"
     )
     part = "{who}, asking for predictions, will see your part of the score of everybody whom they name"
-    added = () if not setting.sealed else (  # what is trained in the open declares it with its exchanges
+    # What is trained in the open declares it with its exchanges, and trees the ranges that their predictions tell.
+    added = () if not setting.sealed or setting.model == "trees" else (
         Leak(
             PREDICTED, OF_COLUMNS, setting.parties, setting.holders, ("prediction",),
             part + ("" if setting.pair else ", added to {theirs}"),

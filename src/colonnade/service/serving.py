@@ -220,7 +220,7 @@ def _terms(job: Job, asker: str) -> ScoringTerms:
 def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
     """A party's part of the model, as scoring takes it."""
     public, kind = part.public, family(part.public["family"])
-    how = (public["sum"], public["options"]["topology"])
+    how = (public["sum"], public["options"].get("topology", "star"))  # trees add nothing up
     job = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
     return kind.scorer(part.party, job, part.state, party.network)
 

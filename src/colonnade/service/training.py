@@ -23,7 +23,6 @@ from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.families import family
 from colonnade.families.checks import check_values, warn_before
-from colonnade.families.protection import seals
 from colonnade.families.training import TrainingPart, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
@@ -139,7 +138,7 @@ async def get_ready(
     async def part(of: Rows) -> Party:
         y, weights = (None if each is None else np.asarray(each)[of] for each in (source.labels, source.weights))
         X = await net.in_thread(prepared.matrix, of)
-        return Party(net.me, X, y, columns=prepared.columns, sample_weight=weights)
+        return Party(net.me, X, y, columns=prepared.columns, sample_weight=weights, categories=prepared.categories)
 
     own, apart = await part(train), await part(held_out) if len(held_out) else None
     agreed = job.training(outputs)
@@ -156,7 +155,7 @@ async def take_part(
     align: Align,
     check: Callable[[int, int], None],
     keepers: Keepers | None = None,
-    own: Any = None,
+    own: Callable[[Prepared], Any] = lambda _: None,
     budget: Budget | None = None,
 ) -> Trained:
     """Take part in a job from the table to this party's part of the model.
@@ -166,16 +165,19 @@ async def take_part(
     Parameters
     ----------
     own
-        How this party's network is made, in a job of networks; nobody else is told.
+        Returns what this party brings beside its prepared columns: how its network is made, or what it allows trees to
+        show; nobody else is told.
     """
     ready = await get_ready(net, job, source, align, check, keepers, budget)
     # One number about each person is put aside for the statistics, which come after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
-    mine, outputs = replace(ready.mine, own=own), ready.outputs
-    known = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
+    mine, outputs = replace(ready.mine, own=own(ready.prepared)), ready.outputs
+    known: tuple[Any, ...] = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
+    if not family(job.family).takes_own:  # a network is named by its file, which may have moved
+        known = (*known, mine.own)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
     state = await train(net, job.training(outputs).as_value(), mine.as_value(), keeper, spendable)
-    best = job.algorithm.schedule == "adaptive" or (ready.held_out > 0 and not seals(job.algorithm))
+    best = family(job.family).keeps_best(job.training(outputs), ready.held_out)
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
     return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)

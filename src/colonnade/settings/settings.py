@@ -145,6 +145,12 @@ class Settings(Mapping[str, Any]):
         place = self.origin.words(path, self.origin.lines.get(known))
         return kind(f"{place}: {sentence}" if place else sentence)
 
+    def checked(self, section: Section, root: Section) -> Settings:
+        """Return this table checked against a section that follows from one of its keys; `root` is the whole file's."""
+        given = {key: self._values[key] for key in self._values if key in self.given}
+        found: Settings = _Check(self.origin, root, None).table(given, section, self._path)
+        return found
+
     def plain(self) -> dict[str, Any]:
         """Return the same settings as dictionaries and lists, without their origins."""
         return {key: _plain(value) for key, value in self._values.items()}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import DataError
-from colonnade.tables.steps import Slots, UnfitRow
+from colonnade.tables.steps import Categories, OneHot, Slots, UnfitRow
 from colonnade.tables.table import Numbers, Texts
 
 if TYPE_CHECKING:
@@ -35,11 +35,8 @@ class Filling:
         widths = [len(column.outputs()) for column, _ in columns]
         self.starts = np.concatenate([[0], np.cumsum(widths)]).tolist()
         self.width: int = self.starts[-1]
-        self.filled = sum(1 if column.hot else width for (column, _), width in zip(columns, widths, strict=True))
-        self._codes = [
-            column.hot.slots_of_codes(source.categories) if column.hot and isinstance(source, Texts) else None
-            for column, source in columns
-        ]
+        self.filled = sum(1 if column.last else width for (column, _), width in zip(columns, widths, strict=True))
+        self._of_texts = [_of_texts(column, source) for column, source in columns]
 
     def chunks(self) -> Iterator[tuple[slice, list[FilledPiece]]]:
         """Yield all rows, some at a time."""
@@ -48,17 +45,22 @@ class Filling:
             yield part, [piece for number in range(len(self.columns)) for piece in self._pieces(number, part)]
 
     def _pieces(self, number: int, part: slice) -> Iterator[FilledPiece]:
-        (column, source), at, slots_of = self.columns[number], self.starts[number], self._codes[number]
+        (column, source), at, of_texts = self.columns[number], self.starts[number], self._of_texts[number]
         if isinstance(source, Texts):
-            if slots_of is not None:
-                yield FilledPiece(at, None, slots_of[source.codes[part]])
+            if of_texts is not None:
+                found = of_texts[source.codes[part]]
+                hot = isinstance(column.last, OneHot)
+                yield FilledPiece(at, None, found) if hot else FilledPiece(at, found, None)
             return
         try:
             x, marks = column.numbers(source.values[part])
         except UnfitRow as error:
             raise DataError(f"column {column.name!r} of {self.where} {error.at(part.start + error.row)}") from None
-        if column.hot:
-            yield FilledPiece(at, None, column.hot.slots_of_numbers(x))
+        if isinstance(column.last, OneHot):
+            yield FilledPiece(at, None, column.last.slots_of_numbers(x))
+            return
+        if isinstance(column.last, Categories):
+            yield FilledPiece(at, column.last.codes_of_numbers(x), None)
             return
         for further, values in enumerate([x, *marks]):
             yield FilledPiece(at + further, values, None)
@@ -96,3 +98,12 @@ class Filling:
         starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         parts = (np.concatenate(data), np.concatenate(indices), starts)
         return sp.csr_matrix(parts, shape=(self.rows, self.width))
+
+
+def _of_texts(column: Column, source: Numbers | Texts) -> Array | None:
+    """Return what each category of a text column becomes: a slot, or a code; the last is for missing ones."""
+    if not isinstance(source, Texts) or column.last is None:
+        return None
+    if isinstance(column.last, OneHot):
+        return column.last.slots_of_codes(source.categories)
+    return column.last.codes_of_texts(source.categories)

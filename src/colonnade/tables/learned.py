@@ -14,7 +14,18 @@ from colonnade.data.party import Party
 from colonnade.errors import DataError
 from colonnade.tables.filling import Filling
 from colonnade.tables.sparse_preparation import SparsePreparation
-from colonnade.tables.steps import MISSING, Floats, Impute, NumberStep, OneHot, UnfitRow, step_from_value, step_to_value
+from colonnade.tables.steps import (
+    MISSING,
+    Categories,
+    Floats,
+    Impute,
+    LastStep,
+    NumberStep,
+    OneHot,
+    UnfitRow,
+    step_from_value,
+    step_to_value,
+)
 from colonnade.tables.table import Numbers, Table, Texts
 
 Array = npt.NDArray[Any]
@@ -29,18 +40,19 @@ class Column:
     name: str
     text: bool
     steps: tuple[NumberStep, ...]
-    hot: OneHot | None
+    last: LastStep | None  # what categories become, if the column is made of them
     named: bool  # in the file, rather than by default; told to whoever reads a model's file
+    gaps: bool = False  # whether missing numbers stay missing
 
     def outputs(self) -> list[str]:
         """Return the names of the columns that it becomes."""
         marks = [f"{self.name}={MISSING}" for step in self.steps if isinstance(step, Impute) and step.indicator]
-        if self.hot is None:
-            return [self.name, *marks]
-        return [f"{self.name}={category}" for category in self.hot.outputs()]
+        if isinstance(self.last, OneHot):
+            return [f"{self.name}={category}" for category in self.last.outputs()]
+        return [self.name, *(marks if self.last is None else [])]
 
     def numbers(self, values: Array) -> tuple[Floats, list[Floats]]:
-        """Return the numbers after all steps but one-hot, and where they were imputed."""
+        """Return the numbers after all steps but the one for categories, and where they were imputed."""
         x = values.astype(np.float64)
         infinite = np.isinf(x)
         if infinite.any():
@@ -51,8 +63,8 @@ class Column:
                 marks.append(np.isnan(x).astype(np.float64))
             with np.errstate(over="ignore"):
                 step.apply(x)
-        unfit = ~np.isfinite(x)
-        if self.hot is None and unfit.any():
+        unfit = np.isinf(x) if self.gaps else ~np.isfinite(x)
+        if self.last is None and unfit.any():
             row = int(unfit.argmax())
             if np.isnan(values[row]):
                 raise UnfitRow(row, "has no value in {row}, and no step that fills it; add impute, and train anew")
@@ -75,9 +87,10 @@ class Column:
 
     def to_value(self) -> dict[str, Any]:
         """Return the column as JSON can hold it."""
-        hot = None if self.hot is None else step_to_value(self.hot)
+        last = None if self.last is None else step_to_value(self.last)
         steps = [step_to_value(step) for step in self.steps]
-        return {"name": self.name, "text": self.text, "steps": steps, "hot": hot, "named": self.named}
+        found = {"name": self.name, "text": self.text, "steps": steps, "hot": last, "named": self.named}
+        return {**found, "gaps": True} if self.gaps else found
 
     @classmethod
     def from_value(cls, value: Any) -> Column:
@@ -85,13 +98,14 @@ class Column:
         steps = []
         for one in value["steps"]:
             step = step_from_value(one)
-            if isinstance(step, OneHot):
-                raise ValueError("one-hot is not the last step")
+            if isinstance(step, (OneHot, Categories)):
+                raise ValueError(f"{step.name} is not the last step")
             steps.append(step)
-        hot = None if value["hot"] is None else step_from_value(value["hot"])
-        if not (hot is None or isinstance(hot, OneHot)) or (value["text"] and (hot is None or steps)):
+        last = None if value["hot"] is None else step_from_value(value["hot"])
+        if not (last is None or isinstance(last, (OneHot, Categories))) or (value["text"] and (last is None or steps)):
             raise ValueError("the steps do not fit the column")
-        return cls(str(value["name"]), bool(value["text"]), tuple(steps), hot, bool(value["named"]))
+        how = (bool(value["named"]), bool(value.get("gaps", False)))
+        return cls(str(value["name"]), bool(value["text"]), tuple(steps), last, *how)
 
 
 @dataclass(frozen=True)
@@ -118,6 +132,14 @@ class LearnedPreparation:
             names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
         return tuple(names)
 
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """The numbers of the prepared columns that hold codes of categories."""
+        widths = [len(column.outputs()) for column in self.columns]
+        starts = [sum(widths[:number]) for number in range(len(widths))]
+        coded = (isinstance(column.last, Categories) for column in self.columns)
+        return tuple(at for at, is_coded in zip(starts, coded, strict=True) if is_coded)
+
     def apply(self, table: Table) -> Any:
         """Prepare the columns of a table: a C-ordered array, or CSR where most of it would be zeros."""
         if table.sparse != (self.sparse is not None):
@@ -139,7 +161,8 @@ class LearnedPreparation:
     def party(self, name: str, table: Table) -> Party:
         """Return the prepared table as a party."""
         X = self.apply(table)
-        return Party(name, X, table.label, table.ids, columns=self.names, sample_weight=table.weight)
+        y, ids, weight = table.label, table.ids, table.weight
+        return Party(name, X, y, ids, columns=self.names, sample_weight=weight, categories=self.categories)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 

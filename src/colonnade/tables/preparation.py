@@ -6,7 +6,9 @@
     debts = [{ impute = { with = "mean", indicator = true } }, "log1p"]
     city = [{ one-hot = { most = 20, least = 10 } }]           # text needs one-hot
 
-Without it, numbers are imputed with their median and standardised, and text is one-hot with at most 50 categories.
+Without it, numbers are imputed with their median and standardised, and text is one-hot with at most 50 categories. For
+boosted trees, which take missing values and categories as they are, numbers stay as they are and text becomes codes of
+categories; `region = ["categories"]` asks for codes of numbers that only stand for something.
 """
 
 from __future__ import annotations
@@ -18,29 +20,46 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.errors import ColonnadeWarning, DataError, InputError
 from colonnade.settings.settings import Anything, Key, Section, Settings, check, nearest, shown
 from colonnade.tables.learned import Column, LearnedPreparation
 from colonnade.tables.sparse_preparation import SparsePreparation
-from colonnade.tables.steps import STEPS, Clip, Impute, Log1p, NumberStep, OneHot, Scale, Standardise, UnfitRow
+from colonnade.tables.steps import (
+    STEPS,
+    Categories,
+    Clip,
+    Impute,
+    LastStep,
+    Log1p,
+    NumberStep,
+    OneHot,
+    Scale,
+    Standardise,
+    UnfitRow,
+)  # fmt: skip
 from colonnade.tables.table import Numbers, Table, Texts, unknown_column
 
 SECTION = Section(Key("default", Anything), others=Key("column", Anything))
 _NAMES = (*STEPS, "as-is")
-_PLAIN: dict[str, Callable[[], NumberStep | OneHot]] = {
+_PLAIN: dict[str, Callable[[], NumberStep | LastStep]] = {
     "impute": Impute,
     "standardise": Standardise,
     "scale": Scale,
     "log1p": Log1p,
     "one-hot": OneHot,
+    "categories": Categories,
 }
 _NUMBERS: tuple[NumberStep, ...] = (Impute(), Standardise())
 _MOSTLY_OTHER = 0.5
 
 
-def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> LearnedPreparation:
-    """Learn each column's steps from these rows (numbers or a mask; None: all of them)."""
+def fit(table: Table, settings: Settings | None = None, rows: Any = None, *, trees: bool = False) -> LearnedPreparation:
+    """Learn each column's steps from these rows (numbers or a mask; None: all of them).
+
+    trees: whether it is for boosted trees, whose columns may have gaps and hold codes of categories.
+    """
     settings = check({}, SECTION) if settings is None else settings
     numbers = None if rows is None else np.arange(table.rows)[rows]
     if numbers is not None and not len(numbers):
@@ -58,10 +77,11 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> Lea
         given = steps.get(name)
         try:
             if isinstance(part, Texts):
-                columns.append(_fit_text(name, part, given))
+                columns.append(_fit_text(name, part, given, trees))
             else:
-                chosen = given if given is not None else default if default is not None else _NUMBERS
-                columns.append(_fit_numbers(name, part, chosen, chosen is not _NUMBERS))
+                usual = () if trees else _NUMBERS
+                chosen = given if given is not None else default if default is not None else usual
+                columns.append(_fit_numbers(name, part, chosen, chosen is not usual, trees))
         except UnfitRow as error:
             row = error.row if numbers is None else int(numbers[error.row])
             raise _place(settings, name, f"column {name!r} of {table.where} {error.at(row)}") from None
@@ -70,7 +90,7 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None) -> Lea
     return LearnedPreparation(tuple(columns))
 
 
-def declared_steps(settings: Settings) -> dict[str, tuple[NumberStep | OneHot, ...]]:
+def declared_steps(settings: Settings) -> dict[str, tuple[NumberStep | LastStep, ...]]:
     """Return the steps that the section names, checked without any data, so that mistakes show before rows are read."""
     return {name: _steps(settings, name) for name in settings if name in settings.given}
 
@@ -81,19 +101,43 @@ def _place(settings: Settings, name: str, sentence: str) -> InputError:
     return DataError(sentence) if key is None else settings.error(key, sentence, DataError)
 
 
-def _fit_text(name: str, column: Texts, given: tuple[NumberStep | OneHot, ...] | None) -> Column:
-    steps = (OneHot(),) if given is None else given
-    hot = steps[-1] if steps else None
-    if not isinstance(hot, OneHot) or len(steps) > 1:
-        advice = "a missing text is a category of its own" if hot and isinstance(hot, OneHot) else "give it one-hot"
-        raise ValueError(f"holds text, for which one-hot is the only step; {advice}, or list it under exclude")
+def _fit_text(name: str, column: Texts, given: tuple[NumberStep | LastStep, ...] | None, trees: bool) -> Column:
+    steps: tuple[NumberStep | LastStep, ...] = ((Categories() if trees else OneHot()),) if given is None else given
+    last = steps[-1] if steps else None
+    if not isinstance(last, (OneHot, Categories)) or len(steps) > 1:
+        only, them = ("categories and one-hot are the only steps", "categories") if trees else (
+            "one-hot is the only step", "one-hot"
+        )  # fmt: skip
+        fits = isinstance(last, (OneHot, Categories))
+        advice = "a missing text is a category of its own" if fits else f"give it {them}"
+        raise ValueError(f"holds text, for which {only}; {advice}, or list it under exclude")
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.categories))
-    learned, others = hot.learn(column.categories, counts, int((column.codes < 0).sum()))
-    _warn_about_categories(name, learned, others, len(column.codes))
-    return Column(name, True, (), learned, given is not None)
+    return Column(
+        name, True, (), _learn_last(name, last, column.categories, counts, column.codes < 0, trees), given is not None
+    )
 
 
-def _fit_numbers(name: str, column: Numbers, steps: tuple[NumberStep | OneHot, ...], named: bool) -> Column:
+def _learn_last(
+    name: str,
+    step: LastStep,
+    categories: Any,
+    counts: npt.NDArray[np.int64],
+    missing: npt.NDArray[np.bool_],
+    trees: bool,
+) -> LastStep:
+    """Learn the step that categories go through, from all of them, how often each occurs, and which rows have none."""
+    if isinstance(step, Categories):
+        if not trees:
+            raise ValueError("has the step categories, whose codes only boosted trees take; give it one-hot")
+        return step.learn(categories, counts)
+    hot, others = step.learn(categories, counts, int(missing.sum()))
+    _warn_about_categories(name, hot, others, len(missing))
+    return hot
+
+
+def _fit_numbers(
+    name: str, column: Numbers, steps: tuple[NumberStep | LastStep, ...], named: bool, trees: bool
+) -> Column:
     x = column.values.astype(np.float64)
     infinite = np.isinf(x)
     if infinite.any():
@@ -102,11 +146,10 @@ def _fit_numbers(name: str, column: Numbers, steps: tuple[NumberStep | OneHot, .
         )
     learned: list[NumberStep] = []
     for step in steps:
-        if isinstance(step, OneHot):
+        if isinstance(step, (OneHot, Categories)):
             categories, counts = np.unique(x[~np.isnan(x)], return_counts=True)
-            hot, others = step.learn(categories.tolist(), counts, int(np.isnan(x).sum()))
-            _warn_about_categories(name, hot, others, len(x))
-            return Column(name, False, tuple(learned), hot, named)
+            last = _learn_last(name, step, categories.tolist(), counts, np.isnan(x), trees)
+            return Column(name, False, tuple(learned), last, named)
         found = step.learn(x)
         with np.errstate(over="ignore"):
             found.apply(x)
@@ -118,9 +161,9 @@ def _fit_numbers(name: str, column: Numbers, steps: tuple[NumberStep | OneHot, .
     if np.isinf(x).any():
         raise ValueError("has values in its training rows that its steps make too large; clip them first")
     missing = int(np.isnan(x).sum())
-    if missing:
+    if missing and not trees:
         raise ValueError(f"has {missing} missing values in its training rows and no step that fills them; add impute")
-    return Column(name, False, tuple(learned), None, named)
+    return Column(name, False, tuple(learned), None, named, trees)
 
 
 def _warn_about_categories(name: str, hot: OneHot, others: int, rows: int) -> None:
@@ -166,7 +209,7 @@ def _fit_sparse(
 # -- what the file says -----------------------------------------------------------------------------------------------
 
 
-def _steps(settings: Settings, name: str) -> tuple[NumberStep | OneHot, ...]:
+def _steps(settings: Settings, name: str) -> tuple[NumberStep | LastStep, ...]:
     """Return the steps of one key."""
     value = settings[name]
     listed = isinstance(value, list)
@@ -174,8 +217,9 @@ def _steps(settings: Settings, name: str) -> tuple[NumberStep | OneHot, ...]:
     for number, one in enumerate(value if listed else [value]):
         place = (name, number) if listed else (name,)
         steps.append(_step(settings, place, one))
-        if number and any(isinstance(step, (OneHot, str)) for step in steps[:-1]):
-            raise settings.error(place, "nothing can follow one-hot, and as-is stands alone; remove one of the steps")
+        if number and any(isinstance(step, (OneHot, Categories, str)) for step in steps[:-1]):
+            words = "nothing can follow one-hot or categories, and as-is stands alone; remove one of the steps"
+            raise settings.error(place, words)
         if number and steps[-1] == "as-is":
             raise settings.error(place, "as-is stands alone; remove it or the other steps")
     if not steps:
@@ -183,7 +227,7 @@ def _steps(settings: Settings, name: str) -> tuple[NumberStep | OneHot, ...]:
     return tuple(step for step in steps if not isinstance(step, str))
 
 
-def _step(settings: Settings, place: tuple[str | int, ...], value: Any) -> NumberStep | OneHot | str:
+def _step(settings: Settings, place: tuple[str | int, ...], value: Any) -> NumberStep | LastStep | str:
     if isinstance(value, str):
         if value == "as-is":
             return value
@@ -233,7 +277,7 @@ def _one_hot(options: Any) -> OneHot:
     return OneHot(**options)
 
 
-_MAKERS: dict[str, Callable[[Any], NumberStep | OneHot]] = {"impute": _impute, "clip": _clip, "one-hot": _one_hot}
+_MAKERS: dict[str, Callable[[Any], NumberStep | LastStep]] = {"impute": _impute, "clip": _clip, "one-hot": _one_hot}
 
 
 def _is_number(value: Any, infinite: bool = False) -> bool:

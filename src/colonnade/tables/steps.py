@@ -16,6 +16,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Slots: TypeAlias = npt.NDArray[np.int64]  # the output column that is 1, -1 for none
 OTHER, MISSING = "(other)", "(missing)"
 _CATEGORIES = 50
+_CODES = 255  # with one for all others, as many as a column of trees can have cells
 
 
 class UnfitRow(ValueError):
@@ -196,9 +197,44 @@ class OneHot:
         return len(self.categories) + self.other if self.missing else self._unknown()
 
 
+@dataclass(frozen=True)
+class Categories:
+    """One column of codes, for boosted trees: 0, 1, 2, ... for the categories of the training rows, in their order.
+
+    The `most` frequent ones have codes of their own. All others, and at use those that the training rows do not have,
+    share the code behind the last one; a missing value stays missing.
+    """
+
+    name: ClassVar[str] = "categories"
+    most: int = _CODES
+    categories: tuple[str, ...] | tuple[float, ...] = ()
+
+    def learn(self, categories: Any, counts: npt.NDArray[np.int64]) -> Categories:
+        """Choose the categories, from all in their order and how often each occurs."""
+        there = np.nonzero(counts)[0]
+        kept = np.sort(there[np.argsort(-counts[there], kind="stable")[: self.most]])
+        return replace(self, categories=tuple(categories[number] for number in kept))
+
+    def codes_of_texts(self, categories: Any) -> Floats:
+        """Return each category's code and, last, where the code -1 of a text finds it, that of missing ones."""
+        known = {category: float(code) for code, category in enumerate(self.categories)}
+        other = float(len(self.categories))
+        return np.array([*(known.get(category, other) for category in categories), np.nan])
+
+    def codes_of_numbers(self, x: Floats) -> Floats:
+        """Return each row's code."""
+        known = np.array(self.categories, dtype=np.float64)
+        found = np.full(len(x), float(len(known)))
+        if len(known):
+            at = np.minimum(np.searchsorted(known, x), len(known) - 1)
+            found = np.where(known[at] == x, at, found)
+        return np.where(np.isnan(x), np.nan, found)
+
+
 NumberStep: TypeAlias = Impute | Clip | Standardise | Scale | Log1p
-STEPS: dict[str, type[NumberStep] | type[OneHot]] = {
-    step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot)
+LastStep: TypeAlias = OneHot | Categories
+STEPS: dict[str, type[NumberStep] | type[LastStep]] = {
+    step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot, Categories)
 }
 
 
@@ -218,12 +254,12 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def step_to_value(step: NumberStep | OneHot) -> dict[str, Any]:
+def step_to_value(step: NumberStep | LastStep) -> dict[str, Any]:
     """Return a step as JSON can hold it."""
     return {"step": step.name, **asdict(step)}
 
 
-def step_from_value(value: Any) -> NumberStep | OneHot:
+def step_from_value(value: Any) -> NumberStep | LastStep:
     """Make a step from a saved value; ValueError, KeyError or TypeError for what no step was saved as."""
     options = dict(value)
     kind = STEPS[options.pop("step")]
