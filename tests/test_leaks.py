@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.algorithms.boosted import KINDS as TREE_KINDS
 from colonnade.algorithms.split import split_leaks
 from colonnade.algorithms.transfer import transfer_leaks
 from colonnade.alignment.protocol import align
+from colonnade.boosting.options import TreeOptions
 from colonnade.families.kernel import KernelOptions
 from colonnade.families.linear import LinearOptions, LinearScorer
 from colonnade.families.torch_networks import TorchOptions
+from colonnade.families.trees import TreeScorer
 from colonnade.jobs.policy import KINDS, kind_of
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
@@ -37,6 +40,8 @@ from colonnade.leaks import (
     MAGNITUDE,
     MEAN,
     NOTHING,
+    OBJECTIVE,
+    PREDICTED,
     REPRESENTATIONS,
     SHARED,
     SINGLE,
@@ -143,6 +148,8 @@ def sources(names, holders, y=Y, columns=X):
 
 def made_by(algorithm):
     """The family of an algorithm's models, and their options."""
+    if isinstance(algorithm, cn.OpenBoosting):
+        return {"family": algorithm.family, "model": TREES, "sum": "plain"}
     return {"family": algorithm.family, "model": KERNEL if algorithm.family == "kernel" else LinearOptions(l2=0.01)}
 
 
@@ -150,12 +157,13 @@ def job_with(algorithm, parties=2, holders=1, sum_="pairwise", **changes):
     names = NAMES[parties]
     addresses = dict.fromkeys(names, "-")
     options = {"loss": "logistic", "aligned": True, **made_by(algorithm), **changes}
-    return replace(job(GOOD), algorithm=algorithm, addresses=addresses, holders=names[:holders], sum=sum_, **options)
+    options = {"algorithm": algorithm, "addresses": addresses, "holders": names[:holders], "sum": sum_, **options}
+    return replace(job(GOOD), **options)
 
 
-def run(job_, y=Y):
+def run(job_, y=Y, columns=X):
     """Train, each party with a place to keep its state; returns what each has found."""
-    data = (LABELS_OF_MANY, MANY[:, : 2 * len(job_.parties)]) if job_.sum == "encrypted" else (y,)
+    data = (LABELS_OF_MANY, MANY[:, : 2 * len(job_.parties)]) if job_.sum == "encrypted" else (y, columns)
     found, given = {}, sources(job_.parties, job_.holders, *data)
 
     def program_of(name):
@@ -186,6 +194,10 @@ ALGORITHMS = {
     "FDSKL shared": cn.FDSKL(**SHORT, block=8, batch=16, directions="shared", step=0.1),
 }
 KERNEL = KernelOptions("rbf", "scale", 24, 1e-4)
+# Labels follow from a column of the last party, so that cuts of it are opened whatever the noise.
+OF_TREES = np.random.default_rng(3).standard_normal((900, 6))
+TREES = TreeOptions(trees=3, bins=8)
+BOOSTING = {"sealed": cn.SealedBoosting(noise=1.0), "plain": cn.OpenBoosting()}
 ignored = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 
 
@@ -272,15 +284,21 @@ def test_every_message_of_predictions(parties, monkeypatch):
     job_ = job_with(cn.FedSGD(**SHORT), parties)
     found = run(job_)
     record = Record(monkeypatch)
-    people = sources(job_.parties, ())
+    predict_with(job_, sources(job_.parties, ()), lambda name: LinearScorer(found[name].state))
+    assert {kind for _, _, kind, _ in record.letters} == {"public key", "scoring", "prediction"}
+    assert not record.unaccounted(job_.setting(), leaks_of(job_))
+
+
+def predict_with(job_, people, scorer_of):
+    """Have the bank ask about everybody."""
     terms = ScoringTerms("bank", job_.sum, job_.topology)
 
     def program_of(name):
-        source, state = people[name], found[name].state
-        everybody = np.ones(ROWS, dtype=bool)
+        source = people[name]
+        everybody = np.ones(source.rows, dtype=bool)
 
         async def program(net):
-            scorer = LinearScorer(state)
+            scorer = scorer_of(name)
             if name == "bank":
                 asker = await Asker.open(net, terms, scorer)
                 await asker.scores(source.ids, source.X, everybody)
@@ -292,8 +310,34 @@ def test_every_message_of_predictions(parties, monkeypatch):
         return program
 
     cn.Simulation().run({name: (program_of(name), ()) for name in job_.parties})
-    assert {kind for _, _, kind, _ in record.letters} == {"public key", "scoring", "prediction"}
-    assert not record.unaccounted(job_.setting(), leaks_of(job_))
+
+
+# -- trees ------------------------------------------------------------------------------------------------------------
+
+
+@ignored
+@pytest.mark.parametrize("validation", [0.0, 0.25])
+@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("protection", BOOSTING)
+def test_every_message_of_trees(protection, parties, validation, monkeypatch):
+    job_ = job_with(BOOSTING[protection], parties, validation=validation, aligned=False)
+    record = Record(monkeypatch)
+    found = run(job_, OF_TREES[:, -1] > 0, columns=OF_TREES)
+    trained = {kind for _, _, kind, _ in record.letters}
+    of_plain = {"tree sizes", "tree bins", "tree order", "tree model"}
+    of_sealed = set(TREE_KINDS) - {"tree bins", "tree ranges"}
+    assert trained & set(TREE_KINDS) == (of_sealed if protection == "sealed" else of_plain)
+    predict_with(job_, sources(job_.parties, (), columns=OF_TREES), lambda name: TreeScorer(name, found[name].state))
+    assert {kind for _, _, kind, _ in record.letters} - trained == {"scoring", "tree ranges"}
+    setting, leaks = job_.setting(len(OF_TREES)), leaks_of(job_)
+    assert not record.unaccounted(setting, leaks)
+    for kind in {kind for _, _, kind, value in record.letters if kind not in NOTHING and value is not None}:
+        lying = [leak for leak in leaks if kind not in leak.kinds]
+        assert {found for *_, found in record.unaccounted(setting, lying)} >= {kind}
+    # Nothing is added up, so that no key is agreed on, and nothing about a sum is declared.
+    assert not record.parts
+    assert not {"public key", "prediction", "budget"} & {kind for _, _, kind, _ in record.letters}
+    assert not {SINGLE, PREDICTED, OBJECTIVE, HELD_OUT} & {leak.name for leak in leaks}
 
 
 # -- networks, and all kinds ----------------------------------------------------------------------------------------
@@ -377,7 +421,8 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
         for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss, validation=0.2, model=LinearOptions(weighted=True)))
     ]
     two = Setting(("bank", "shop"), ("bank",))
-    for leak in (*sealed, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
+    trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
+    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
@@ -404,6 +449,8 @@ def table():
         "FDSKL": {"algorithm": ALGORITHMS["FDSKL"]},
         "networks": {"algorithm": signals[0], "family": "torch", "model": TorchOptions()},
         "SealedNewton": {"algorithm": cn.SealedNewton()},
+        "SealedBoosting": {"algorithm": cn.SealedBoosting()},
+        "OpenBoosting": {"algorithm": cn.OpenBoosting()},
     }
     lists = {job_with(algorithm).disclosed() for algorithm in signals}
     assert len(lists) == 1  # so one column will do for them
@@ -421,7 +468,7 @@ def table():
         CLASSES: "several label holders, or softmax",
         MAGNITUDE: "ridge or Poisson, sealed or with `encrypted`",
         UNEVEN: "sealed, with `weighted = true`",
-        HELD_OUT: "sealed, with `[validation]`",
+        HELD_OUT: "SealedNewton, with `[validation]`",
         GRADIENTS: "`encrypted` with several label holders",
     }
     rows = [

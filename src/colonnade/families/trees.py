@@ -132,6 +132,23 @@ class TreesFamily(Family):
         """Say what kind of model it is."""
         return {"model": TreesFamily.name}
 
+    def protection_words(self, protection: str, algorithm: Training, leader: str) -> str:
+        """Say what partners do not see, and what the label holder learns of their columns."""
+        if isinstance(algorithm, SealedBoosting):
+            return (
+                f"partners see neither labels nor which people are in which node of a tree; {leader} learns, of their "
+                f"columns that help, in which of at most {algorithm.ranges} ranges each person is"
+            )
+        return f"{leader} gets every column of its partners, cut into as many cells as the model has bins"
+
+    def rounds(self, job: TrainingJob) -> int:
+        """Return how many rounds there are, at most."""
+        return min(job.algorithm.epochs, int(job.options.trees))
+
+    def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
+        """Return whether trees after the best round were left out, which patience asks for."""
+        return job.options.patience is not None and held_out > 0
+
     # -- training and use ----------------------------------------------------------------------------------------------
 
     async def train(
