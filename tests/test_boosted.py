@@ -9,6 +9,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
+from colonnade.boosting import questions
 from colonnade.boosting.candidates import CellSums, best_cuts
 from colonnade.boosting.options import TreeOptions, TreePart
 from colonnade.boosting.questions import questions_of, steps_of, turn
@@ -419,12 +420,21 @@ def test_a_party_refuses_more_than_its_policy_allows():
             cn.Simulation().run(programs)
 
 
-def test_columns_that_say_nothing_are_never_asked_about():
-    given = [cn.Party("bank", X[:, :2], Y), cn.Party("shop", np.c_[np.ones(ROWS), np.full(ROWS, np.nan)])]
-    made = model().fit(*given)
-    assert made.ranges_["shop"] == {}
-    alone = model(protection="plain").fit(given[0])
-    np.testing.assert_array_equal(made.decision_function(*given), alone.decision_function(given[0]))
+def test_a_constant_column_is_never_cut_and_constant_columns_alone_are_refused():
+    one = np.ones(ROWS)
+    made = model(trees=20).fit(cn.Party("bank", X[:, :2], Y), cn.Party("shop", np.c_[one, X[:, 3], one * np.nan]))
+    assert set(made.ranges_["shop"]) == {"x1"}
+    with pytest.raises((DataError, PartyFailed), match="none of the 2 columns of party 'shop' can be cut"):
+        model().fit(cn.Party("bank", X[:, :2], Y), cn.Party("shop", np.c_[one, one * np.nan]))
+
+
+def test_a_hint_is_good_for_few_sums_and_partners_make_new_ones(monkeypatch):
+    """A label holder that asks for more of one hint, which would let it solve for masks, is refused."""
+    made = model(trees=8).fit(*parties())
+    assert made.traffic_["shop"].by_step["tree hint"][0] == 2  # 35 sums
+    monkeypatch.setattr(questions, "PER_HINT", 1_000)
+    with pytest.raises((ProtocolError, PartyFailed), match="the hint is good for . more"):
+        model(trees=8).fit(*parties())
 
 
 @pytest.mark.filterwarnings("default::colonnade.errors.ColonnadeWarning")

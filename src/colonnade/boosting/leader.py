@@ -24,6 +24,7 @@ from colonnade.boosting.questions import (
     LEAST_SHARE,
     Partnership,
     Questions,
+    questions_next,
     steps_of,
 )  # fmt: skip
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask
@@ -186,6 +187,8 @@ class TreeLeader:
         self.done += 1
         self.rounds.judge(self.done, len(self.builder))
         await self.keep()
+        if self.questions is not None and self.goes_on:
+            await self.questions.renew(questions_next(self.done, self.options.trees, self.rounds.outputs))
 
     def _drawn(self, rng: np.random.Generator) -> tuple[Rows | None, Mask | None]:
         """Draw the rows and columns of a tree."""
@@ -283,6 +286,8 @@ class TreeLeader:
     async def finish(self) -> None:
         """Make a forest of the best trees, and tell partners that training is over and which ranges the model uses."""
         self.forest = self.builder.forest(self.rounds.best_trees)
+        if self.questions is not None:
+            await self.questions.close()
         for one in self.partners:
             await self.net.send(one.name, ORDER, (END, 0))
             await one.tell_model(used_ranges(self.forest, one.offset, one.sizes))

@@ -22,7 +22,9 @@ from colonnade.boosting.partner import (
     HINT,
     MODEL,
     ORDER,
+    PER_HINT,
     QUESTION,
+    RENEW,
     SEED,
     SIDES,
     SIZES,
@@ -70,6 +72,12 @@ def steps_of(tree: int, output: int, outputs: int) -> tuple[int, ...]:
 def questions_of(trees: int, outputs: int) -> int:
     """Return how many sums are asked for in a whole run, at most."""
     return sum(sum(steps_of(tree, output, outputs)) for tree in range(trees) for output in range(outputs))
+
+
+def questions_next(done: int, trees: int, outputs: int) -> int:
+    """Return how many sums the next round that asks asks for, after so many rounds; 0 if there is none."""
+    coming = (sum(sum(steps_of(tree, output, outputs)) for output in range(outputs)) for tree in range(done, trees))
+    return next((count for count in coming if count), 0)
 
 
 class Partnership:
@@ -124,7 +132,11 @@ class Partnership:
             self.codes[column] = found[place]
 
     async def open(self, cuts: list[tuple[int, Mask]]) -> None:
-        """Have these cuts opened, and bring every row's ranges up to date."""
+        """Have these cuts opened, and bring every row's ranges up to date.
+
+        Of the two sides of a cut, that with the first cell is named: which of them has the larger labels is not told.
+        """
+        cuts = [(column, cut if cut[0] else ~cut) for column, cut in cuts]
         await self.net.send(self.name, CUTS, tuple((column, packed(cut)) for column, cut in cuts))
         if not cuts:
             return
@@ -174,26 +186,51 @@ class Questions:
         self._askers: dict[str, SumAsker] = {}
         self._keys: dict[str, bytes] = {}
         self.asked = 0
+        self._layout = PackedSums(len(self.sample), *noise)
+        self._left, self._awaited = 0, False
 
     async def prepare(self) -> None:
-        """Get from each partner what is needed once to read its answers."""
-        self._layout = layout = PackedSums(len(self.sample), *self.noise)
-        seed = Keystream(self.net.secret("public polynomials")).bytes(32)
+        """Get from each partner what is needed to read its answers."""
+        self._seed = Keystream(self.net.secret("public polynomials")).bytes(32)
         for one in self.partners:
-            await self.net.send(one.name, SEED, seed)
-        for one in self.partners:
-            cells = sum(one.sizes.counts)
-            hint = await self.net.recv(one.name, HINT)
-            if type(hint) is not bytes or len(hint) != layout.hint_bytes(cells):
-                raise ProtocolError(
-                    f"party {one.name!r} must send {layout.hint_bytes(cells)} bytes for {cells} cells at step {HINT!r}"
-                )
-            secret = Keystream(self.net.secret(f"questions to {one.name}"))
             self._keys[one.name] = self.net.secret(f"rounding for {one.name}")
-            self._askers[one.name] = await self.net.in_thread(SumAsker, layout, seed, cells, hint, secret)
+            await self.net.send(one.name, SEED, self._seed)
+        self._awaited = True
+        await self._take_hints()
+
+    async def renew(self, upcoming: int) -> None:
+        """Have partners make new hints, if those that are there are not good for so many more sums.
+
+        They do it while trees that ask nothing are grown.
+        """
+        if upcoming > self._left and not self._awaited:
+            for one in self.partners:
+                await self.net.send(one.name, ORDER, (RENEW, 0))
+            self._awaited = True
+
+    async def _take_hints(self) -> None:
+        """Read the hints that are on their way."""
+        for one in self.partners if self._awaited else ():
+            cells = sum(one.sizes.counts)
+            size = self._layout.hint_bytes(cells)
+            hint = await self.net.recv(one.name, HINT)
+            if type(hint) is not bytes or len(hint) != size:
+                raise ProtocolError(f"party {one.name!r} must send {size} bytes for {cells} cells at step {HINT!r}")
+            secret = Keystream(self.net.secret(f"questions to {one.name} from {self.asked} on"))
+            args = (self._layout, self._seed, cells, hint, secret)
+            self._askers[one.name] = await self.net.in_thread(SumAsker, *args)
+        self._left, self._awaited = PER_HINT if self._awaited else self._left, False
+
+    async def close(self) -> None:
+        """Take what is still on its way, and need no more of it."""
+        await self._take_hints()
+        self._askers.clear()
 
     async def ask(self, groups: Sequence[Rows | None], g: Floats, h: Floats) -> list[dict[str, CellSums]]:
         """Return, for each group of rows, the sums over each partner's cells; nothing for a group that is None."""
+        await self.renew(len(groups))
+        await self._take_hints()
+        self._left -= len(groups)
         largest = (float(np.abs(g).max(initial=1e-300)), float(h.max(initial=1e-300)))
         vectors = [self._vectors(rows, g, h, largest) for rows in groups]
         waiting = {}

@@ -61,7 +61,7 @@ def ternary(stream: Keystream, n: int) -> npt.NDArray[np.int8]:
     """Fresh secrets, uniform on -1, 0, 1."""
     found: FloatArray = np.empty((1, n))
     lattice_kernels.ternary(stream.words(n), found)
-    return found[0].astype(np.int8)
+    return np.asarray(found[0], np.int8)
 
 
 def cut(words: Words) -> bytes:
