@@ -433,7 +433,7 @@ def test_a_hint_is_good_for_few_sums_and_partners_make_new_ones(monkeypatch):
     made = model(trees=8).fit(*parties())
     assert made.traffic_["shop"].by_step["tree hint"][0] == 2  # 35 sums
     monkeypatch.setattr(questions, "PER_HINT", 1_000)
-    with pytest.raises((ProtocolError, PartyFailed), match="the hint is good for . more"):
+    with pytest.raises((ProtocolError, PartyFailed), match=r"the hint is good for . more"):
         model(trees=8).fit(*parties())
 
 
