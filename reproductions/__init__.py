@@ -23,6 +23,7 @@ REPRODUCTIONS = {
         "ssca-accuracy",
         "ssca-cost",
         "ssca-sparsity",
+        "trees",
         "vfb2-accuracy",
         "vfb2-convergence",
         "vfb2-scaling",
