@@ -16,8 +16,10 @@ from colonnade.families import NAMES, families, family, family_of_kind, rehearsa
 from colonnade.families.base import Family
 from colonnade.families.protection import PROTECTIONS, SEALED, seals
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
+from colonnade.jobs.job_file import JOB, described
 from colonnade.leaks import Setting
 from colonnade.runtimes.wire import decode, encode
+from colonnade.settings.settings import check
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((80, 6))
@@ -62,6 +64,16 @@ ESTIMATORS = {
         _split(SIDES),
     ),
     "sealed": ("sealed", lambda: cn.LogisticRegression(protection="sealed", verbose=0), _split(SIDES)),
+    "BoostedTreesClassifier": (
+        "trees",
+        lambda: cn.BoostedTreesClassifier(trees=3, bins=8, protection="plain", verbose=0),
+        _split(SIDES),
+    ),
+    "BoostedTreesRegressor": (
+        "sealed-trees",
+        lambda: cn.BoostedTreesRegressor(trees=3, bins=8, algorithm=cn.SealedBoosting(noise=1.0), verbose=0),
+        _split(X[:, 0]),
+    ),
     "KernelClassifier": (
         "kernel",
         lambda: cn.KernelClassifier(gamma=0.2, features=16, algorithm=cn.FDSKL(**SHORT), verbose=0),
@@ -268,7 +280,8 @@ def test_a_family_says_what_it_is(kind):
     assert TrainingJob.from_value(decode(bytes(encode(job.as_value())))) == job
     small = job.rehearsed()
     assert (small.sum, small.algorithm.epochs) == ("plain", 1)
-    assert replace(small, sum=job.sum, algorithm=job.algorithm) == job
+    assert small.options == kind.rehearsed(job.options)
+    assert replace(small, sum=job.sum, options=job.options, algorithm=job.algorithm) == job
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -359,8 +372,11 @@ def test_a_warning_that_is_an_error_leaves_a_whole_model(fitted):
     assert len(model.predict(*parties)) == len(X)
 
 
-def test_families_agree_on_a_key_that_they_share():
-    keys = {}
-    for kind in families():
-        for key in kind.keys:
-            assert keys.setdefault(key.name, key) == key
+@pytest.mark.parametrize("kind", [name for one in families() for name in one.kinds])
+def test_a_job_has_the_defaults_of_its_own_family(kind):
+    """Several families have keys of one name, and mean different things by them."""
+    made = family_of_kind(kind)
+    tables = {"parties": {"bank": {"labels": True, "address": "bank:7443"}, "shop": {}}, "model": {"kind": kind}}
+    job = described(check({"version": 1, "name": "first", "disclosed": [], **tables}, JOB))
+    assert job.agreed["model"] == {"kind": kind, **{key.name: key.default for key in made.keys}}
+    assert job.loss == made.kinds[kind]

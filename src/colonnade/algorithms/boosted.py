@@ -171,6 +171,7 @@ class OpenBoosting(Training):
         """A partner's steps."""
         await partner.tell_sizes()
         await partner.tell_bins()
+        partner.net.traffic.round()
         await partner.resume()
         await partner.serve()
         await partner.learn_model(sealed=False)
@@ -180,6 +181,7 @@ class OpenBoosting(Training):
         await leader.agree(self.ranges_at_most)
         for one in leader.partners:
             await one.hear_bins()
+        leader.net.traffic.round()
         leader.begin()
         await self._rounds(leader)
 
@@ -223,6 +225,10 @@ class SealedBoosting(OpenBoosting):
         if self.ranges > MOST_BINS:
             raise OptionError(f"ranges must be at most {MOST_BINS}, got {self.ranges}")
         at_least("noise", self.noise, _LEAST_NOISE, finite=True)
+
+    def rehearsed(self) -> Training:
+        """The same in small: one round, and little noise, so that few rows make a cell."""
+        return replace(self, epochs=1, noise=_LEAST_NOISE)
 
     @property
     def ranges_at_most(self) -> int:

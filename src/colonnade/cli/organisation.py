@@ -28,7 +28,9 @@ def add_commands(commands: Any) -> None:
     init.add_argument("--labels", default="", help="those who hold labels, separated by commas (the first party)")
     init.add_argument("--model", default="logistic", metavar="KIND", help="the kind of the model (%(default)s)")
     init.add_argument(
-        "--protection", metavar="WORD", help="sealed, masked or plain (sealed for linear models, masked for others)"
+        "--protection",
+        metavar="WORD",
+        help="sealed, masked or plain (sealed for linear models and trees, masked for others)",
     )
 
     for name, text in (

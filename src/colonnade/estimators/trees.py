@@ -167,6 +167,8 @@ class BoostedTrees(TreeExplanations, Estimator):
         return False
 
     def _minimised(self) -> losses.Loss:
+        if not hasattr(self, "_loss_"):
+            self._check_fitted()
         return losses.loss(self._loss_)
 
     def _tree_options(self) -> TreeOptions:

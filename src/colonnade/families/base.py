@@ -154,6 +154,10 @@ class Family(ABC):
         """Return after how many epochs training ends at the latest."""
         return job.algorithm.epochs
 
+    def rehearsed(self, options: Any) -> Any:
+        """Return the options of a rehearsal, which has few rows."""
+        return options
+
     def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
         """Return whether the model is that of the best evaluation rather than of the last one."""
         return job.algorithm.schedule == "adaptive" or held_out > 0

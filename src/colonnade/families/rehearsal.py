@@ -64,7 +64,7 @@ def _small(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         shape = tuple(min(_SIZE, size) for size in value.shape)
         # Zeros and ones: labels of two classes, rows of which each party has the label, columns that vary.
-        numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2
+        numbers = sum(np.indices(shape, sparse=True), np.zeros(shape, int)) % 2
         return np.ones(shape, bool) if value.dtype == bool else numbers.astype(value.dtype)
     if isinstance(value, bytes):
         return bytes(len(value))  # zeros, as the secret of a party's directions belongs to the party alone

@@ -88,7 +88,8 @@ class TrainingJob:
 
     def rehearsed(self) -> TrainingJob:
         """Return the same job in small: one epoch, and no secret."""
-        return replace(self, sum="plain", algorithm=self.algorithm.rehearsed())
+        options = family(self.family).rehearsed(self.options)
+        return replace(self, sum="plain", options=options, algorithm=self.algorithm.rehearsed())
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,10 @@ class TreesFamily(Family):
         """Return how many rounds there are, at most."""
         return min(job.algorithm.epochs, int(job.options.trees))
 
+    def rehearsed(self, options: Any) -> Any:
+        """Return the options of a rehearsal, which has few rows, and of no model that is trained further."""
+        return replace(options, bins=min(options.bins, 8), trees=1, patience=None)
+
     def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
         """Return whether trees after the best round were left out, which patience asks for."""
         return job.options.patience is not None and held_out > 0
@@ -285,7 +289,7 @@ class TreesFamily(Family):
         _, forest, partners, ranges = state
         if forest is None:
             told = [(columns[k], str(len(np.unique(one)))) for k, one in enumerate(ranges) if one is not None]
-            title = f"the trees ask about {len(told)} of {len(columns)} columns of {party}"
+            title = f"{len(told)} of {len(columns)} columns are asked about"
             return Description(title, ("column", "ranges"), told, numbers=True)
         whole = Forest.from_arrays(dict(forest))
         names = [*columns, *(f"{name} column {k + 1}" for name, counts in partners for k in range(len(counts)))]

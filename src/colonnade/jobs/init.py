@@ -10,6 +10,8 @@ from colonnade.errors import OptionError, one_of
 from colonnade.families import family_of_kind
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, check_word
+from colonnade.families.trees import TreesFamily
+from colonnade.jobs import tree_texts
 from colonnade.jobs.job_file import JOB, described, party_name
 from colonnade.leaks import HELD_OUT, LISTED
 from colonnade.remote.authority import issue, make_authority
@@ -17,15 +19,17 @@ from colonnade.settings import toml
 
 _PORT = 7443
 
+_PROTECTION = """\
+# "sealed": nobody learns anything from training but its own coefficients. "masked": training in the open, under masks,
+# which hide nothing between two parties. "plain": in the open, without masks. Each party's [policy] must agree to it.
+"""
 _HEAD = """\
 # What all parties agree on. Every organisation has this same file; before anything private is read, the parties
 # compare its content, and a difference is named.
 version = 1
 name = "{name}"
 
-# "sealed": nobody learns anything from training but its own coefficients. "masked": training in the open, under masks,
-# which hide nothing between two parties. "plain": in the open, without masks. Each party's [policy] must agree to it.
-protection = "{protection}"
+{words}protection = "{protection}"
 
 # What the parties learn of each other's rows beside the model. It must be complete: see docs/security.md.
 disclosed = [
@@ -106,7 +110,26 @@ protection = ["sealed", "plain"]   # how training may be protected; "plain" is c
 }
 _LABEL = """\
 label = "label"           # empty cells are rows without a label
-# weight = "weight"       # how much each row counts, where the job says weighted = true (sealed training only)"""
+{weight}"""
+_WEIGHT = (
+    '# weight = "weight"       # how much each row counts, where the job says weighted = true (sealed training only)'
+)
+_PREPARE = """\
+# Local preparation, learned on the training rows and saved with the model. By default numbers are imputed and
+# standardised, and texts become one column per category.
+# [prepare]
+# default = ["impute", "standardise"]
+# income = [{ clip = [0, 250000] }, "impute", "standardise"]
+# city = ["one-hot"]
+"""
+_RULES = """\
+{consent}sequential = false        # three or more parties that move one after another, which undoes the masks
+min_features = 2          # columns that this party takes part with, at least
+min_batch = 8             # rows of a batch, at least
+max_rounds = 1000000      # of a run
+max_directions = 0.5      # numbers about each person that may leave in all runs together, as a share of own columns:
+                          # with as many as columns a partner who knows a few people works out everybody's columns
+"""
 _NETWORK = """\
 [network]                 # how this party's own network is made: a function without arguments in a file of its own
 build = "{name}_network.py:make"
@@ -124,13 +147,7 @@ id = "id"                 # the column by which people are found again at the ot
 {label}
 # columns = ["age", "income"]   # by default all others; or exclude = ["name"]
 
-# Local preparation, learned on the training rows and saved with the model. By default numbers are imputed and
-# standardised, and texts become one column per category.
-# [prepare]
-# default = ["impute", "standardise"]
-# income = [{{ clip = [0, 250000] }}, "impute", "standardise"]
-# city = ["one-hot"]
-
+{prepare}
 {network}[certificates]            # these are for tests only; ask your own authority for real ones
 authority = "certificates/authority.pem"
 certificate = "certificates/{name}.pem"
@@ -139,12 +156,7 @@ key = "certificates/{name}.key"
 # pins = {{ partner = "sha256:..." }}      # a partner's only certificate; its `colonnade check` tells the fingerprint
 
 [policy]                  # what may leave this party, whatever job.toml says
-{consent}sequential = false        # three or more parties that move one after another, which undoes the masks
-min_features = 2          # columns that this party takes part with, at least
-min_batch = 8             # rows of a batch, at least
-max_rounds = 1000000      # of a run
-max_directions = 0.5      # numbers about each person that may leave in all runs together, as a share of own columns:
-                          # with as many as columns a partner who knows a few people works out everybody's columns
+{rules}\
 # max_partner_ids = 10000   # ids that a partner may bring to an alignment; by default ten times one's own, or 10,000
 serve_people = "trained"  # about whom scores are asked and answered; "listed": in serve_list, a file; or "all"
 # serve_list = "people.txt"   # one id per line
@@ -222,15 +234,23 @@ def _protected(
         try:
             return SEALED, job_text(name, parties, holders, model, SEALED), ""
         except OptionError as error:  # a linear model that can't be trained on shares, or not by these parties
+            if MASKED in kind.lacks:
+                raise
             why = str(error).partition(": ")[2]
     return MASKED, job_text(name, parties, holders, model, MASKED), f", training in the open: {why}"
 
 
 def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:
     """Return the file of a party that agrees to this protection; `labels` says whether it holds any."""
-    column = _LABEL if labels else "# no label column here"
-    network = _NETWORK.format(name=name) if family_of_kind(model).takes_own else ""
-    return _PARTY.format(name=name, label=column, port=_PORT, consent=_CONSENT[protection], network=network)
+    kind = family_of_kind(model)
+    weight, prepare, rules = _WEIGHT, _PREPARE, _RULES.format(consent=_CONSENT[protection])
+    if kind.name == TreesFamily.name:
+        weight, prepare = tree_texts.WEIGHT, tree_texts.PREPARE
+        agreed = {"consent": tree_texts.CONSENT[protection], "ranges": tree_texts.RANGES[protection]}
+        rules = tree_texts.RULES.format(**agreed)
+    column = _LABEL.format(weight=weight) if labels else "# no label column here"
+    network = _NETWORK.format(name=name) if kind.takes_own else ""
+    return _PARTY.format(name=name, label=column, port=_PORT, rules=rules, prepare=prepare, network=network)
 
 
 def job_text(name: str, parties: Sequence[str], holders: Sequence[str], model: str, protection: str) -> str:
@@ -242,8 +262,10 @@ def job_text(name: str, parties: Sequence[str], holders: Sequence[str], model: s
     body = _model(model) + _training(model, protection) + _REST
     body += _STATISTICS if protection != SEALED and model in LinearFamily.kinds else ""
 
+    words = tree_texts.PROTECTION if model in TreesFamily.kinds else _PROTECTION
+
     def written(items: str) -> str:
-        return _HEAD.format(name=name, protection=protection, parties=tables, disclosed=items) + body
+        return _HEAD.format(name=name, words=words, protection=protection, parties=tables, disclosed=items) + body
 
     told = described(toml.parse(written("").encode(), JOB, "job.toml")).disclosed()
     return written("".join(f'  "{what}",  # {LISTED[what]}\n' for what in told))
@@ -253,11 +275,15 @@ def _model(model: str) -> str:
     kind, quoted = family_of_kind(model), f'"{model}"'.ljust(18)
     if model in LinearFamily.kinds:
         return _LINEAR.format(kind=quoted)
+    if model in TreesFamily.kinds:
+        return tree_texts.model_text(model, quoted, kind.kinds[model])
     keys = "".join(f"# {key.name} = {json.dumps(key.default)}\n" for key in kind.keys)
     return _OTHER.format(kind=quoted, keys=keys)
 
 
 def _training(model: str, protection: str) -> str:
+    if model in TreesFamily.kinds:
+        return tree_texts.TRAINING[protection] + tree_texts.VALIDATION
     if protection == SEALED:
         return _SEALED_TRAINING
     kind = family_of_kind(model)

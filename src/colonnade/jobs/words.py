@@ -65,7 +65,7 @@ def what_others_learn(
                 combinations="combinations" if most is None else f"up to {most:,} {_plural('combination', most)}",
             )
         )
-    return found
+    return {about: _without_beginnings(sentences) for about, sentences in found.items()}
 
 
 def lines(learnt: dict[str, list[str]], *, sealed: bool = False) -> list[str]:
@@ -89,6 +89,11 @@ def _merged(leaks: Iterable[Leak], me: str) -> list[Leak]:
         together = (*before, *(name for name in to if name not in before))
         found[key] = Leak(leak.name, leak.about, leak.of, together, (), leak.words, leak.numbers, leak.left)
     return list(found.values())
+
+
+def _without_beginnings(sentences: list[str]) -> list[str]:
+    """Leave out a sentence of which another one is a continuation."""
+    return [one for one in sentences if not any(other != one and other.startswith(f"{one},") for other in sentences)]
 
 
 def _directions(most: int | None, columns: int | None, people: str) -> str:

@@ -28,14 +28,14 @@ def cells_and_ranges(job: Job, party: PartyFile, table: Table, prepared: Learned
         check_rows(party.name, table.rows, job.model.bins)
         found = bins_of(party.name, columns_of(prepared.apply(table)), job.model, algorithm, own, leads=leads)
         constant.extend(name for name, count in zip(columns, found.counts.tolist(), strict=True) if count < 2)
-        rows = least_rows(algorithm, own, leads=leads)
-        many = "cell" if int(found.counts.max()) == 1 else "cells"
-        return f"up to {int(found.counts.max())} {many} in each of {len(columns)} columns, of {rows} rows at least"
+        most, rows = int(found.counts.max()), least_rows(algorithm, own, leads=leads)
+        text = f"up to {most} {'cell' if most == 1 else 'cells'} in each of {len(columns)} columns"
+        return text if rows == 1 else f"{text}, of {rows} rows at least"
 
     def guarantee() -> str:
         all_of_them = f"your {len(columns)} columns" if len(columns) > 1 else "your column"
         if leads:
-            return f"nobody learns anything of {all_of_them} but that the model uses them"
+            return f"nobody learns a value of {all_of_them}, or a range of one"
         each = "each of " if len(columns) > 1 else ""
         return f"of {each}{all_of_them} {job.holders[0]} will learn at most {ranges(job)} ranges"
 
