@@ -17,7 +17,7 @@ from colonnade.crypto.hinted_parameters import PackedSums
 from colonnade.crypto.hinted_sums import SumMaker
 from colonnade.crypto.keystream import Keystream
 from colonnade.engine.kept import Keeper, common_version
-from colonnade.errors import ProtocolError
+from colonnade.errors import PolicyRefused, ProtocolError
 from colonnade.runtimes.net import Net
 
 # Steps of the protocol, each with what it shows; `algorithms.boosted` declares it.
@@ -139,6 +139,12 @@ class TreePartner:
             np.zeros(count, np.uint8) if one is None else np.array(one, np.uint8)
             for count, one in zip(self.sizes.counts, earlier, strict=True)
         ]
+        told = max((self.ranges.count(column) for column in range(self.sizes.columns)), default=0)
+        if told > self.ranges.most:
+            raise PolicyRefused(
+                f"the model that training goes on from uses {told} ranges of a column of {self.net.me!r}, and the job "
+                f"lets the label holder learn {self.ranges.most}; raise ranges in [algorithm], or train anew"
+            )
         found = [self.ranges.codes(k, self.cells[k]) for k in range(self.sizes.columns) if self.ranges.opened(k)]
         if found:
             await self.net.send(self.leader, SIDES, np.stack(found))
@@ -214,6 +220,8 @@ class TreePartner:
                 continue
             if not isinstance(one, np.ndarray) or one.dtype != np.uint8 or one.shape != (count,):
                 raise ProtocolError(f"party {self.leader!r} must name the range of every cell at step {MODEL!r}")
+            if (one > np.arange(count)).any() or (one[one] != one).any():
+                raise ProtocolError(f"party {self.leader!r} must call ranges by their first cells at step {MODEL!r}")
             first = self.ranges.first[column]
             if sealed and (one[first] != one).any():
                 raise ProtocolError(
