@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.boosting.derivatives import derivatives, refit
+from colonnade.boosting.derivatives import derivatives, refit, start_of
 from colonnade.boosting.forest import Forest, ForestBuilder, TreeNodes
 from colonnade.boosting.options import TreeOptions
 from colonnade.boosting.ranges import Codes
@@ -72,7 +72,12 @@ class BoostingRounds:
         """Give every row its first score."""
         labels, self.outputs = self.labels, len(base)
         self.z = np.tile(base, (labels.rows, 1)) if earlier is None else earlier.scores(cells)
-        self.shown = None if labels.shown is None else self.z.copy()
+        self.shown = None
+        if (
+            labels.shown is not None
+        ):  # what is heard of it must not depend on true labels, so an earlier model is no start
+            start = start_of(labels.loss, labels.shown, labels.weights, labels.outputs)
+            self.shown = np.tile(start, (labels.rows, 1))
         known = labels.held_out is not None
         self.z_held: Floats | None = None
         if known:
@@ -160,12 +165,13 @@ class BoostingRounds:
     def freeze(self, codes: Any) -> tuple[Any, Any, Any]:
         """Return the scores, what else the label holder names, and how it went, as wire values."""
         went = (tuple(self.records), self._lowest, self._since, self.best_trees, self.stopped)
-        return ((self.z, self.shown, self.z_held), codes, went)
+        return ((self.z, self.shown, self.z_held, self.labels.shown), codes, went)
 
     def thaw(self, scores: Any, went: Any) -> None:
-        """Take back what `freeze` gave."""
+        """Take back what `freeze` gave; labels that were randomised once are not drawn again, which would tell more."""
         self.z = np.array(scores[0])
-        self.shown, self.z_held = (None if one is None else np.array(one) for one in scores[1:])
+        self.shown, self.z_held, labels = (None if one is None else np.array(one) for one in scores[1:])
+        self.labels = replace(self.labels, shown=labels)
         records, self._lowest, self._since, self.best_trees, self.stopped = went
         for done, record in enumerate(records, 1):  # the history is that of the whole run
             self.net.report(("record", done - 1, done, self.net.traffic.rounds, *record))
