@@ -38,10 +38,15 @@ class Candidate:
         return self.algorithm.remembers
 
 
+def tries_nothing(job: Job) -> bool:
+    """Return whether a plan only works out what a job takes: a trial would show more, or there is no short one."""
+    return job.protection == SEALED or not family(job.family).adds_up
+
+
 def check_plannable(job: Job) -> None:
     """Refuse what there is no choice for."""
     kind = family(job.family)
-    if not kind.plannable and job.protection != SEALED:
+    if not kind.plannable and not tries_nothing(job):
         raise OptionError(
             f"a plan compares algorithms of linear models, and this job trains a {kind.called} model with "
             f"{job.algorithm.name}; try it with few epochs instead"
@@ -51,10 +56,10 @@ def check_plannable(job: Job) -> None:
 def candidates(job: Job) -> list[Candidate]:
     """Return the job's own algorithm, then others with their own defaults and the job's seed and batch.
 
-    Of a sealed job there are none: see `untried`.
+    Of a sealed job, and of trees, there are none: see `untried`.
     """
     check_plannable(job)
-    if job.protection == SEALED:
+    if tries_nothing(job):
         return []
     own: Any = job.algorithm
     found = [Candidate(own, own=True)]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from colonnade.algorithms.boosted import OpenBoosting
 from colonnade.errors import at_least
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.checkpoints import Checkpoints
@@ -170,6 +171,8 @@ def _note(plan: Plan) -> list[str]:
         return []
     sealed = any(one.own and not one.tried for one in plan.forecasts)
     why = "a plan of a sealed job tries nothing, as that would show more than the job does" if sealed else ""
+    if any(one.name == OpenBoosting.name for one in plan.forecasts):
+        why = "trees have no short trial"
     why = why or "sealed training has no short trial"
     was = "was" if len(names) == 1 else "were"
     return [f"{' and '.join(names)} {was} not tried: {why}, and the figures follow from rows, columns and lines alone"]

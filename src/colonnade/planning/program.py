@@ -7,7 +7,7 @@
              and side by side, so that round trips overlap
 5. figures   the first label holder works them out and tells them; each party adds the bytes that will leave it
 6. untried   sealed training, and for a sealed job open training too, worked out from the number of columns and the
-             lines; of a sealed job there is nothing else but the lines
+             lines; of a sealed job, and of trees, there is nothing else but the lines
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from colonnade.algorithms import Algorithm
 from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError
-from colonnade.families.protection import SEALED
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
-from colonnade.planning.candidates import Candidate, agree_on_candidates, candidates, timed
+from colonnade.planning.candidates import Candidate, agree_on_candidates, candidates, timed, tries_nothing
 from colonnade.planning.figures import FIGURES, Figures, Forecast, Plan, Trial
 from colonnade.planning.forecast import Span
 from colonnade.planning.trials import Aside, LineSpeed, Taken, attempt, measure_lines, sample
@@ -95,7 +94,7 @@ async def make_plan(
         known = [replace(one, algorithm=replace(one.algorithm, batch=batch)) for one in known]
     before, sent = net.elapsed(), net.traffic.bytes
     columns = len(ready.prepared.columns)
-    if job.protection == SEALED:
+    if tries_nothing(job):
         say("the lines", 0, 2)
         lines = await measure_lines(net)
         return Plan(ready.train, lines, before, await _untried(net, job, ready, lines, (before, sent)))

@@ -1,4 +1,4 @@
-"""What training takes that a plan does not try: sealed training, and open training of a job that is sealed.
+"""What training takes that a plan does not try: sealed training, open training of a job that is sealed, and trees.
 
 Sealed training has no short trial: nobody sees how far it has come, and it can't be stopped early. Open training of a
 sealed job would show what its parties have not agreed to. Both are worked out from the numbers of rows and columns and
@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from colonnade.algorithms import BlockNewton, SealedNewton
 from colonnade.errors import InputError
 from colonnade.families.linear import LinearFamily
-from colonnade.families.protection import MASKED, SEALED
+from colonnade.families.protection import MASKED, PLAIN, SEALED, seals
 from colonnade.jobs.job import Job
+from colonnade.jobs.tree_part import grows_trees
 from colonnade.planning.figures import Forecast
 from colonnade.planning.forecast import Span
 from colonnade.planning.trials import LineSpeed
+from colonnade.planning.untried_trees import both_ways, forecast_trees
 from colonnade.sealed.losses import SEALED_LOSSES
 
 NO_LINE = LineSpeed(0.0, math.inf)
@@ -99,6 +101,8 @@ def forecast_open(
 
 def untried(job: Job, rows: int, columns: Mapping[str, int], outputs: int, line: LineSpeed) -> list[Forecast]:
     """Return what is shown beside the trials of a job: sealed training, and for a sealed job open training too."""
+    if grows_trees(job):
+        return _trees(job, rows, columns, outputs, line)
     found = []
     own = job.algorithm if isinstance(job.algorithm, SealedNewton) else SealedNewton(seed=job.algorithm.seed)
     if job.protection == SEALED or _sealable(job, own):
@@ -109,6 +113,16 @@ def untried(job: Job, rows: int, columns: Mapping[str, int], outputs: int, line:
     if job.protection == SEALED:
         taken = forecast_open(rows, columns, job.holders[0], outputs=outputs, line=line)
         found.append(_forecast(BlockNewton.name, MASKED, OPEN_COSTS.rounds, *taken, own=False))
+    return found
+
+
+def _trees(job: Job, rows: int, columns: Mapping[str, int], outputs: int, line: LineSpeed) -> list[Forecast]:
+    """Return what trees take, sealed and plain; of them there is no trial at all."""
+    found = []
+    for algorithm, own in both_ways(job):
+        takes = forecast_trees(job, algorithm, rows, columns, outputs, line)
+        word = SEALED if seals(algorithm) else PLAIN
+        found.append(_forecast(algorithm.name, word, takes.rounds, takes.seconds, takes.sent, own=own))
     return found
 
 
