@@ -206,6 +206,11 @@ def test_label_privacy_chooses_splits_by_other_labels_and_leaves_by_the_true_one
         assert made.score(*given) > least
     with pytest.raises(OptionError, match="label_epsilon randomises classes"):
         model(cn.BoostedTreesRegressor, algorithm=OpenBoosting(label_epsilon=1.0)).fit(*parties(Z))
+    private = SealedBoosting(label_epsilon=1.0)
+    with pytest.raises((OptionError, PartyFailed), match="weights that balance classes tell them"):
+        model(algorithm=private, class_weight="balanced").fit(*given)
+    with pytest.raises((OptionError, PartyFailed), match="monotone columns need leaves as splits leave them"):
+        model(algorithm=private, monotone={"shop": {0: 1}}).fit(*given)
 
 
 # -- the same everywhere -----------------------------------------------------------------------------------------------

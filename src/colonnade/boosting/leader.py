@@ -30,6 +30,8 @@ from colonnade.boosting.questions import (
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask
 from colonnade.boosting.rounds import BoostingRounds, TreeLabels
 from colonnade.engine.kept import Keeper, common_version
+from colonnade.errors import OptionError
+from colonnade.objective.further_losses import Quantile
 from colonnade.runtimes.net import Net
 
 Floats = npt.NDArray[np.float64]
@@ -108,6 +110,9 @@ class TreeLeader:
             [value for sizes in told for value in getattr(sizes, name)]
             for name in ("counts", "missing", "categorical", "monotone")
         )
+        if any(signs) and (self.labels.shown is not None or isinstance(self.labels.loss, Quantile)):
+            what = "label_epsilon" if self.labels.shown is not None else "the quantile loss"
+            raise OptionError(f"monotone columns need leaves as splits leave them, and {what} fits them anew; drop one")
         fixed = np.arange(self.features) < (self.sizes.columns if self.questions is not None else self.features)
         self.table = CellTable(np.ascontiguousarray(every[:, : self.rows]), counts, missing, categorical, fixed)
         self._held_out: Codes = np.ascontiguousarray(every[:, self.rows :])
@@ -209,6 +214,7 @@ class TreeLeader:
         self, g: Floats, h: Floats, rows: Rows | None, allowed: Mask | None, asks: tuple[int, ...]
     ) -> tuple[TreeNodes, Rows]:
         """Grow one tree, level by level; where it asks, partners' columns take part before a level is divided."""
+        await self.net.work(self.table.by_row.size * self.options.depth)
         tree = await self.net.in_thread(self.grower.begin, g, h, rows, allowed)
         step, growing, known = 0, True, dict[int, Any]()
         while growing or step < len(asks):

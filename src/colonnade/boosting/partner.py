@@ -184,6 +184,7 @@ class TreePartner:
         raw = await self.net.recv(self.leader, QUESTION)
         if type(raw) is not bytes or len(raw) != count * size:
             raise ProtocolError(f"party {self.leader!r} must ask in {count} times {size} bytes at step {QUESTION!r}")
+        await self.net.work(self._made_of[2].size * count)
         found = []
         for k in range(count):
             noise = numbered(self._noise_key, self._answered + k)

@@ -72,10 +72,9 @@ class BoostingRounds:
         """Give every row its first score."""
         labels, self.outputs = self.labels, len(base)
         self.z = np.tile(base, (labels.rows, 1)) if earlier is None else earlier.scores(cells)
-        self.shown = None
-        if (
-            labels.shown is not None
-        ):  # what is heard of it must not depend on true labels, so an earlier model is no start
+        self.shown: Floats | None = None
+        if labels.shown is not None:
+            # What partners hear must not depend on true labels, so an earlier model is no start.
             start = start_of(labels.loss, labels.shown, labels.weights, labels.outputs)
             self.shown = np.tile(start, (labels.rows, 1))
         known = labels.held_out is not None

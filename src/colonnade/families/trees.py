@@ -212,6 +212,10 @@ class TreesFamily(Family):
             weights = balanced(y, np.unique(y)) * (1.0 if weights is None else weights)
         shown = None
         if algorithm.label_epsilon is not None:
+            if job.options.balanced:
+                raise OptionError(
+                    "label_epsilon hides labels, and weights that balance classes tell them; leave one of them out"
+                )
             stream = Keystream(net.secret("shown labels"))
             shown = randomised(y, loss.kind, job.outputs, algorithm.label_epsilon, stream)
         if held_out is None and job.options.patience is not None:
