@@ -55,6 +55,14 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# xgboost and LightGBM stand beside our trees where these are timed and reproduced; neither is a dependency. xgboost-cpu is
+# the same library without code for graphics cards, and much smaller.
+$(VENV)/.trees: $(VENV)/.dev
+	@for name in xgboost-cpu lightgbm; do \
+	  $(BIN)/uv pip install -q --python $(BIN)/python $$name 2>/dev/null || $(BIN)/pip install -q $$name \
+	  || echo "$$name can't be installed here"; done
+	@touch $@
+
 # Opponents live apart: one pins a library to a version of its own. Without them we are timed alone.
 $(VENV)/.opponents: $(VENV)/.dev
 	@$(PYTHON) -m venv $(VENV)/opponents
@@ -66,7 +74,7 @@ $(VENV)/.opponents: $(VENV)/.dev
 	  && $(VENV)/secretflow/bin/pip install -q --no-deps secretflow-lite==1.11.0b1 || echo "secretflow can't be installed here"
 	@touch $@
 
-bench: $(VENV)/.opponents  ## timings against the stated opponents, into benchmarks/RESULTS.md
+bench: $(VENV)/.opponents $(VENV)/.trees  ## timings against the stated opponents, into benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py
 
 schedules: $(VENV)/.dev  ## ten thousand random schedules of faults under the virtual clock, over all algorithms
@@ -109,11 +117,11 @@ pythons:         ## a short set of tests under each Python from 3.11 to 3.13 tha
 	  $$home/bin/pip install -q -e '.[demo]' pytest hypothesis pandas polars || exit 1; \
 	  $$home/bin/python -m pytest $(SHORT:%=tests/test_%.py) || exit 1; done; echo "tried:$$tried"
 
-reproduce: $(VENV)/.dev  ## the papers' tables and figures (DATA=<folder of data sets>)
+reproduce: $(VENV)/.trees  ## the papers' tables and figures (DATA=<folder of data sets>)
 	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
 	for name in fedbcd-rounds fedbcd-encrypted fedbcd-mnist fedbcd-nus vfb2-accuracy vfb2-convergence vfb2-scaling \
 	  afsgd-speedup afsgd-convergence afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies \
-	  ssca-cost ssca-accuracy ssca-sparsity; do \
+	  ssca-cost ssca-accuracy ssca-sparsity trees; do \
 	  $(BIN)/python -m reproductions $$name --data "$(DATA)" || exit 1; done
 
 clean:           ## remove .venv and caches

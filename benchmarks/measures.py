@@ -18,8 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproductions, which s
 sys.path.insert(0, str(Path(__file__).parent))
 from alignment import alignment, alignment_of_a_million, group_operations
 from beside_secretflow import sealed_beside_secretflow
+from boosted_trees import boosted_trees, boosted_trees_of_a_million, tree_predictions, trees_beside_secretflow
 from encrypted import encrypted_products, encrypted_training
 from few_rounds import few_bytes, few_rounds, loopback_training, many_columns, other_losses, slow_line
+from hinted_sums import hinted_sums
 from horizontal import horizontal_rounds
 from kernel_learning import kernel_growth, kernel_learning, kernel_memory
 from lattice import lattice
@@ -30,6 +32,7 @@ from sealed import sealed
 from shortest import best
 from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
+from tree_kernels import tree_kernels
 
 Rows = list[tuple[str, str, str]]
 DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
@@ -168,6 +171,12 @@ MEASURES = (
     lattice,
     sealed,
     sealed_beside_secretflow,
+    hinted_sums,
+    tree_kernels,
+    boosted_trees,
+    boosted_trees_of_a_million,
+    tree_predictions,
+    trees_beside_secretflow,
     horizontal_rounds,
     group_operations,
     alignment,
