@@ -136,7 +136,7 @@ class TreePart:
         if self.most_questions is not None and questions > self.most_questions:
             raise PolicyRefused(
                 f"the job asks up to {questions} sums over the cells of each partner, and the policy of {me!r} answers "
-                f"{self.most_questions}; lower questions in [algorithm], or raise max_questions in its [policy]"
+                f"{self.most_questions}; lower trees in [model], or raise max_questions in its [policy]"
             )
 
 
