@@ -209,6 +209,8 @@ def test_label_privacy_chooses_splits_by_other_labels_and_leaves_by_the_true_one
     private = SealedBoosting(label_epsilon=1.0)
     with pytest.raises((OptionError, PartyFailed), match="weights that balance classes tell them"):
         model(algorithm=private, class_weight="balanced").fit(*given)
+    with pytest.raises((OptionError, PartyFailed), match="patience ends training where the true ones"):
+        model(algorithm=private, patience=2).fit(*given, validation=given)
     with pytest.raises((OptionError, PartyFailed), match="monotone columns need leaves as splits leave them"):
         model(algorithm=private, monotone={"shop": {0: 1}}).fit(*given)
 

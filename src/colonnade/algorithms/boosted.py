@@ -34,6 +34,7 @@ from colonnade.boosting.partner import (
     MODEL,
     ORDER,
     QUESTION,
+    RECORD,
     SEED,
     SIDES,
     SIZES,
@@ -56,7 +57,7 @@ from colonnade.leaks import (
 from colonnade.objective import losses
 
 RANGES_TOLD = "tree ranges"  # the step of predictions
-KINDS = (SIZES, SEED, HINT, BINS, ORDER, QUESTION, ANSWER, CUTS, SIDES, MODEL, RANGES_TOLD)
+KINDS = (SIZES, SEED, HINT, BINS, ORDER, QUESTION, ANSWER, CUTS, SIDES, RECORD, MODEL, RANGES_TOLD)
 # What trees have in place of these options of other algorithms; other values are refused.
 _FIXED: dict[str, Any] = {
     "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
@@ -248,7 +249,7 @@ class SealedBoosting(OpenBoosting):
             f"{{who}} will see sums of numbers of their own over the cells of your columns, with noise {self.noise:g} "
             f"times as large as one person counts at most",
         )  # fmt: skip
-        return (*self._common(setting), ranges, sums, nothing(setting, HINT, QUESTION))
+        return (*self._common(setting), ranges, sums, nothing(setting, HINT, QUESTION, RECORD))
 
     async def _follow(self, partner: TreePartner) -> None:
         """A partner's steps."""

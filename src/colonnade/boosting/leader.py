@@ -140,9 +140,13 @@ class TreeLeader:
             return
         version = await common_version(self.net, self.keeper)
         self.keeper.forget(version)
-        if not version:
-            return
-        arrays, scores, (asked, *codes), records = self.keeper.load(version)
+        if version:
+            self._restore(version, self.keeper.load(version))
+        for one in self.partners if self.questions is not None else ():
+            await one.hear_record()
+
+    def _restore(self, version: int, state: Any) -> None:
+        arrays, scores, (asked, *codes), records = state
         if self.questions is not None:
             self.questions.asked = asked
         kept = Forest.from_arrays(dict(arrays), self.features)
@@ -256,8 +260,7 @@ class TreeLeader:
         changed = []
         for one in self.partners:
             chosen: list[tuple[int, Mask]] = []
-            trial = type(one.ranges)(one.sizes, one.ranges.most)
-            trial.thaw(one.ranges.freeze())
+            trial = one.ranges.copy()
             for _, name, cut in wishes:
                 if name == one.name and trial.fits(cut.column, cut.cut):
                     trial.open(cut.column, cut.cut)

@@ -23,11 +23,11 @@ from colonnade.runtimes.net import Net
 # Steps of the protocol, each with what it shows; `algorithms.boosted` declares it.
 SIZES, SEED, HINT, BINS = "tree sizes", "tree seed", "tree hint", "tree bins"
 ORDER, QUESTION, ANSWER = "tree order", "tree question", "tree answer"
-CUTS, SIDES, MODEL = "tree cuts", "tree sides", "tree model"
+CUTS, SIDES, RECORD, MODEL = "tree cuts", "tree sides", "tree record", "tree model"
 # What the label holder orders next.
 ASK, RENEW, KEEP, END = "ask", "renew", "keep", "end"
 SAMPLE = 1 << 16  # rows that sums are about, at most
-MOST_AT_ONCE = 64  # sums that are asked for in one message, at most
+MOST_AT_ONCE, MOST_TREES = 64, 1 << 31  # sums that are asked for in one message, and numbers of trees, at most
 # Sums that are read with one hint. A label holder that cheats in every one of them learns 23 of the 2,048 coefficients
 # of a mask from each, and what is left has to stay as good as unknown (ADR 32).
 PER_HINT = 28
@@ -46,6 +46,10 @@ def numbered(key: bytes, number: int) -> Keystream:
     So no two questions ever share one; and a run whose secrets are given repeats to the bit, broken off or not.
     """
     return Keystream(hashlib.sha256(key + number.to_bytes(8, "little")).digest())
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 class TreePartner:
@@ -67,6 +71,8 @@ class TreePartner:
         How many ranges of a column the job opens, at most.
     sealing
         The seed of the rows that sums are about, and the noise on sums; None where training is in the open.
+    questions
+        How many sums the job asks for; None is any number, as far as this party's own limit goes.
     keeper
         Where this party keeps its progress.
     """
@@ -82,12 +88,19 @@ class TreePartner:
         ranges: int,
         sealing: tuple[int, tuple[float, float]] | None = None,
         keeper: Keeper | None = None,
+        questions: int | None = None,
     ) -> None:
         self.net, self.leader, self.sizes, self.cells, self.rows = net, leader, sizes, cells, rows
         self.part, self.keeper, self._sealing = part, keeper, sealing
         self.ranges = Ranges(sizes, ranges)
         self.final: tuple[Codes | None, ...] = (None,) * sizes.columns
-        self._answered, self._noise_key, self._left = 0, b"", 0
+        self._noise_key, self._left = b"", 0
+        # Sums that were answered in this run, and of those before it those that it goes on from; and at any time.
+        self._answered = self._ever_answered = 0
+        own = part.most_questions
+        self._most = _least(own, questions)
+        self._most_ever = _least(own, None if questions is None else 2 * questions)  # what a break lost is asked again
+        self._version, self._kept = 0, (self.ranges.freeze(), 0)
 
     async def tell_sizes(self) -> None:
         """Tell the label holder how many cells each column has."""
@@ -123,22 +136,34 @@ class TreePartner:
         """Go back to the last tree after which all parties have kept their progress."""
         if self.keeper is None:
             return
+        ever, first = None, self.ranges.freeze()
+        if (latest := max(self.keeper.versions(), default=None)) is not None:
+            *_, ever, self._ever_answered = self.keeper.load(latest)
         version = await common_version(self.net, self.keeper)
         self.keeper.forget(version)
         if version:
-            kept, self._answered = self.keeper.load(version)
-            self.ranges.thaw(kept)
+            first, self._answered, *_ = self.keeper.load(version)
             self.net.report(("resumed", version))
+        self.ranges.thaw(first, ever)
+        self._version, self._kept = version, (first, self._answered)
+        self._note()
+        if self._sealing is not None:
+            await self.net.send(self.leader, RECORD, tuple(self.ranges.ever))
+
+    def _note(self) -> None:
+        """Keep, before it leaves, what is told from now on: a break must not give it back to be told once more."""
+        if self.keeper is not None:
+            self.keeper.save(self._version, (*self._kept, tuple(self.ranges.ever), self._ever_answered))
 
     async def tell_opened(self) -> None:
         """Send the ranges that an earlier model uses, from which training goes on: what predictions tell anyway."""
         earlier = self.part.earlier
         if earlier is None:
             return
-        self.ranges.first = [
-            np.zeros(count, np.uint8) if one is None else np.array(one, np.uint8)
+        self.ranges.thaw(
+            np.zeros(count, np.uint8) if one is None else one
             for count, one in zip(self.sizes.counts, earlier, strict=True)
-        ]
+        )
         told = max((self.ranges.count(column) for column in range(self.sizes.columns)), default=0)
         if told > self.ranges.most:
             raise PolicyRefused(
@@ -163,17 +188,17 @@ class TreePartner:
                 await self._open()
             elif what == RENEW and self._sealing is not None and self._left < PER_HINT:
                 await self._send_hint()
-            elif what == KEEP and number >= 1:
-                if self.keeper is not None:
-                    self.keeper.save(number, (self.ranges.freeze(), self._answered))
+            elif what == KEEP and 1 <= number < MOST_TREES:
+                self._version, self._kept = number, (self.ranges.freeze(), self._answered)
+                self._note()
             else:
                 raise ProtocolError(f"party {self.leader!r} gave an order that there is none of at step {ORDER!r}")
 
     async def _answer(self, count: int) -> None:
         """Add up numbers that this party can't read over its cells, with noise that nobody else knows."""
-        most = self.part.most_questions
-        if most is not None and self._answered + count > most:
-            raise ProtocolError(f"party {self.leader!r} asked for more than {most} sums, at step {QUESTION!r}")
+        for most, so_far in ((self._most, self._answered), (self._most_ever, self._ever_answered)):
+            if most is not None and so_far + count > most:
+                raise ProtocolError(f"party {self.leader!r} asked for more than {most} sums, at step {QUESTION!r}")
         if count > self._left:
             raise ProtocolError(
                 f"party {self.leader!r} asked for {count} sums at step {QUESTION!r}, and the hint is good for "
@@ -188,10 +213,21 @@ class TreePartner:
         found = []
         for k in range(count):
             noise = numbered(self._noise_key, self._answered + k)
-            found.append(await self.net.in_thread(self._sums.answer, raw[k * size : (k + 1) * size], noise))
+            answer = await self.net.in_thread(self._sums.answer, raw[k * size : (k + 1) * size], noise)
+            found.append(self._only_useful(answer, noise))
         self._answered += count
+        self._ever_answered += count
+        self._note()
         self.net.traffic.round()
         await self.net.send(self.leader, ANSWER, b"".join(found))
+
+    def _only_useful(self, answer: bytes, stream: Keystream) -> bytes:
+        """Return an answer with random words for columns that can't be cut any further: nobody needs their sums."""
+        words = np.frombuffer(answer, "<u8").copy()
+        for column, start in enumerate(self.sizes.starts[:-1].tolist()):
+            if self.ranges.count(column) >= self.ranges.most:
+                words[start : start + self.sizes.counts[column]] = stream.words(self.sizes.counts[column])
+        return words.tobytes()
 
     async def _open(self) -> None:
         """Tell of every row on which side of the cuts it is that the label holder asks for; refuse too many."""
@@ -204,6 +240,7 @@ class TreePartner:
             sides += sides_of(self.ranges, column, cut, self.cells[column])
             self.ranges.open(column, cut)
         if wanted:
+            self._note()
             await self.net.send(self.leader, SIDES, np.stack(sides))
 
     # -- the model -----------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from colonnade.boosting.partner import (
     ORDER,
     PER_HINT,
     QUESTION,
+    RECORD,
     RENEW,
     SEED,
     SIDES,
@@ -43,6 +44,7 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
 # A group of fewer rows is not asked about: noise would drown it, and its cells would be single people.
 LEAST_GROUP, LEAST_SHARE = 200, 1 / 32
+_MOST_CELLS = 1 << 33  # bytes of room for all columns of one partner
 # How many sums a tree asks for at its first steps: the root, two children, four of theirs.
 _STEPS = (1, 2, 4)
 
@@ -105,6 +107,12 @@ class Partnership:
     async def hear(cls, net: Net, name: str, bins: int, most: int, rows: int, held_out: int) -> Partnership:
         """Hear from a partner how many cells each of its columns has."""
         sizes = ColumnSizes.told(await net.recv(name, SIZES), name, SIZES, bins)
+        most = _MOST_CELLS // (rows + held_out)
+        if sizes.columns > most:
+            raise ProtocolError(
+                f"party {name!r} may have at most {most:,} columns for so many rows, and told of {sizes.columns:,} at step "
+                f"{SIZES!r}"
+            )
         return cls(net, name, sizes, most, rows, held_out)
 
     async def hear_bins(self) -> None:
@@ -113,14 +121,14 @@ class Partnership:
         self.codes = expect_array(await self.net.recv(self.name, BINS), shape, np.uint8, self.name, BINS).copy()
         if (self.codes >= np.array(self.sizes.counts)[:, None]).any():
             raise ProtocolError(f"party {self.name!r} sent cells that its columns do not have at step {BINS!r}")
-        self.ranges.first = [np.arange(count, dtype=np.uint8) for count in self.sizes.counts]
+        self.ranges.thaw(np.arange(count, dtype=np.uint8) for count in self.sizes.counts)
 
     async def hear_opened(self, used: Sequence[Codes | None]) -> None:
         """Take the ranges of columns that an earlier model uses; `used` has the first cell of each cell's range."""
         counts = self.sizes.counts
-        self.ranges.first = [
+        self.ranges.thaw(
             np.zeros(count, np.uint8) if one is None else one for one, count in zip(used, counts, strict=True)
-        ]
+        )
         open_ones = [column for column in range(self.sizes.columns) if self.ranges.opened(column)]
         if not open_ones:
             return
@@ -131,6 +139,15 @@ class Partnership:
                 raise ProtocolError(f"party {self.name!r} sent ranges that column {column} does not have at {SIDES!r}")
             self.codes[column] = found[place]
 
+    async def hear_record(self) -> None:
+        """Hear which cuts were ever opened, also those after what this run goes on from: they count, too."""
+        told = await self.net.recv(self.name, RECORD)
+        counts = self.sizes.counts
+        fits = type(told) is tuple and len(told) == len(counts)
+        if not fits or not all(map(_is_record, told, counts, self.ranges.first)):
+            raise ProtocolError(f"party {self.name!r} must tell which cuts were opened, of each column, at {RECORD!r}")
+        self.ranges.thaw(self.ranges.first, told)
+
     async def open(self, cuts: list[tuple[int, Mask]]) -> None:
         """Have these cuts opened, and bring every row's ranges up to date.
 
@@ -140,8 +157,7 @@ class Partnership:
         await self.net.send(self.name, CUTS, tuple((column, packed(cut)) for column, cut in cuts))
         if not cuts:
             return
-        expected, record = [], Ranges(self.sizes, self.ranges.most)
-        record.thaw(self.ranges.freeze())
+        expected, record = [], self.ranges.copy()
         for column, cut in cuts:
             expected.append(sides_expected(record, column))
             record.open(column, cut)
@@ -158,6 +174,13 @@ class Partnership:
     async def tell_model(self, used: Sequence[Codes | None]) -> None:
         """Tell the partner which ranges of its columns the model uses."""
         await self.net.send(self.name, MODEL, tuple(used))
+
+
+def _is_record(told: Any, count: int, first: Codes) -> bool:
+    """Return whether this names the first cell of every cell's range, and tells apart what is told apart already."""
+    if not isinstance(told, np.ndarray) or told.dtype != np.uint8 or told.shape != (count,):
+        return False
+    return bool((told <= np.arange(count)).all() and (told[told] == told).all() and (first[told] == first).all())
 
 
 class Questions:

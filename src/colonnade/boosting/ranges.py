@@ -4,7 +4,8 @@ A partner cuts each of its columns into cells, and nobody else knows which rows 
 opened, one at a time: a cut is a set of cells, and opening it tells of every row on which side it is. What all cuts
 together tell apart are the column's *ranges*. A range is called by its first cell, so that ranges are cells like any
 others, in the same order, and a cut that comes later changes nothing about what was split before. Both sides keep the
-same record, and the partner refuses a cut that would make more ranges than it allows.
+same record, and the partner refuses a cut that would make more ranges than it allows. A run that is broken off goes
+back to earlier ranges, but what was ever told stays told: it counts.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class Ranges:
     def __init__(self, sizes: ColumnSizes, most: int) -> None:
         self.sizes, self.most = sizes, most
         self.first: list[Codes] = [np.zeros(count, np.uint8) for count in sizes.counts]  # of each cell's range
+        self.ever: list[Codes] = list(self.first)  # the same of what was told at any time, also before a break
 
     def count(self, column: int) -> int:
         """Return how many ranges a column has."""
@@ -101,23 +103,27 @@ class Ranges:
         """Return whether anything is known of a column."""
         return bool(self.first[column].any())
 
-    def _apart(self, column: int) -> bool:
+    def apart(self, column: int) -> bool:
         """Return whether missing values become a range of their own with the next cut."""
-        return self.sizes.missing[column] and not self.opened(column)
+        first = self.first[column]
+        return self.sizes.missing[column] and int((first == first[-1]).sum()) > 1
 
     def refined(self, column: int, cut: Mask) -> Codes:
         """Return the first cells of the ranges that there would be after this cut."""
-        keys = [self.first[column], cut]
-        if self._apart(column):
+        return self._together(column, self.first[column], cut)
+
+    def _together(self, column: int, before: Codes, cut: Mask) -> Codes:
+        keys = [before, cut]
+        if self.sizes.missing[column]:
             keys.append(np.arange(len(cut)) == len(cut) - 1)
         _, first, place = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
         found: Codes = first[place.ravel()].astype(np.uint8)
         return found
 
     def fits(self, column: int, cut: Mask) -> bool:
-        """Return whether a cut says anything new and leaves no more ranges than are allowed."""
-        after = self.refined(column, cut)
-        return bool((after != self.first[column]).any()) and len(np.unique(after)) <= self.most
+        """Return whether a cut says anything new and leaves no more ranges, of all times, than are allowed."""
+        new = bool((self.refined(column, cut) != self.first[column]).any())
+        return new and len(np.unique(self._together(column, self.ever[column], cut))) <= self.most
 
     def check(self, column: Any, cut: Any, party: str, step: str) -> tuple[int, Mask]:
         """Return a cut that another party asks for, or refuse it: this is where a partner's own limit holds."""
@@ -140,6 +146,7 @@ class Ranges:
 
     def open(self, column: int, cut: Mask) -> None:
         """Take note of a cut."""
+        self.ever[column] = self._together(column, self.ever[column], cut)
         self.first[column] = self.refined(column, cut)
 
     def codes(self, column: int, cells: Codes) -> Codes:
@@ -155,9 +162,16 @@ class Ranges:
         """Return all of it as a wire value, to be kept."""
         return tuple(self.first)
 
-    def thaw(self, value: Any) -> None:
-        """Take back what `freeze` gave."""
+    def thaw(self, value: Any, ever: Any = None) -> None:
+        """Take back what `freeze` gave; `ever` is what was told at any time, where that is more."""
         self.first = [np.array(one, np.uint8) for one in value]
+        self.ever = list(self.first) if ever is None else [np.array(one, np.uint8) for one in ever]
+
+    def copy(self) -> Ranges:
+        """Return the same, to try cuts out."""
+        found = Ranges(self.sizes, self.most)
+        found.thaw(self.first, self.ever)
+        return found
 
 
 def packed(cut: Mask) -> bytes:
@@ -171,14 +185,14 @@ def sides_of(ranges: Ranges, column: int, cut: Mask, cells: Codes) -> list[npt.N
     This is all that leaves the partner for a cut; `taken` reads it.
     """
     found = [np.packbits(cut[cells])]
-    if ranges._apart(column):
+    if ranges.apart(column):
         found.append(np.packbits(cells == len(cut) - 1))
     return found
 
 
 def sides_expected(ranges: Ranges, column: int) -> int:
     """Return how many bits for each row `sides_of` sends."""
-    return 2 if ranges._apart(column) else 1
+    return 2 if ranges.apart(column) else 1
 
 
 def taken(ranges: Ranges, column: int, cut: Mask, codes: Codes, bits: list[Mask], party: str, step: str) -> Codes:
@@ -190,7 +204,7 @@ def taken(ranges: Ranges, column: int, cut: Mask, codes: Codes, bits: list[Mask]
     apart = np.arange(count) == count - 1
     # The range that a row moves to, by (range before, side, missing); where no cell is there, a row can't be either.
     table = np.full((MOST_CELLS, 2, 2), -1, np.int64)
-    missing = apart & ranges._apart(column)
+    missing = apart & ranges.apart(column)
     table[ranges.first[column], cut.astype(int), missing.astype(int)] = after
     side = bits[0].astype(np.int64)
     gone = bits[1].astype(np.int64) if len(bits) > 1 else np.zeros_like(side)

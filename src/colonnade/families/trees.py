@@ -164,8 +164,8 @@ class TreesFamily(Family):
         columns = columns_from_value(part.X)
         rows = columns.shape[0]
         check_rows(net.me, rows, options.bins)
+        questions = 0 if sealing is None else questions_of(self.rounds(job), job.outputs)
         if not leads:
-            questions = 0 if sealing is None else questions_of(self.rounds(job), job.outputs)
             own.check_limits(net.me, min(algorithm.ranges_at_most, options.bins), questions)
         earlier = own.earlier
         if earlier is None:
@@ -188,7 +188,7 @@ class TreesFamily(Family):
         if earlier is not None:
             own = replace(own, earlier=earlier[3])
         ranges = algorithm.ranges_at_most
-        partner = TreePartner(net, job.holders[0], sizes, cells, rows, own, ranges, sealing, keeper)
+        partner = TreePartner(net, job.holders[0], sizes, cells, rows, own, ranges, sealing, keeper, questions)
         await algorithm.train(partner)
         return (mine, None, None, partner.final)
 
@@ -215,6 +215,11 @@ class TreesFamily(Family):
             if job.options.balanced:
                 raise OptionError(
                     "label_epsilon hides labels, and weights that balance classes tell them; leave one of them out"
+                )
+            if job.options.patience is not None:
+                raise OptionError(
+                    "label_epsilon hides labels, and patience ends training where the true ones of held-out rows say "
+                    "so; leave one of them out"
                 )
             stream = Keystream(net.secret("shown labels"))
             shown = randomised(y, loss.kind, job.outputs, algorithm.label_epsilon, stream)
