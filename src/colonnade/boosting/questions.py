@@ -110,8 +110,8 @@ class Partnership:
         most = _MOST_CELLS // (rows + held_out)
         if sizes.columns > most:
             raise ProtocolError(
-                f"party {name!r} may have at most {most:,} columns for so many rows, and told of {sizes.columns:,} at step "
-                f"{SIZES!r}"
+                f"party {name!r} may have at most {most:,} columns for so many rows, and told of {sizes.columns:,}, at "
+                f"step {SIZES!r}"
             )
         return cls(net, name, sizes, most, rows, held_out)
 

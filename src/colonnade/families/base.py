@@ -70,6 +70,8 @@ class Family(ABC):
         Whether every party brings something of its own beside columns, which is a network.
     weighs
         Whether rows may have weights, at the party with the labels.
+    minds_single
+        Whether a party with a single column shows it by what it contributes, up to a factor.
     minds_scales
         Whether columns of very different sizes make its training slow.
     sealed
@@ -98,6 +100,7 @@ class Family(ABC):
     plannable: ClassVar[bool] = False
     takes_own: ClassVar[bool] = False
     weighs: ClassVar[bool] = False
+    minds_single: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = False
     sealed: ClassVar[bool] = False
     adds_up: ClassVar[bool] = True

@@ -139,7 +139,8 @@ def warn_before(job: TrainingJob, parties: Sequence[Party], names: tuple[str, ..
     `parties` are those whose data is at hand, `names` are those of all that take part, `rows` is the number of rows.
     """
     kind = family(job.family)
-    warn_single_features(parties, len(names))
+    if kind.minds_single:
+        warn_single_features(parties, len(names))
     if kind.minds_scales:
         warn_scales(parties)
     if len(names) > 1:

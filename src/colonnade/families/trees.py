@@ -87,6 +87,7 @@ class TreesFamily(Family):
     options: ClassVar[type[Any]] = TreeOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedBoosting, OpenBoosting)
     weighs: ClassVar[bool] = True
+    minds_single: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
     one_holder: ClassVar[bool] = True
     takes_missing: ClassVar[bool] = True
