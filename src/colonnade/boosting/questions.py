@@ -107,10 +107,10 @@ class Partnership:
     async def hear(cls, net: Net, name: str, bins: int, most: int, rows: int, held_out: int) -> Partnership:
         """Hear from a partner how many cells each of its columns has."""
         sizes = ColumnSizes.told(await net.recv(name, SIZES), name, SIZES, bins)
-        columns = _MOST_CELLS // (rows + held_out)
-        if sizes.columns > columns:
+        room = _MOST_CELLS // (rows + held_out)
+        if sizes.columns > room:
             raise ProtocolError(
-                f"party {name!r} may have at most {columns:,} columns for so many rows, and told of {sizes.columns:,}, at "
+                f"party {name!r} may have at most {room:,} columns for so many rows, and told of {sizes.columns:,}, at "
                 f"step {SIZES!r}"
             )
         return cls(net, name, sizes, most, rows, held_out)
