@@ -113,11 +113,10 @@ class Ranges:
         return self._together(column, self.first[column], cut)
 
     def _together(self, column: int, before: Codes, cut: Mask) -> Codes:
-        keys = [before, cut]
-        if self.sizes.missing[column]:
-            keys.append(np.arange(len(cut)) == len(cut) - 1)
-        _, first, place = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
-        found: Codes = first[place.ravel()].astype(np.uint8)
+        keys = 4 * before.astype(np.int64) + 2 * cut
+        keys[-1] += self.sizes.missing[column]
+        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        found: Codes = first[place].astype(np.uint8)
         return found
 
     def fits(self, column: int, cut: Mask) -> bool:
