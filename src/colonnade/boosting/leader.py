@@ -18,7 +18,7 @@ from colonnade.boosting.derivatives import start_of
 from colonnade.boosting.forest import Forest, ForestBuilder, TreeNodes
 from colonnade.boosting.growing import GrowingTree, Growth, TreeGrower
 from colonnade.boosting.options import TreeOptions
-from colonnade.boosting.partner import END, KEEP, ORDER
+from colonnade.boosting.partner import END, KEEP, KEPT, MOST_TREES, ORDER
 from colonnade.boosting.questions import (
     LEAST_GROUP,
     LEAST_SHARE,
@@ -30,7 +30,7 @@ from colonnade.boosting.questions import (
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask
 from colonnade.boosting.rounds import BoostingRounds, TreeLabels
 from colonnade.engine.kept import Keeper, common_version
-from colonnade.errors import OptionError
+from colonnade.errors import OptionError, ProtocolError
 from colonnade.objective.further_losses import Quantile
 from colonnade.runtimes.net import Net
 
@@ -77,7 +77,7 @@ class TreeLeader:
         self.questions: Questions | None = None
         self.partners: list[Partnership] = []
         self.features = sizes.columns
-        self.done = 0
+        self.done = self._to_be_kept = 0
 
     # -- before the first tree -----------------------------------------------------------------------------------------
 
@@ -166,12 +166,23 @@ class TreeLeader:
         """Keep all that the next tree depends on, here and at every partner."""
         if self.keeper is None or self.done % self.keeper.every:
             return
+        await self._all_have_kept()
         for one in self.partners:
             await self.net.send(one.name, ORDER, (KEEP, self.done))
+        self._to_be_kept = self.done
         forest = tuple(self.builder.forest().to_arrays().items())
         asked = 0 if self.questions is None else self.questions.asked
         codes = (asked, *((one.ranges.freeze(), one.codes) for one in self.partners))
         self.keeper.save(self.done, (forest, *self.rounds.freeze(codes)))
+
+    async def _all_have_kept(self) -> None:
+        """Wait until every partner has kept what it was told to: nobody may be ahead by more than one version.
+
+        Between two trees nothing else waits for a partner, and one that is gone would not be noticed.
+        """
+        for one in self.partners if self.keeper is not None and self._to_be_kept else ():
+            if await self.net.recv(one.name, KEPT) != (self._to_be_kept,):
+                raise ProtocolError(f"party {one.name!r} must tell that it has kept its progress at step {KEPT!r}")
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
@@ -297,9 +308,12 @@ class TreeLeader:
         self.forest = self.builder.forest(self.rounds.best_trees)
         if self.questions is not None:
             await self.questions.close()
+        await self._all_have_kept()
         for one in self.partners:
             await self.net.send(one.name, ORDER, (END, 0))
             await one.tell_model(used_ranges(self.forest, one.offset, one.sizes))
+        self._to_be_kept = MOST_TREES  # the model
+        await self._all_have_kept()
 
 
 def repacked(mask: Mask) -> npt.NDArray[np.uint64]:

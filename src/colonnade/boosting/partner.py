@@ -24,6 +24,7 @@ from colonnade.runtimes.net import Net
 SIZES, SEED, HINT, BINS = "tree sizes", "tree seed", "tree hint", "tree bins"
 ORDER, QUESTION, ANSWER = "tree order", "tree question", "tree answer"
 CUTS, SIDES, RECORD, MODEL = "tree cuts", "tree sides", "tree record", "tree model"
+KEPT = "kept versions"  # of `engine.kept`, too
 # What the label holder orders next.
 ASK, RENEW, KEEP, END = "ask", "renew", "keep", "end"
 SAMPLE = 1 << 16  # rows that sums are about, at most
@@ -155,6 +156,11 @@ class TreePartner:
         if self.keeper is not None:
             self.keeper.save(self._version, (*self._kept, tuple(self.ranges.ever), self._ever_answered))
 
+    async def _tell_kept(self, number: int) -> None:
+        """Tell the label holder that this is kept, so that it is never ahead by more than what both still have."""
+        if self.keeper is not None:
+            await self.net.send(self.leader, KEPT, (number,))
+
     async def tell_opened(self) -> None:
         """Send the ranges that an earlier model uses, from which training goes on: what predictions tell anyway."""
         earlier = self.part.earlier
@@ -191,6 +197,7 @@ class TreePartner:
             elif what == KEEP and 1 <= number < MOST_TREES:
                 self._version, self._kept = number, (self.ranges.freeze(), self._answered)
                 self._note()
+                await self._tell_kept(number)
             else:
                 raise ProtocolError(f"party {self.leader!r} gave an order that there is none of at step {ORDER!r}")
 
@@ -268,3 +275,4 @@ class TreePartner:
                 )
             found.append(one)
         self.final = tuple(found)
+        await self._tell_kept(MOST_TREES)
