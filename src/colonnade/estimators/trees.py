@@ -38,6 +38,8 @@ class BoostedTrees(TreeExplanations, Estimator):
 
     Parameters
     ----------
+    loss : str
+        The loss; "auto" is the usual one of the class, which also names the others.
     trees : int
         Rounds of boosting, at most; each adds one tree, or one for each of more than two classes.
     learning_rate : float
@@ -56,6 +58,8 @@ class BoostedTrees(TreeExplanations, Estimator):
         The part of the rows, and of all parties' columns, that is drawn for each tree.
     bins : int
         How many cells each column is cut into, at most 256.
+    class_weight : {None, "balanced"}
+        "balanced" weighs rows so that all classes weigh the same, as in scikit-learn; for classifiers.
     monotone : dict, optional
         {party: {name or number of a column: 1 or -1}}: scores may only rise, or only fall, with such a column.
     patience : int, optional
@@ -90,6 +94,7 @@ class BoostedTrees(TreeExplanations, Estimator):
     def __init__(
         self,
         *,
+        loss: str = "auto",
         trees: int = 100,
         learning_rate: float = 0.1,
         depth: int = 4,
@@ -100,6 +105,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         rows: float = 1.0,
         columns: float = 1.0,
         bins: int = 32,
+        class_weight: str | None = None,
         monotone: Mapping[str, Mapping[Any, int]] | None = None,
         patience: int | None = None,
         warm_start: bool = False,
@@ -107,6 +113,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         protection: str = "auto",
         verbose: int = 1,
     ) -> None:
+        self.loss = loss
         self.trees = trees
         self.learning_rate = learning_rate
         self.depth = depth
@@ -117,6 +124,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         self.rows = rows
         self.columns = columns
         self.bins = bins
+        self.class_weight = class_weight
         self.monotone = monotone
         self.patience = patience
         self.warm_start = warm_start
@@ -164,7 +172,8 @@ class BoostedTrees(TreeExplanations, Estimator):
         raise TypeError("a model must know its loss")
 
     def _balanced(self) -> bool:
-        return False
+        """Return whether rows are weighed so that all classes weigh the same."""
+        raise TypeError("a model must know whether it has classes")
 
     def _minimised(self) -> losses.Loss:
         if not hasattr(self, "_loss_"):
@@ -272,46 +281,14 @@ class BoostedTrees(TreeExplanations, Estimator):
 
 
 class BoostedTreesClassifier(ProbabilityMixin, BoostedTrees):
-    """Boosted trees for two classes or more, by the logistic loss or softmax.
+    """Boosted trees for two classes or more.
 
-    `predict_proba` gives the probability of each class, `score` is the accuracy.
+    The losses are "logistic" for two classes and "softmax" for more; "auto" counts them. `predict_proba` gives the
+    probability of each class, and `score` is the accuracy.
 
-    Parameters
-    ----------
-    class_weight : {None, "balanced"}
-        "balanced" weighs rows so that all classes weigh the same, as in scikit-learn.
-    **options
-        The parameters of `BoostedTrees`: trees, learning_rate, depth, leaves, l2, min_gain, min_child_weight, rows,
-        columns, bins, monotone, patience, warm_start, algorithm, protection, verbose.
+    The parameters are those of `BoostedTrees`: loss, trees, learning_rate, depth, leaves, l2, min_gain,
+    min_child_weight, rows, columns, bins, class_weight, monotone, patience, warm_start, algorithm, protection, verbose.
     """
-
-    def __init__(
-        self,
-        *,
-        trees: int = 100,
-        learning_rate: float = 0.1,
-        depth: int = 4,
-        leaves: int | None = None,
-        l2: float = 1.0,
-        min_gain: float = 0.0,
-        min_child_weight: float = 1.0,
-        rows: float = 1.0,
-        columns: float = 1.0,
-        bins: int = 32,
-        class_weight: str | None = None,
-        monotone: Mapping[str, Mapping[Any, int]] | None = None,
-        patience: int | None = None,
-        warm_start: bool = False,
-        algorithm: OpenBoosting | str = "auto",
-        protection: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        super().__init__(
-            trees=trees, learning_rate=learning_rate, depth=depth, leaves=leaves, l2=l2, min_gain=min_gain,
-            min_child_weight=min_child_weight, rows=rows, columns=columns, bins=bins, monotone=monotone,
-            patience=patience, warm_start=warm_start, algorithm=algorithm, protection=protection, verbose=verbose,
-        )  # fmt: skip
-        self.class_weight = class_weight
 
     def _balanced(self) -> bool:
         if self.class_weight is not None:
@@ -319,56 +296,33 @@ class BoostedTreesClassifier(ProbabilityMixin, BoostedTrees):
         return self.class_weight is not None
 
     def _loss_name(self, found: Array) -> str:
+        one_of("loss", self.loss, (AUTO, "logistic", "softmax"))
         if found.dtype.kind == "f" and (found != np.rint(found)).any():
             raise LabelError("labels are real numbers, and a classifier needs classes; use BoostedTreesRegressor")
-        return "logistic" if len(np.unique(found)) <= 2 else "softmax"
+        count = len(np.unique(found))
+        if self.loss == "logistic" and count > 2:
+            raise LabelError(f"the loss 'logistic' is for two classes, got {count}; use 'softmax', or 'auto'")
+        return ("logistic" if count <= 2 else "softmax") if self.loss == AUTO else self.loss
 
 
 class BoostedTreesRegressor(BoostedTrees):
     """Boosted trees for real numbers, counts and amounts.
 
-    The losses are "square" (the mean), "poisson" (counts), "gamma" (amounts above 0), "tweedie" (amounts of which many
-    are 0; all three with a log link) and "quantile". `score` is R² for "square", and the part of the deviance, or of
+    The losses are "square" (the mean), which is "auto", "poisson" (counts), "gamma" (amounts above 0), "tweedie"
+    (amounts of which many are 0; all three with a log link) and "quantile"; "tweedie 1.7" and "quantile 0.9" have
+    another power than 1.5 and another level than 0.5. `score` is R² for "square", and the part of the deviance, or of
     the quantile's loss, that the model explains for the others.
 
-    Parameters
-    ----------
-    loss : str
-        One of these; "tweedie 1.7" and "quantile 0.9" have another power than 1.5 and another level than 0.5.
-    **options
-        The parameters of `BoostedTrees`: trees, learning_rate, depth, leaves, l2, min_gain, min_child_weight, rows,
-        columns, bins, monotone, patience, warm_start, algorithm, protection, verbose.
+    The parameters are those of `BoostedTrees`: loss, trees, learning_rate, depth, leaves, l2, min_gain,
+    min_child_weight, rows, columns, bins, class_weight, monotone, patience, warm_start, algorithm, protection, verbose.
     """
 
-    _USUAL: ClassVar = {"tweedie": "tweedie 1.5", "quantile": "quantile 0.5"}
+    _USUAL: ClassVar = {AUTO: "square", "tweedie": "tweedie 1.5", "quantile": "quantile 0.5"}
 
-    def __init__(
-        self,
-        *,
-        loss: str = "square",
-        trees: int = 100,
-        learning_rate: float = 0.1,
-        depth: int = 4,
-        leaves: int | None = None,
-        l2: float = 1.0,
-        min_gain: float = 0.0,
-        min_child_weight: float = 1.0,
-        rows: float = 1.0,
-        columns: float = 1.0,
-        bins: int = 32,
-        monotone: Mapping[str, Mapping[Any, int]] | None = None,
-        patience: int | None = None,
-        warm_start: bool = False,
-        algorithm: OpenBoosting | str = "auto",
-        protection: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        super().__init__(
-            trees=trees, learning_rate=learning_rate, depth=depth, leaves=leaves, l2=l2, min_gain=min_gain,
-            min_child_weight=min_child_weight, rows=rows, columns=columns, bins=bins, monotone=monotone,
-            patience=patience, warm_start=warm_start, algorithm=algorithm, protection=protection, verbose=verbose,
-        )  # fmt: skip
-        self.loss = loss
+    def _balanced(self) -> bool:
+        if self.class_weight is not None:
+            raise OptionError(f"class_weight is for classifiers, got {self.class_weight!r}; give sample_weight instead")
+        return False
 
     def _loss_name(self, found: Array) -> str:
         name = self._USUAL.get(self.loss, self.loss)
