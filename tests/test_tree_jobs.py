@@ -334,6 +334,15 @@ def test_more_bins_than_rows(tmp_path, capsys):
     assert "bins must be at most the 100 rows of party 'bank', got 200; lower bins" in said
 
 
+def test_rows_without_a_label(tmp_path, capsys):
+    folder = made(tmp_path)
+    path = folder / "bank.csv"
+    path.write_text(path.read_text().replace(",good", ",", 3))
+    code, said = said_by(capsys, "check", str(folder / "job.toml"), "--as", "bank")
+    assert code == 1
+    assert "unlabelled WRONG 3 rows have no label, and trees need one for every row; leave these rows out" in said
+
+
 def test_a_table_of_trees_in_another_job(tmp_path):
     folder = tmp_path / "first"
     init(folder, NAMES)

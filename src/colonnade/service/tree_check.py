@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
+
+import numpy as np
 
 from colonnade.algorithms.boosted import OpenBoosting
 from colonnade.boosting.options import TreePart, check_rows
+from colonnade.data.party import Party
 from colonnade.families.trees import bins_of, least_rows
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
@@ -15,6 +18,11 @@ from colonnade.service.run import column_names
 from colonnade.service.scoring import columns_of
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
+
+
+def labelled_rows(party: PartyFile, table: Table) -> Any:
+    """Return which rows of a label holder's table have a label."""
+    return Party(party.name, np.zeros((table.rows, 1)), table.label).labelled
 
 
 def cells_and_ranges(job: Job, party: PartyFile, table: Table, prepared: LearnedPreparation) -> list[Finding]:
@@ -40,6 +48,10 @@ def cells_and_ranges(job: Job, party: PartyFile, table: Table, prepared: Learned
         return f"of {each}{all_of_them} {job.holders[0]} will learn at most {ranges(job)} ranges"
 
     found = [tried("cells", cells)]
+    lacking = 0 if table.label is None else int((~np.asarray(labelled_rows(party, table))).sum())
+    if lacking:
+        words = f"{lacking:,} rows have no label, and trees need one for every row; leave these rows out of the table"
+        found.append(Finding("unlabelled", False, words))
     if constant:
         names = ", ".join(map(repr, constant[:5])) + (f" and {len(constant) - 5} more" if len(constant) > 5 else "")
         cant = "has no two cells of so many rows, or is constant, and is never asked about; exclude it"
