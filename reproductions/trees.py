@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import product
 from pathlib import Path
 
@@ -90,8 +90,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     show(head, [data_table(sets, batches=False), *tables], [f"Tables are in {out}. {seconds:.0f} s."], out, NAME)
     write_csv(
         out / f"{NAME}-runs.csv",
-        ("data", "method", "cut", "test AUC", "seconds", "MB", "ranges", "known"),
-        ((j.data, j.method, j.cut, f.auc, f.seconds, f.megabytes, f.ranges, f.known) for j, f in found.items()),
+        ("data", "method", "cut", "test AUC", "seconds", "MB", "ranges", "guessed", "known"),
+        ((job.data, job.method, job.cut, *astuple(one)) for job, one in found.items()),
     )
 
 
@@ -125,14 +125,15 @@ def _costs(found: Mapping[Job, Found], sets: Mapping[str, DataSet], methods: Seq
 
 def _shown(found: Mapping[Job, Found], sets: Mapping[str, DataSet], methods: Sequence[str]) -> Table:
     def cell(name: str, method: str) -> str:
-        return f"{mean(found, name, method, 'ranges'):.1f} ranges, {mean(found, name, method, 'known'):.0%}"
+        guessed, known = (mean(found, name, method, what) for what in ("guessed", "known"))
+        return f"{mean(found, name, method, 'ranges'):.1f} ranges, {guessed:.0%} to {known:.0%}"
 
     lines = [
         (method, *(cell(name, method) for name in sets)) for method in methods if method in (PLAIN, SEALED, PRIVATE)
     ]
     words = [
-        "Ranges that the model uses of a partner's column, on average over all of its columns, and the part of the "
-        "partner's cells that they tell beyond the best guess (the fullest cell of a column, of a range). In plain "
-        "training the label holder has all cells, whatever the model uses."
+        "Ranges that the model uses of a partner's column, on average over all of its columns; then the part of the "
+        "partner's cells that is guessed right without and with knowledge of them (the fullest cell of a column, of a "
+        "range). In plain training the label holder has all cells, whatever the model uses."
     ]
     return Table("shown", "3. What the model shows of the partner's cells", ("method", *sets), lines, words)

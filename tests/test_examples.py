@@ -31,6 +31,12 @@ def check(name, said):
         alone, both = shares(said)
         assert "labels of north and south" in said
         assert both > alone + 1
+    elif name == "boosted_trees.py":
+        line, alone, both, *_ = shares(said)
+        assert both > max(line, alone) + 15
+        ranges = [int(count) for count in re.findall(r"\w+ in (\d+)", said)]
+        assert ranges
+        assert max(ranges) <= 8
     elif name in ("kernels.py", "networks.py"):
         simple, better = shares(said)
         assert simple < 60
