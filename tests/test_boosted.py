@@ -10,7 +10,7 @@ import pytest
 import colonnade as cn
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.boosting import questions
-from colonnade.boosting.candidates import CellSums, best_cuts
+from colonnade.boosting.candidates import CellSums, agreeing, best_cuts
 from colonnade.boosting.options import TreeOptions, TreePart
 from colonnade.boosting.questions import questions_of, steps_of, turn
 from colonnade.boosting.ranges import ColumnSizes, Ranges, packed, sides_of, taken
@@ -337,6 +337,24 @@ def test_ranges_are_cells_in_their_order_and_later_cuts_change_nothing_before():
     assert ranges.check(1, packed(np.array([1, 0, 1, 0], bool)), "bank", "cuts")[0] == 1  # categories have no order
     with pytest.raises(ProtocolError, match="contradict"):
         taken(ranges, 0, np.arange(6) < 1, codes, [np.ones(8, bool)], "shop", "sides")
+
+
+def test_sums_of_two_children_are_less_noisy_with_those_of_their_parent():
+    """Right on average, closer than each sum by itself, and with the noise that they say they have."""
+    rng, true = np.random.default_rng(6), np.arange(32.0)
+    first, errors = [], []
+    for _ in range(2_000):
+        whole, one, other = (
+            CellSums(each + sd * rng.standard_normal(32), each + sd / 2 * rng.standard_normal(32), (0, 0), (sd, sd / 2))
+            for each, sd in ((3 * true, 4.0), (true, 3.0), (2 * true, 6.0))
+        )
+        better, _ = agreeing(whole, one, other)
+        first.append((one.G - true, one.H - true))
+        errors.append((better.G - true, better.H - true))
+    before, after = np.array(first).std(axis=(0, 2)), np.array(errors).std(axis=(0, 2))
+    np.testing.assert_allclose(np.array(errors).mean(), 0.0, atol=0.05)
+    np.testing.assert_allclose(after, better.noise, rtol=0.02)
+    assert (after < 0.95 * before).all()
 
 
 def test_noise_alone_is_no_reason_to_open_a_cut():

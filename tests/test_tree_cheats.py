@@ -28,7 +28,8 @@ from colonnade.boosting.partner import (
     SIZES,
     TreePartner,
 )
-from colonnade.boosting.questions import Partnership, Questions, questions_of
+from colonnade.boosting.partnership import Partnership
+from colonnade.boosting.questions import Questions, questions_of
 from colonnade.boosting.ranges import ColumnSizes
 from colonnade.crypto.hinted_ring import cut as shortened
 from colonnade.crypto.hinted_sums import SumAsker

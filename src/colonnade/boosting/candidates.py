@@ -38,11 +38,21 @@ class CellSums(NamedTuple):
     total: tuple[float, float]
     noise: tuple[float, float]
 
-    def minus(self, other: CellSums) -> CellSums:
-        """Return the sums of those rows of this group that are not in the other."""
-        total = (self.total[0] - other.total[0], self.total[1] - other.total[1])
-        noise = (float(np.hypot(self.noise[0], other.noise[0])), float(np.hypot(self.noise[1], other.noise[1])))
-        return CellSums(self.G - other.G, self.H - other.H, total, noise)
+
+def agreeing(whole: CellSums, one: CellSums, other: CellSums) -> tuple[CellSums, CellSums]:
+    """Return the sums of two groups that together are a third, less noisy as the third's are known as well.
+
+    What the two lack of the whole is noise alone. It is shared out by variances, which makes the estimates best.
+    """
+    variances = [np.square(sums.noise) for sums in (whole, one, other)]
+    share = [variance / sum(variances) for variance in variances]
+    gap = (whole.G - one.G - other.G, whole.H - one.H - other.H)
+    found = []
+    for sums, variance, part in ((one, variances[1], share[1]), (other, variances[2], share[2])):
+        noise = np.sqrt(variance * (1 - part))
+        better = (sums.G + part[0] * gap[0], sums.H + part[1] * gap[1])
+        found.append(CellSums(*better, sums.total, (float(noise[0]), float(noise[1]))))
+    return found[0], found[1]
 
 
 class CutCandidate(NamedTuple):

@@ -7,11 +7,13 @@ Labels, derivatives, nodes and leaves never leave it in the clear. `algorithms.b
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.boosting.candidates import agreeing
 from colonnade.boosting.cell_table import CellTable
 from colonnade.boosting.conditions import cells_of, model_ranges
 from colonnade.boosting.derivatives import start_of
@@ -19,10 +21,10 @@ from colonnade.boosting.forest import Forest, ForestBuilder, TreeNodes
 from colonnade.boosting.growing import GrowingTree, Growth, TreeGrower
 from colonnade.boosting.options import TreeOptions
 from colonnade.boosting.partner import END, KEEP, KEPT, MOST_TREES, ORDER
+from colonnade.boosting.partnership import Partnership
 from colonnade.boosting.questions import (
     LEAST_GROUP,
     LEAST_SHARE,
-    Partnership,
     Questions,
     questions_next,
     steps_of,
@@ -258,6 +260,14 @@ class TreeLeader:
         answers = await questions.ask(groups, *slopes)
         for node, sums in zip(wanted, answers, strict=False):
             known[node.number] = sums
+        for node, other in combinations(wanted, 2):
+            if node.parent == other.parent and node.parent in known:
+                both = {
+                    name: agreeing(sums, known[node.number][name], known[other.number][name])
+                    for name, sums in known[node.parent].items()
+                }
+                known[node.number] = {name: pair[0] for name, pair in both.items()}
+                known[other.number] = {name: pair[1] for name, pair in both.items()}
         wishes = []
         for number, node in nodes.items():
             if number in known and len(node.rows) >= least:

@@ -17,34 +17,27 @@ from colonnade.boosting.candidates import CellSums, CutCandidate, best_cuts
 from colonnade.boosting.partner import (
     ANSWER,
     ASK,
-    BINS,
-    CUTS,
     HINT,
-    MODEL,
     ORDER,
     PER_HINT,
     QUESTION,
-    RECORD,
     RENEW,
     SEED,
-    SIDES,
-    SIZES,
     numbered,
     sampled,
 )  # fmt: skip
-from colonnade.boosting.ranges import Codes, ColumnSizes, Mask, Ranges, packed, sides_expected, taken
+from colonnade.boosting.partnership import Partnership
+from colonnade.boosting.ranges import Mask
 from colonnade.crypto.hinted_parameters import PackedSums
 from colonnade.crypto.hinted_sums import SumAsker
 from colonnade.crypto.keystream import Keystream
 from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.wire import expect_array
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
 # A group of fewer rows is not asked about: noise would drown it, and its cells would be single people.
 LEAST_GROUP, LEAST_SHARE = 200, 1 / 32
-_MOST_CELLS = 1 << 33  # bytes of room for all columns of one partner
 # How many sums a tree asks for at its first steps: the root, two children, four of theirs.
 _STEPS = (1, 2, 4)
 
@@ -80,107 +73,6 @@ def questions_next(done: int, trees: int, outputs: int) -> int:
     """Return how many sums the next round that asks asks for, after so many rounds; 0 if there is none."""
     coming = (sum(sum(steps_of(tree, output, outputs)) for output in range(outputs)) for tree in range(done, trees))
     return next((count for count in coming if count), 0)
-
-
-class Partnership:
-    """What the label holder knows of one partner's columns.
-
-    Parameters
-    ----------
-    net, name
-        This party's side of the network, and the partner's name.
-    sizes
-        What the partner told of its columns.
-    most
-        How many ranges of a column may be opened.
-    rows, held_out
-        How many rows there are to train on, and to judge the model by.
-    """
-
-    def __init__(self, net: Net, name: str, sizes: ColumnSizes, most: int, rows: int, held_out: int) -> None:
-        self.net, self.name, self.sizes, self.rows = net, name, sizes, rows
-        self.ranges = Ranges(sizes, most)
-        self.codes: Codes = np.zeros((sizes.columns, rows + held_out), np.uint8)
-        self.offset = 0  # the number of its first column among all features
-
-    @classmethod
-    async def hear(cls, net: Net, name: str, bins: int, most: int, rows: int, held_out: int) -> Partnership:
-        """Hear from a partner how many cells each of its columns has."""
-        sizes = ColumnSizes.told(await net.recv(name, SIZES), name, SIZES, bins)
-        room = _MOST_CELLS // (rows + held_out)
-        if sizes.columns > room:
-            raise ProtocolError(
-                f"party {name!r} may have at most {room:,} columns for so many rows, and told of {sizes.columns:,}, at "
-                f"step {SIZES!r}"
-            )
-        return cls(net, name, sizes, most, rows, held_out)
-
-    async def hear_bins(self) -> None:
-        """Take all cells, where training is in the open."""
-        shape = self.codes.shape
-        self.codes = expect_array(await self.net.recv(self.name, BINS), shape, np.uint8, self.name, BINS).copy()
-        if (self.codes >= np.array(self.sizes.counts)[:, None]).any():
-            raise ProtocolError(f"party {self.name!r} sent cells that its columns do not have at step {BINS!r}")
-        self.ranges.thaw(np.arange(count, dtype=np.uint8) for count in self.sizes.counts)
-
-    async def hear_opened(self, used: Sequence[Codes | None]) -> None:
-        """Take the ranges of columns that an earlier model uses; `used` has the first cell of each cell's range."""
-        counts = self.sizes.counts
-        self.ranges.thaw(
-            np.zeros(count, np.uint8) if one is None else one for one, count in zip(used, counts, strict=True)
-        )
-        open_ones = [column for column in range(self.sizes.columns) if self.ranges.opened(column)]
-        if not open_ones:
-            return
-        shape = (len(open_ones), self.codes.shape[1])
-        found = expect_array(await self.net.recv(self.name, SIDES), shape, np.uint8, self.name, SIDES)
-        for place, column in enumerate(open_ones):
-            if not np.isin(found[place], self.ranges.first[column]).all():
-                raise ProtocolError(f"party {self.name!r} sent ranges that column {column} does not have at {SIDES!r}")
-            self.codes[column] = found[place]
-
-    async def hear_record(self) -> None:
-        """Hear which cuts were ever opened, also those after what this run goes on from: they count, too."""
-        told = await self.net.recv(self.name, RECORD)
-        counts = self.sizes.counts
-        fits = type(told) is tuple and len(told) == len(counts)
-        if not fits or not all(map(_is_record, told, counts, self.ranges.first)):
-            raise ProtocolError(f"party {self.name!r} must tell which cuts were opened, of each column, at {RECORD!r}")
-        self.ranges.thaw(self.ranges.first, told)
-
-    async def open(self, cuts: list[tuple[int, Mask]]) -> None:
-        """Have these cuts opened, and bring every row's ranges up to date.
-
-        Of the two sides of a cut, that with the first cell is named: which of them has the larger labels is not told.
-        """
-        cuts = [(column, cut if cut[0] else ~cut) for column, cut in cuts]
-        await self.net.send(self.name, CUTS, tuple((column, packed(cut)) for column, cut in cuts))
-        if not cuts:
-            return
-        expected, record = [], self.ranges.copy()
-        for column, cut in cuts:
-            expected.append(sides_expected(record, column))
-            record.open(column, cut)
-        people = self.codes.shape[1]
-        shape = (sum(expected), (people + 7) // 8)
-        told = expect_array(await self.net.recv(self.name, SIDES), shape, np.uint8, self.name, SIDES)
-        bits, at = [np.unpackbits(row, count=people).astype(bool) for row in told], 0
-        for (column, cut), count in zip(cuts, expected, strict=True):
-            args = (column, cut, self.codes[column], bits[at : at + count], self.name, SIDES)
-            self.codes[column] = taken(self.ranges, *args)
-            self.ranges.open(column, cut)
-            at += count
-
-    async def tell_model(self, used: Sequence[Codes | None]) -> None:
-        """Tell the partner which ranges of its columns the model uses."""
-        await self.net.send(self.name, MODEL, tuple(used))
-
-
-def _is_record(told: Any, count: int, first: Codes) -> bool:
-    """Return whether this names the first cell of every cell's range, and tells apart what is told apart already."""
-    if not isinstance(told, np.ndarray) or told.dtype != np.uint8 or told.shape != (count,):
-        return False
-    return bool((told <= np.arange(count)).all() and (told[told] == told).all() and (first[told] == first).all())
 
 
 class Questions:
@@ -262,7 +154,7 @@ class Questions:
             asker, key = self._askers[one.name], self._keys[one.name]
             made = [
                 await self.net.in_thread(asker.query, v, w, numbered(key, self.asked + k))
-                for k, (v, w, *_) in enumerate(vectors)
+                for k, (v, w, _) in enumerate(vectors)
             ]
             await self.net.send(one.name, QUESTION, b"".join(query for query, _ in made))
             waiting[one.name] = [pending for _, pending in made]
@@ -275,28 +167,27 @@ class Questions:
             for k, (pending, rows) in enumerate(zip(waiting[one.name], groups, strict=True)):
                 G, H = pending.read(raw[k * size : (k + 1) * size])
                 if rows is not None:
-                    _, _, total, times = vectors[k]
-                    found[k][one.name] = self._scaled(G, H, total, largest, times)
+                    found[k][one.name] = self._scaled(G, H, vectors[k][2], largest)
         self.asked += len(groups)
         self.net.traffic.round()
         return found
 
     def _vectors(
         self, rows: Rows | None, g: Floats, h: Floats, largest: tuple[float, float]
-    ) -> tuple[Floats, Floats, tuple[float, float], float]:
-        """Return what is asked about a group: its numbers in units of the largest, their sums, and rows by sampled."""
+    ) -> tuple[Floats, Floats, tuple[float, float]]:
+        """Return what is asked about a group, its numbers in units of the largest; and their sums."""
         v, w = np.zeros(len(self.sample)), np.zeros(len(self.sample))
         if rows is None:
-            return v, w, (0.0, 0.0), 1.0
+            return v, w, (0.0, 0.0)
         place = self._place[rows]
         inside = place >= 0
         place, some = place[inside], rows[inside]
         v[place], w[place] = g[some] / largest[0], h[some] / largest[1]
-        return v, w, (float(g[some].sum()), float(h[some].sum())), len(rows) / max(1, len(some))
+        return v, w, (float(g[some].sum()), float(h[some].sum()))
 
-    def _scaled(
-        self, G: Floats, H: Floats, total: tuple[float, float], largest: tuple[float, float], times: float
-    ) -> CellSums:
+    def _scaled(self, G: Floats, H: Floats, total: tuple[float, float], largest: tuple[float, float]) -> CellSums:
+        """Return sums as if all rows had been asked about, where it was a sample of them."""
+        times = len(self._place) / len(self.sample)
         a, b = largest[0] * times, largest[1] * times
         return CellSums(G * a, H * b, (total[0] * times, total[1] * times), (self.noise[0] * a, self.noise[1] * b))
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.boosted import RANGES_TOLD, OpenBoosting, SealedBoosting
-from colonnade.blocks import FloatArray, Rows
+from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.blocks.bins import Bins
 from colonnade.blocks.columns import Columns, columns_from_value
 from colonnade.boosting.derivatives import balanced
@@ -28,14 +27,13 @@ from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, LabelError, OptionError
 from colonnade.families.base import Arrays, Description, Family
-from colonnade.families.scoring import Known
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
+from colonnade.families.tree_scoring import TreeScorer
+from colonnade.families.tree_states import arrays_of, state_of
 from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.wire import expect_array
 from colonnade.settings.settings import Key, Settings
-from colonnade.sums import SecureSum
 
 Floats = npt.NDArray[np.float64]
 _CELL_PER_NOISE = 5  # rows of training that a partner's cell has at least, times the noise: fewer would be drowned
@@ -240,28 +238,11 @@ class TreesFamily(Family):
 
     def to_arrays(self, state: Any) -> Arrays:
         """Return bins and forest field by field, who the partners are, and which ranges are told."""
-        bins, forest, partners, ranges = state
-        found: Arrays = {f"bins_{name}": array for name, array in bins}
-        if forest is not None:
-            found |= {f"forest_{name}": array for name, array in forest}
-            found["partners"] = np.array([name for name, _ in partners], dtype=np.str_)
-            found["partner_columns"] = np.array([len(counts) for _, counts in partners], np.int64)
-            found["partner_cells"] = np.array([count for _, counts in partners for count in counts], np.int64)
-            return found
-        found["used"] = np.array([one is not None for one in ranges], np.bool_)
-        found["ranges"] = np.concatenate([np.empty(0, np.uint8), *(one for one in ranges if one is not None)])
-        return found
+        return arrays_of(state)
 
     def from_arrays(self, arrays: Arrays) -> Any:
         """Return the state of these arrays; a file is not believed."""
-        bins = Bins.from_arrays(_named(arrays, "bins_"))
-        mine = tuple(bins.to_arrays().items())
-        if "partners" in arrays:
-            others = _partners(arrays)
-            end = len(bins.counts) + sum(len(counts) for _, counts in others)
-            forest = Forest.from_arrays(_named(arrays, "forest_"), end)
-            return (mine, tuple(forest.to_arrays().items()), others, None)
-        return (mine, None, None, _ranges(arrays, bins))
+        return state_of(arrays)
 
     def facts(self, job: TrainingJob) -> dict[str, Any]:
         """Return the loss, which a classifier's options do not tell."""
@@ -328,64 +309,6 @@ class SealedTreesFamily(TreesFamily):
         return algorithm.leaks(setting)
 
 
-class TreeScorer:
-    """One party's side of a prediction: partners tell ranges, and the label holder looks up the leaves."""
-
-    most = 1 << 16
-
-    def __init__(self, me: str, state: Any, *, cells: bool = False) -> None:
-        bins, forest, partners, ranges = state
-        self._wants_cells = cells
-        self._me, self._bins = me, Bins.from_arrays(dict(bins))
-        self._forest = None if forest is None else Forest.from_arrays(dict(forest))
-        self._partners, self._ranges = partners, ranges
-        self.outputs = 1 if self._forest is None else len(self._forest.base)
-
-    def ready(self, secure: SecureSum, columns: Columns | None, rows: Rows, known: Known) -> Codes:
-        """Return this party's cells, or the ranges that it tells; of people whom it does not know, random ones."""
-        told = self._told()
-        found = np.zeros((len(told), len(known)), np.uint8)
-        if columns is not None:
-            cells = self._bins.cells(_rows_of(columns, rows))
-            for place, (column, first) in enumerate(told):
-                found[place, known] = cells[column] if first is None else first[cells[column]]
-        if self._ranges is not None and not known.all():
-            stream = Keystream(secure.net.secret("ranges of nobody"))
-            for place, (_, first) in enumerate(told):
-                choices = np.unique(first)
-                drawn = stream.words(int((~known).sum())) % np.uint64(len(choices))
-                found[place, ~known] = choices[drawn.astype(np.int64)]
-        return found
-
-    def _told(self) -> list[tuple[int, Any]]:
-        """Return (column, the first cell of each cell's range) of the columns that are told, or of all at home."""
-        if self._ranges is None:
-            return [(column, None) for column in range(len(self._bins.counts))]
-        return [(column, first) for column, first in enumerate(self._ranges) if first is not None]
-
-    async def scores(self, secure: SecureSum, ready: Codes, to: str) -> FloatArray | None:
-        """Return the scores at the label holder, in one message from each partner that has anything to tell."""
-        net, forest = secure.net, self._forest
-        if forest is None:
-            if len(ready):
-                await net.send(to, RANGES_TOLD, ready)
-            return None
-        people = ready.shape[1]
-        features = len(ready) + sum(len(counts) for _, counts in self._partners)
-        cells, at = np.zeros((features, people), np.uint8), len(ready)
-        cells[: len(ready)] = ready
-        for name, counts in self._partners:
-            used = np.unique(forest.feature[(forest.feature >= at) & (forest.feature < at + len(counts))])
-            at += len(counts)
-            if len(used):
-                told = await net.recv(name, RANGES_TOLD)
-                cells[used] = expect_array(told, (len(used), people), np.uint8, name, RANGES_TOLD)
-        if self._wants_cells:  # the label holder's own explanations start from what a prediction tells it
-            return np.ascontiguousarray(cells.T)
-        found: Floats = await net.in_thread(forest.scores, cells)
-        return found[:, 0] if self.outputs == 1 else found
-
-
 def least_rows(algorithm: OpenBoosting, own: TreePart, *, leads: bool) -> int:
     """Return how many training rows a cell of a party has: as many as it asks for, and more than noise would drown."""
     noise = algorithm.noise if isinstance(algorithm, SealedBoosting) and not leads else 0.0
@@ -418,40 +341,3 @@ def _cells(bins: Bins, columns: Columns, part: TrainingPart) -> Codes:
     if part.validation is None:
         return found
     return np.concatenate([found, bins.cells(columns_from_value(part.validation[0]))], axis=1)
-
-
-def _rows_of(columns: Columns, rows: Rows) -> Any:
-    from colonnade.blocks.columns import rows_of_value, value_of
-
-    return rows_of_value(value_of(columns), rows)
-
-
-def _named(arrays: Arrays, prefix: str) -> Arrays:
-    return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-
-
-def _partners(arrays: Arrays) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return every partner's name and the cells of its columns out of a label holder's file."""
-    names, columns, cells = (np.asarray(arrays.get(key)) for key in ("partners", "partner_columns", "partner_cells"))
-    whole = columns.dtype == np.int64 and cells.dtype == np.int64 and columns.shape == names.shape and names.ndim == 1
-    if not whole or (columns < 0).any() or cells.shape != (int(columns.sum()),) or ((cells < 1) | (cells > 256)).any():
-        raise DataError("a model of trees must name the columns of every partner and their cells; it is damaged")
-    pieces = np.split(cells, np.cumsum(columns)[:-1]) if len(columns) else []
-    return tuple((str(name), tuple(one.tolist())) for name, one in zip(names.tolist(), pieces, strict=True))
-
-
-def _ranges(arrays: Arrays, bins: Bins) -> tuple[Codes | None, ...]:
-    """Return the ranges of each column out of a partner's file."""
-    used, told, at = np.asarray(arrays.get("used")), np.asarray(arrays.get("ranges")), 0
-    if used.dtype != np.bool_ or used.shape != bins.counts.shape or told.dtype != np.uint8:
-        raise DataError("a partner's part of a model of trees must say which ranges of which columns it tells")
-    if len(told) != int(bins.counts[used].sum()):
-        raise DataError("a partner's part of a model of trees must have a range for each cell; it is damaged")
-    found: list[Codes | None] = []
-    for count, one in zip(bins.counts.tolist(), used.tolist(), strict=True):
-        first = told[at : at + count] if one else None
-        if first is not None and (first > np.arange(count)).any():
-            raise DataError("a range begins behind one of its cells; the model is damaged")
-        found.append(first)
-        at += count if one else 0
-    return tuple(found)
