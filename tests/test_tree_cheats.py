@@ -380,7 +380,7 @@ def test_training_does_not_go_on_from_more_ranges_than_are_agreed_now():
 
 
 def test_a_label_holder_that_asks_more_often_than_the_job_says_is_refused(monkeypatch):
-    async def twice(self, groups, g, h):
+    async def twice(self, groups, g, h, ahead=0):
         if self.asked < 3 * questions_of(3, 1):
             await ask(self, groups, g, h)
             for one in self.partners:

@@ -79,9 +79,9 @@ def watching(run: TreeRun) -> Iterator[None]:
         begin_leader(self, *args, **more)
         run.leader = self
 
-    async def ask(self: Any, groups: Any, g: Floats, h: Floats) -> Any:
+    async def ask(self: Any, groups: Any, g: Floats, h: Floats, ahead: int = 0) -> Any:
         largest = (np.abs(g).max(), h.max())
-        found = await questions(self, groups, g, h)
+        found = await questions(self, groups, g, h, ahead)
         for rows, sums in zip(groups, found, strict=True):
             if rows is None:
                 continue

@@ -236,17 +236,25 @@ class TreeLeader:
         step, growing, known = 0, True, dict[int, Any]()
         while growing or step < len(asks):
             if step < len(asks):
-                await self._consult(tree, asks[step], known, (g, h), allowed)
+                await self._consult(tree, asks[step : step + 2], known, (g, h), allowed)
             growing = growing and await self.net.in_thread(tree.advance)
             step += 1
         nodes, leaf = tree.finish()
         return replace(nodes, goes_left=self._whole(nodes)), leaf
 
     async def _consult(
-        self, tree: GrowingTree, count: int, known: dict[int, Any], slopes: tuple[Floats, Floats], allowed: Mask | None
+        self,
+        tree: GrowingTree,
+        counts: tuple[int, ...],
+        known: dict[int, Any],
+        slopes: tuple[Floats, Floats],
+        allowed: Mask | None,
     ) -> None:
-        """Ask partners about the open nodes, and have those cuts opened that gain more than all that is known."""
-        questions, options = self.questions, self.options
+        """Ask partners about the open nodes, and have those cuts opened that gain more than all that is known.
+
+        `counts` says for how many sums, and behind it for how many at the next step.
+        """
+        questions, options, count = self.questions, self.options, counts[0]
         if questions is None:
             return
         nodes = {node.number: node for node in tree.open}
@@ -257,7 +265,7 @@ class TreeLeader:
         )[:count]
         groups: list[Rows | None] = [one.rows for one in wanted]
         groups += [None] * (count - len(wanted))
-        answers = await questions.ask(groups, *slopes)
+        answers = await questions.ask(groups, *slopes, ahead=sum(counts[1:]))
         for node, sums in zip(wanted, answers, strict=False):
             known[node.number] = sums
         for node, other in combinations(wanted, 2):

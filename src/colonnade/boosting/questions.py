@@ -141,8 +141,13 @@ class Questions:
         await self._take_hints()
         self._askers.clear()
 
-    async def ask(self, groups: Sequence[Rows | None], g: Floats, h: Floats) -> list[dict[str, CellSums]]:
-        """Return, for each group of rows, the sums over each partner's cells; nothing for a group that is None."""
+    async def ask(
+        self, groups: Sequence[Rows | None], g: Floats, h: Floats, ahead: int = 0
+    ) -> list[dict[str, CellSums]]:
+        """Return, for each group of rows, the sums over each partner's cells; nothing for a group that is None.
+
+        While partners add up, what the next questions need is made, of which there will be so many `ahead`.
+        """
         await self.renew(len(groups))
         await self._take_hints()
         self._left -= len(groups)
@@ -158,6 +163,8 @@ class Questions:
             ]
             await self.net.send(one.name, QUESTION, b"".join(query for query, _ in made))
             waiting[one.name] = [pending for _, pending in made]
+        for one in self.partners if ahead <= self._left else ():
+            await self.net.in_thread(self._askers[one.name].prepare, ahead)
         found: list[dict[str, CellSums]] = [{} for _ in groups]
         for one in self.partners:
             size = self._layout.answer_bytes(sum(one.sizes.counts))

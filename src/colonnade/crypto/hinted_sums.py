@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from colonnade.crypto.hinted_ring import FloatArray, WordRing, Words, add_errors
 from colonnade.crypto.keystream import SEED_BYTES, Keystream
 from colonnade.crypto.lattice import Residues, check_length
 from colonnade.errors import DataError, OptionError, ProtocolError
+from colonnade.kernels import cores
 from colonnade.kernels import hinted as kernels
 
 _TOGETHER = 8  # blocks of rows that are transformed at once, so that they stay in the processor's cache
@@ -71,7 +73,9 @@ class SumMaker:
         public = ring.transformed(turned)
         everything = self._sum_of(np.zeros(self.layout.rows, np.uint8), 0, public)
         doubled = np.concatenate([np.uint64(0) - turned, turned], axis=1)
-        for f, count in enumerate(self.counts):
+
+        def column(f: int) -> Words:
+            count = self.counts[f]
             totals, words = np.zeros((count, 2, n)), np.empty((count, n), np.uint64)
             if count <= _DIRECT:
                 self._sum_cells(self.cells[f], everything, public, totals)
@@ -84,9 +88,14 @@ class SumMaker:
             if count > _DIRECT:
                 for k in range(self.layout.blocks):
                     kernels.add_rotations(self.cells[f, k * n : (k + 1) * n], doubled[k + 1], words)
-            for one in words:
-                add_errors(self._errors, one)
-                found.append(cut(one))
+            return words
+
+        # Columns on all cores; errors are drawn one after the other, so that the bits are the same with any number.
+        with ThreadPoolExecutor(cores()) as pool:
+            for words in pool.map(column, range(len(self.counts))):
+                for one in words:
+                    add_errors(self._errors, one)
+                    found.append(cut(one))
         return b"".join(found)
 
     def _sum_cells(
