@@ -40,7 +40,7 @@ from colonnade.boosting.partner import (
     SIZES,
     TreePartner,
 )  # fmt: skip
-from colonnade.engine.options import Training
+from colonnade.engine.options import Training, WholeRounds
 from colonnade.errors import OptionError, at_least, whole_number
 from colonnade.leaks import (
     CELL_SUMS,
@@ -58,16 +58,11 @@ from colonnade.objective import losses
 
 RANGES_TOLD = "tree ranges"  # the step of predictions
 KINDS = (SIZES, SEED, HINT, BINS, ORDER, QUESTION, ANSWER, CUTS, SIDES, RECORD, MODEL, RANGES_TOLD)
-# What trees have in place of these options of other algorithms; other values are refused.
-_FIXED: dict[str, Any] = {
-    "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
-    "seconds": None, "evaluate_every": None, "patience": 1,
-}  # fmt: skip
 _LEAST_NOISE = 1.0
 
 
 @dataclass(frozen=True)
-class OpenBoosting(Training):
+class OpenBoosting(WholeRounds):
     """Boosted trees on all parties' cells, which the label holder gets: nothing of its labels leaves it.
 
     Parameters
@@ -82,26 +77,17 @@ class OpenBoosting(Training):
     """
 
     label_epsilon: float | None = None
-    step: float | str = field(default=1.0, kw_only=True)
-    schedule: str = field(default="constant", kw_only=True)
     epochs: int = field(default=1_000_000, kw_only=True)
-    tol: float | None = field(default=None, kw_only=True)
-    patience: int = field(default=1, kw_only=True)
 
     name: ClassVar[str] = "OpenBoosting"
     family: ClassVar[str] = "trees"
+    instead: ClassVar[str] = "; leave it out, and use trees, learning_rate and patience of the model"
     tells_signals: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.label_epsilon is not None:
             at_least("label_epsilon", self.label_epsilon, 0, strict=True, finite=True)
-        for option, only in _FIXED.items():
-            if getattr(self, option) != only:
-                raise OptionError(
-                    f"{self.name} takes no {option}, got {getattr(self, option)!r}; leave it out, and use trees, "
-                    f"learning_rate and patience of the model"
-                )
 
     def check(self, setting: Setting) -> None:
         """Refuse randomised labels where there are no classes."""
@@ -111,22 +97,6 @@ class OpenBoosting(Training):
                 f"label_epsilon randomises classes, got {self.label_epsilon!r} for the loss {setting.loss!r}; leave "
                 f"it out"
             )
-
-    def batch_for(self, rows: int) -> int:
-        """All rows: every tree is about all of them."""
-        return rows
-
-    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """None that the budget of linear combinations counts: what leaves are ranges, which have their own limit."""
-        return 0.0
-
-    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """None, see `numbers_between`."""
-        return 0.0
-
-    def numbers_per_row(self, setting: Setting) -> int | None:
-        """None, see `numbers_between`."""
-        return 0
 
     def rehearsed(self) -> Training:
         """The same in small: one round."""

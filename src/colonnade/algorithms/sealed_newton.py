@@ -24,10 +24,10 @@ right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from colonnade.engine.options import Training
+from colonnade.engine.options import Training, WholeRounds
 from colonnade.errors import OptionError, whole_number
 from colonnade.leaks import COLUMNS, MAGNITUDE, OF_COLUMNS, OF_LABELS, UNEVEN, Leak, Setting, nothing
 from colonnade.sealed.losses import SEALED_LOSSES
@@ -38,15 +38,10 @@ KINDS = (
     "sealed key", "sealed question", "sealed answer", "sealed difference", "sealed share",
     "own coefficients",
 )  # fmt: skip
-# What an algorithm with a fixed number of rounds about all rows has in place of these; other values are refused.
-_FIXED: dict[str, Any] = {
-    "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
-    "seconds": None, "evaluate_every": None, "epochs": 1, "patience": 1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class SealedNewton(Training):
+class SealedNewton(WholeRounds):
     """Newton steps on shares: nobody sees a score, a signal, a gradient or another party's coefficients.
 
     Parameters
@@ -72,17 +67,17 @@ class SealedNewton(Training):
     samples: int | None = None
     period: float | None = None
     second: str | None = None
-    step: float | str = field(default=1.0, kw_only=True)
-    schedule: str = field(default="constant", kw_only=True)
-    epochs: int = field(default=1, kw_only=True)
-    tol: float | None = field(default=None, kw_only=True)
-    patience: int = field(default=1, kw_only=True)
 
     name: ClassVar[str] = "SealedNewton"
     family: ClassVar[str] = "sealed"
     seals: ClassVar[bool] = True
     second_order: ClassVar[bool] = True
     tells_signals: ClassVar[bool] = False
+    fixed: ClassVar[dict[str, Any]] = {**WholeRounds.fixed, "epochs": 1}
+    instead: ClassVar[str] = (
+        ", as its rounds are fixed before it starts and nobody sees how far it has come; leave it out, or use rounds "
+        "and polish"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,12 +90,6 @@ class SealedNewton(Training):
             raise OptionError(f"samples must be at most 2, got {self.samples}; use rounds and polish for more")
         if self.period is not None and self.period not in (2.0**k for k in range(4, 13)):
             raise OptionError(f"period must be a power of two from 16 to 4096, got {self.period!r}")
-        for option, only in _FIXED.items():
-            if getattr(self, option) != only:
-                raise OptionError(
-                    f"SealedNewton takes no {option}, got {getattr(self, option)!r}, as its rounds are fixed before it "
-                    f"starts and nobody sees how far it has come; leave it out, or use rounds and polish"
-                )
 
     @property
     def given(self) -> tuple[int | None, int | None, int | None]:
@@ -130,22 +119,6 @@ class SealedNewton(Training):
         if self.period is not None and self.period < least:
             raise OptionError(f"period must be {least:g} at least for the loss {setting.loss!r}, got {self.period:g}")
         self.holders(setting.parties, setting.leader)
-
-    def batch_for(self, rows: int) -> int:
-        """All rows: every round is about all of them."""
-        return rows
-
-    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """None: nothing about a row leaves a party."""
-        return 0.0
-
-    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """None: nothing about a row leaves a party."""
-        return 0.0
-
-    def numbers_per_row(self, setting: Setting) -> int | None:
-        """None: nothing about a row leaves a party."""
-        return 0
 
     def rehearsed(self) -> Training:
         """The same in small."""

@@ -219,3 +219,47 @@ class Training:
     def as_value(self) -> Any:
         """Name and options in a form that the wire can carry; `algorithms.from_value` is the inverse."""
         return (self.name, tuple(asdict(self).items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRounds(Training):
+    """Options of an algorithm whose rounds are about all rows, and of which no step size or early end is asked.
+
+    Options of `Training` that would have no effect are refused, and of rows nothing leaves a party that its budget of
+    numbers counts.
+    """
+
+    step: float | str = 1.0
+    schedule: str = "constant"
+    epochs: int = 1
+    tol: float | None = None
+    patience: int = 1
+
+    # What has no effect, with the only value that is taken; and the end of the sentence that refuses another.
+    fixed: ClassVar[dict[str, Any]] = {
+        "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
+        "seconds": None, "evaluate_every": None, "patience": 1,
+    }  # fmt: skip
+    instead: ClassVar[str] = "; leave it out"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option, only in self.fixed.items():
+            if getattr(self, option) != only:
+                raise OptionError(f"{self.name} takes no {option}, got {getattr(self, option)!r}{self.instead}")
+
+    def batch_for(self, rows: int) -> int:
+        """All rows: every round is about all of them."""
+        return rows
+
+    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """None that the budget counts."""
+        return 0.0
+
+    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """None that the budget counts."""
+        return 0.0
+
+    def numbers_per_row(self, setting: Setting) -> int | None:
+        """None that the budget counts."""
+        return 0
