@@ -81,6 +81,7 @@ def watching(run: TreeRun) -> Iterator[None]:
 
     async def ask(self: Any, groups: Any, g: Floats, h: Floats, ahead: int = 0) -> Any:
         largest = (np.abs(g).max(), h.max())
+        useless = {one.name: _without_sums(one) for one in self.partners}  # columns that are answered by random words
         found = await questions(self, groups, g, h, ahead)
         for rows, sums in zip(groups, found, strict=True):
             if rows is None:
@@ -89,7 +90,11 @@ def watching(run: TreeRun) -> Iterator[None]:
             v[rows], w[rows] = g[rows] / largest[0], h[rows] / largest[1]
             noise = next(iter(sums.values())).noise
             times = noise[0] / self.noise[0], noise[1] / self.noise[1]
-            run.asked.append(Asked(v, w, {k: (one.G / times[0], one.H / times[1]) for k, one in sums.items()}))
+            told = {
+                k: (np.where(useless[k], np.nan, one.G / times[0]), np.where(useless[k], np.nan, one.H / times[1]))
+                for k, one in sums.items()
+            }
+            run.asked.append(Asked(v, w, told))
         return found
 
     begin_partner, begin_leader, questions = TreePartner.__init__, TreeLeader.__init__, Questions.ask
@@ -142,10 +147,17 @@ def guessed(run: TreeRun, name: str, noise: float) -> list[Guessed]:
         first, codes = partner.ranges.first[column], partner.codes[column, : len(cells)]
         prior = share * (codes[:, None] == first)
         prior /= prior.sum(axis=1, keepdims=True)
-        after = posterior(prior, vectors, sums[:, here], noise) if len(vectors) else prior
+        known = ~np.isnan(sums[:, here]).any(axis=1) if len(vectors) else np.zeros(0, bool)
+        after = posterior(prior, vectors[known], sums[known, here], noise) if known.any() else prior
         right = [float((one.argmax(axis=1) == cells).mean()) for one in (prior, after)]
         found.append(Guessed(count, len(np.unique(first)), float(share.max()), *right))
     return found
+
+
+def _without_sums(partner: Any) -> npt.NDArray[np.bool_]:
+    """Which of a partner's cells belong to columns that can't be cut any further."""
+    full = [partner.ranges.count(column) >= partner.ranges.most for column in range(partner.sizes.columns)]
+    return np.repeat(full, partner.sizes.counts)
 
 
 def _evidence(run: TreeRun, name: str) -> tuple[Floats, Floats]:
