@@ -267,7 +267,7 @@ def test_a_party_s_limits_become_its_part(tmp_path):
     parties = {name: read_party(folder / f"{name}.toml", read) for name in NAMES}
     columns = ("spend", "visits", "kind", "same")
     own = TreePart(*own_part(read, parties["shop"], columns, (2,)))
-    assert own == TreePart((2,), ((0, 1), (1, -1)), 9, 20, 256)
+    assert own == TreePart((2,), ((0, 1), (1, -1)), 9, 20, 256, 5.0)
     # Of the label holder's columns nobody is told anything, so nothing limits its cells.
     assert TreePart(*own_part(read, parties["bank"], ("age", "city"), (1,))) == TreePart((1,))
 
@@ -287,6 +287,7 @@ MONOTONE = "[trees]\nmonotone = { %s }\n[certificates] "
     ("changes", "sentence"),
     [
         ([("max_ranges = 8 ", "max_ranges = 4 ")], "to 8 ranges of each column, and the policy of 'shop' allows 4"),
+        ([("min_noise = 5.0 ", "min_noise = 20.0 ")], "noise of 10 on sums over cells, and the policy of 'shop'"),
         ([("max_questions = 256", "max_questions = 10")], "70 sums over the cells of each partner, and the policy of"),
         ([("[certificates] ", MONOTONE % "spent = 1")], "monotone.spent: after preparation there is no column 'spent'"),
         ([("[certificates] ", MONOTONE % "kind = 1")], "monotone.kind: column 'kind' holds categories, and these"),

@@ -107,6 +107,11 @@ class OpenBoosting(WholeRounds):
         """How many ranges of a partner's column the label holder learns, at most."""
         return MOST_BINS
 
+    @property
+    def noise_on_sums(self) -> float:
+        """How much noise is on sums over a partner's cells; where no sums are asked for, there is none to put it on."""
+        return 0.0
+
     def _common(self, setting: Setting) -> tuple[Leak, ...]:
         """What both ways of training show."""
         partners, leader = setting.unlabelled, (setting.leader,)
@@ -205,6 +210,11 @@ class SealedBoosting(OpenBoosting):
     def ranges_at_most(self) -> int:
         """How many ranges of a partner's column the label holder learns, at most."""
         return self.ranges
+
+    @property
+    def noise_on_sums(self) -> float:
+        """How much noise is on sums over a partner's cells."""
+        return self.noise
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Ranges of columns that splits use, and noisy sums over finer cells, at the label holder."""

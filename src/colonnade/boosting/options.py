@@ -92,6 +92,8 @@ class TreePart:
         How many rows of training a cell has to hold.
     most_questions
         How many sums over its cells this party answers in a run; None is any number.
+    least_noise
+        How large the noise on these sums has to be, at least, in units of what one row counts at most.
     earlier
         This party's state of a model that training goes on from, or None.
     """
@@ -101,12 +103,14 @@ class TreePart:
     most_ranges: int | None = None
     least_rows: int = 1
     most_questions: int | None = None
+    least_noise: float = 0.0
     earlier: Any = None
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `TreePart(*value)` undoes this."""
         return (
-            self.categories, self.monotone, self.most_ranges, self.least_rows, self.most_questions, self.earlier,
+            self.categories, self.monotone, self.most_ranges, self.least_rows, self.most_questions,
+            self.least_noise, self.earlier,
         )  # fmt: skip
 
     def signs(self, me: str, columns: int) -> tuple[int, ...]:
@@ -126,8 +130,13 @@ class TreePart:
             found[column] = sign
         return tuple(found)
 
-    def check_limits(self, me: str, ranges: int, questions: int) -> None:
+    def check_limits(self, me: str, ranges: int, questions: int, noise: float) -> None:
         """Refuse a job that would show more of this party's columns than it allows, before anything is sent."""
+        if questions and noise < self.least_noise:
+            raise PolicyRefused(
+                f"the job puts noise of {noise:g} on sums over cells, and the policy of {me!r} asks for "
+                f"{self.least_noise:g}; raise noise in [algorithm], or lower min_noise in its [policy]"
+            )
         if self.most_ranges is not None and ranges > self.most_ranges:
             raise PolicyRefused(
                 f"the job lets the label holder learn up to {ranges} ranges of each column, and the policy of {me!r} "

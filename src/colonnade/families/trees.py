@@ -165,7 +165,8 @@ class TreesFamily(Family):
         check_rows(net.me, rows, options.bins)
         questions = 0 if sealing is None else questions_of(self.rounds(job), job.outputs)
         if not leads:
-            own.check_limits(net.me, min(algorithm.ranges_at_most, options.bins), questions)
+            most = min(algorithm.ranges_at_most, options.bins)
+            own.check_limits(net.me, most, questions, algorithm.noise_on_sums)
         earlier = own.earlier
         if earlier is None:
             bins = await net.in_thread(lambda: bins_of(net.me, columns, options, algorithm, own, leads=leads))

@@ -77,6 +77,7 @@ PARTY = Section(
             Key("max_directions", float, default=Policy.max_directions, above=0.0),
             Key("max_ranges", int, least=2),
             Key("max_questions", int, default=Policy.max_questions, least=0),
+            Key("min_noise", float, default=Policy.min_noise, least=0),
             Key("min_cell", int, default=Policy.min_cell, least=1),
             Key("sequential", bool, default=Policy.sequential),
             Key("max_partner_ids", int, least=1),

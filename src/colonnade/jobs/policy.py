@@ -77,6 +77,7 @@ class Policy:
     max_ranges : the most ranges of one of its columns that the label holder of boosted trees may learn; None: 8 where
         training is sealed, and all cells where this party has agreed to "plain".
     max_questions : the most sums over cells of its columns that this party answers in a run of boosted trees.
+    min_noise : the least noise on these sums, in units of what one person counts at most.
     min_cell : the fewest training rows in a cell of one of its columns.
     sequential : whether three or more parties may move one after another, which shows a label holder what each changed.
     max_partner_ids : the most ids that a partner may bring to an alignment; None: by the number of this party's own.
@@ -97,6 +98,7 @@ class Policy:
     max_directions: float = 0.5
     max_ranges: int | None = None
     max_questions: int = 256
+    min_noise: float = 5.0
     min_cell: int = 10
     sequential: bool = False
     max_partner_ids: int | None = None

@@ -3,6 +3,7 @@
 [policy]
 max_ranges = 8            # of a column that the label holder may learn
 max_questions = 256       # sums over cells that are answered in a run
+min_noise = 5.0           # on them, in units of what one person counts at most
 min_cell = 10             # training rows in a cell
 [trees]
 monotone = { income = -1, debts = 1 }     # scores may only fall with income, and only rise with debts
@@ -11,6 +12,7 @@ monotone = { income = -1, debts = 1 }     # scores may only fall with income, an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from colonnade.algorithms.boosted import OpenBoosting
@@ -38,6 +40,7 @@ def limits(job: Job, party: PartyFile) -> TreePart:
         most_ranges=rules.ranges_at_most(job.protection),
         least_rows=rules.min_cell,
         most_questions=rules.max_questions,
+        least_noise=rules.min_noise,
     )
 
 
@@ -47,7 +50,8 @@ def check_limits(job: Job, party: PartyFile) -> None:
     How many classes there are is not known yet; once it is, training asks again.
     """
     if grows_trees(job) and party.name not in job.holders:
-        limits(job, party).check_limits(party.name, ranges(job), questions(job))
+        noise = cast(OpenBoosting, job.algorithm).noise_on_sums
+        limits(job, party).check_limits(party.name, ranges(job), questions(job), noise)
 
 
 def ranges(job: Job) -> int:
@@ -67,7 +71,7 @@ def own_part(job: Job, party: PartyFile, columns: Sequence[str], categories: Seq
         return party.network
     found = limits(job, party)
     signs = _signs(party.trees, columns, categories)
-    return TreePart(tuple(categories), signs, found.most_ranges, found.least_rows, found.most_questions).as_value()
+    return replace(found, categories=tuple(categories), monotone=signs).as_value()
 
 
 def _signs(given: Settings | None, columns: Sequence[str], categories: Sequence[int]) -> tuple[tuple[int, int], ...]:

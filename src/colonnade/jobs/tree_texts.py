@@ -78,6 +78,7 @@ protection = ["sealed", "plain"]   # how training may be protected; "plain" is c
 }
 RULES = """\
 {consent}{ranges}max_questions = 256       # sums over cells of its columns that this party answers in a run
+min_noise = 5.0           # on these sums, in units of what one person counts at most
 min_cell = 10             # training rows in a cell of a column, at least
 min_features = 2          # columns that this party takes part with, at least
 max_rounds = 1000000      # of a run
