@@ -493,3 +493,11 @@ def test_a_kept_model_that_was_tampered_with_is_refused(tmp_path):
         np.savez(path, **{**arrays, key: value})
         with pytest.raises(DataError, match=r"forest|trees"):
             cn.load(tmp_path)
+
+
+def test_a_round_may_ask_for_more_sums_than_a_hint_is_good_for():
+    """With many classes it takes several hints, also where a fresh one has not been asked anything yet."""
+    y = np.argsort(np.argsort(Z)) * 25 // ROWS
+    given = parties(y)
+    made = model(trees=3, depth=2, warm_start=True).fit(*given)
+    assert made.set_params(trees=6).fit(*given).trees_ == 6 * 25

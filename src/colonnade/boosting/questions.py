@@ -118,7 +118,7 @@ class Questions:
 
         They do it while trees that ask nothing are grown.
         """
-        if upcoming > self._left and not self._awaited:
+        if min(upcoming, PER_HINT) > self._left and not self._awaited:
             for one in self.partners:
                 await self.net.send(one.name, ORDER, (RENEW, 0))
             self._awaited = True
