@@ -26,6 +26,7 @@ from colonnade.errors import (
 from colonnade.families.training import TrainingJob, TrainingPart, train
 from colonnade.objective import losses
 from test_kept import Shelf
+from tree_attacks import watched
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 RNG = np.random.default_rng(11)
@@ -213,6 +214,12 @@ def test_label_privacy_chooses_splits_by_other_labels_and_leaves_by_the_true_one
         model(algorithm=private, patience=2).fit(*given, validation=given)
     with pytest.raises((OptionError, PartyFailed), match="monotone columns need leaves as splits leave them"):
         model(algorithm=private, monotone={"shop": {0: 1}}).fit(*given)
+
+
+def test_label_privacy_follows_all_rows_also_where_a_tree_is_grown_on_some():
+    """Labels that are as good as never changed make both scores of a row the same."""
+    run = watched(parties(), SealedBoosting(label_epsilon=60.0), trees=6, rows=0.5)
+    np.testing.assert_allclose(run.leader.rounds.shown, run.leader.rounds.z, atol=1e-9)
 
 
 # -- the same everywhere -----------------------------------------------------------------------------------------------

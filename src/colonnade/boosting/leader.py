@@ -203,7 +203,7 @@ class TreeLeader:
             v, w = np.ascontiguousarray(g[:, output]), np.ascontiguousarray(h[:, output])
             grown.append(await self._tree(v, w, rows, allowed, self._steps(output)))
         for output, (nodes, leaf) in enumerate(grown):
-            final = self.rounds.revalued(nodes, leaf, rows, output)
+            final = self.rounds.revalued(nodes, leaf, rows, output, self.table.by_column)
             values = self.builder.append(final, output=output, learning_rate=self.options.learning_rate)
             self.rounds.add(final, values, leaf, rows, output, self.table.by_column, self._held_out)
         self.done += 1

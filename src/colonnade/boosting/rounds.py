@@ -96,16 +96,16 @@ class BoostingRounds:
         g, h = (self._g[:, 0], self._h[:, 0]) if one else (self._g, self._h)
         derivatives(self.labels.loss, z[:, 0] if one else z, y, self.labels.weights, g, h)
 
-    def revalued(self, nodes: TreeNodes, leaf: Rows, rows: Rows | None, output: int) -> TreeNodes:
+    def revalued(self, nodes: TreeNodes, leaf: Rows, rows: Rows | None, output: int, cells: Codes) -> TreeNodes:
         """Return the tree with the leaves that the model gets, where these are not the usual ones."""
         labels, some = self.labels, slice(None) if rows is None else rows
         if self.shown is not None:
-            self.shown[some, output] += self.options.learning_rate * nodes.value[leaf]
+            values = self.options.learning_rate * nodes.value
+            self.shown[:, output] += values[leaf] if rows is None else _alone(nodes, values).scores(cells)[:, 0]
             self._derive(self.z, labels.y)
             G = np.bincount(leaf, self._g[some, output], minlength=len(nodes.value))
             H = np.bincount(leaf, self._h[some, output], minlength=len(nodes.value))
-            values = np.where(nodes.feature < 0, -G / (H + self.options.l2 + 1e-300), 0.0)
-            return replace(nodes, value=values)
+            return replace(nodes, value=np.where(nodes.feature < 0, -G / (H + self.options.l2 + 1e-300), 0.0))
         z = self.z[some, output]
         found = refit(labels.loss, z, labels.y[some], _of(labels.weights, some), leaf, len(nodes.value))
         return nodes if found is None else replace(nodes, value=np.where(nodes.feature < 0, found, 0.0))
@@ -121,17 +121,9 @@ class BoostingRounds:
         held_out: Codes,
     ) -> None:
         """Add a tree to the scores of all rows."""
-        alone: Forest | None = None
-        if rows is not None or self.z_held is not None:
-            builder = ForestBuilder(np.zeros(1))
-            builder.append(replace(nodes, value=values))
-            alone = builder.forest()
-        if rows is None or alone is None:
-            self.z[:, output] += values[leaf]
-        else:
-            self.z[:, output] += alone.scores(cells)[:, 0]
-        if self.z_held is not None and alone is not None:
-            self.z_held[:, output] += alone.scores(held_out)[:, 0]
+        self.z[:, output] += values[leaf] if rows is None else _alone(nodes, values).scores(cells)[:, 0]
+        if self.z_held is not None:
+            self.z_held[:, output] += _alone(nodes, values).scores(held_out)[:, 0]
 
     def judge(self, done: int, trees: int) -> None:
         """Report how well the model fits, and decide whether training goes on."""
@@ -175,6 +167,13 @@ class BoostingRounds:
         for done, record in enumerate(records, 1):  # the history is that of the whole run
             self.net.report(("record", done - 1, done, self.net.traffic.rounds, *record))
         self.records = list(records)
+
+
+def _alone(nodes: TreeNodes, values: Floats) -> Forest:
+    """Return a forest of one tree, with these values."""
+    builder = ForestBuilder(np.zeros(1))
+    builder.append(replace(nodes, value=values))
+    return builder.forest()
 
 
 def _spread(rows: int, most: int) -> Rows:
