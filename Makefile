@@ -117,12 +117,9 @@ pythons:         ## a short set of tests under each Python from 3.11 to 3.13 tha
 	  $$home/bin/pip install -q -e '.[demo]' pytest hypothesis pandas polars || exit 1; \
 	  $$home/bin/python -m pytest $(SHORT:%=tests/test_%.py) || exit 1; done; echo "tried:$$tried"
 
-reproduce: $(VENV)/.trees  ## the papers' tables and figures (DATA=<folder of data sets>)
+reproduce: $(VENV)/.trees  ## the papers' tables and figures; says how long each takes (DATA=<folder of data sets>)
 	@test -n "$(DATA)" || { echo "make reproduce needs data sets; name their folder: make reproduce DATA=<folder>"; exit 1; }
-	for name in fedbcd-rounds fedbcd-encrypted fedbcd-mnist fedbcd-nus vfb2-accuracy vfb2-convergence vfb2-scaling \
-	  afsgd-speedup afsgd-convergence afsgd-fdml fdskl-errors fdskl-time fdskl-scaling fdskl-topologies \
-	  ssca-cost ssca-accuracy ssca-sparsity trees; do \
-	  $(BIN)/python -m reproductions $$name --data "$(DATA)" || exit 1; done
+	$(BIN)/python -m reproductions all --data "$(DATA)"
 
 clean:           ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

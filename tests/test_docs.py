@@ -72,5 +72,4 @@ def test_every_reproduction_has_a_page_and_every_page_a_reproduction():
     assert set(pages) == set(REPRODUCTIONS)
     assert all(f"    python -m reproductions {name}" in text for name, text in pages.items())
     assert set(re.findall(r"^\| \[([a-z0-9-]+)\]", (folder / "README.md").read_text(), re.MULTILINE)) == set(pages)
-    recipe = (ROOT / "Makefile").read_text().split("reproduce:")[1].split("for name in")[1].split("; do")[0]
-    assert set(REPRODUCTIONS) == set(re.findall(r"[a-z0-9-]+", recipe))
+    assert "python -m reproductions all" in (ROOT / "Makefile").read_text().split("reproduce:")[1]

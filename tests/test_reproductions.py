@@ -6,10 +6,12 @@ import csv
 import math
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import reproductions.__main__
 import test_reproductions_kernels as kernels
 from colonnade.algorithms import AFSGD, VFB2
 from colonnade.data.party import Party
@@ -17,6 +19,7 @@ from colonnade.data.site import split_rows
 from colonnade.errors import DataError
 from data_sets import DATA, needs
 from reproductions import (
+    MINUTES,
     REPRODUCTIONS,
     afsgd_convergence,
     afsgd_fdml,
@@ -74,6 +77,20 @@ def test_an_output_folder_that_cannot_be_made_is_one_sentence(tmp_path, capsys, 
     (tmp_path / "file").write_text("")
     assert reproduce(["fedbcd-rounds", "--data", str(tmp_path), "--out", str(tmp_path / "file" / "out")]) == 1
     assert "pass --out" in capsys.readouterr().err
+
+
+def test_all_are_run_one_after_another_and_each_says_how_long_it_takes(tmp_path, capsys, monkeypatch):
+    ran = []
+    stand_in = SimpleNamespace(run=lambda data, **options: ran.append(options["seed"]))
+    monkeypatch.setattr(reproductions.__main__, "import_module", lambda name: stand_in)
+    assert reproduce(["all", "--data", str(tmp_path), "--seed", "3"]) == 0
+    assert ran == [3] * len(REPRODUCTIONS)
+    said = capsys.readouterr().out.split("\n\n")
+    assert len(said) == len(REPRODUCTIONS)
+    for place, (name, text) in enumerate(zip(REPRODUCTIONS, said, strict=True), 1):
+        takes = f"about {MINUTES[name]} min"
+        assert text.strip().startswith(f"== {name}, {place} of {len(REPRODUCTIONS)}: {takes}, about ")
+    assert text.strip().endswith(f"{takes}, {takes} to the end")
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
