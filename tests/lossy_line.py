@@ -32,7 +32,8 @@ class LossyLine:
         self._callees: set[asyncio.StreamWriter] = set()
         self._orphans: set[asyncio.StreamWriter] = set()
         self._stranded: set[asyncio.StreamWriter] = set()
-        self._ways: set[asyncio.Future[object]] = set()
+        self._lines: list[socket.socket] = []  # of all callers that ever were, to be closed at the end
+        self._ways: set[asyncio.Task[None]] = set()
         self._is_cut = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -49,16 +50,25 @@ class LossyLine:
     async def _serve(self) -> None:
         self._loop, self._stop, self._flowing = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._flowing.set()
-        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.setblocking(False)
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._loop.add_reader(self._listening, self._accept)
         self._ready.set()
         await self._stop.wait()
-        self._server.close()
+        self._close()
         self._reset()
-        for way in list(self._ways):
+        for way in self._ways:
             way.cancel()
-        await asyncio.sleep(0.01)
-        self._reset()  # whoever came in that moment
+        if self._ways:
+            await asyncio.wait(self._ways)
+        await asyncio.sleep(0)  # asyncio closes a socket in the turn after it was told to
+        for line in self._lines:
+            line.close()
+
+    def _close(self) -> None:
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
 
     def _call(self, *functions) -> None:
         done = threading.Event()
@@ -81,7 +91,7 @@ class LossyLine:
         self._call(lambda: self._stranded.update(self._callers, self._callees))
 
     def refuse(self) -> None:
-        self._call(lambda: self._server.close())
+        self._call(self._close)
 
     def mend(self) -> None:
         self._call(lambda: setattr(self, "_is_cut", False), self._flowing.set)
@@ -101,7 +111,18 @@ class LossyLine:
 
     # -- traffic ------------------------------------------------------------------------------------------------
 
-    async def _connect(self, from_caller: asyncio.StreamReader, to_caller: asyncio.StreamWriter) -> None:
+    def _accept(self) -> None:
+        """Let a caller in; no task does this, as one that is cancelled in this moment would lose the socket."""
+        with suppress(OSError):
+            line, _ = self._listening.accept()
+            line.setblocking(False)
+            self._lines.append(line)
+            way = self._loop.create_task(self._connect(line))
+            self._ways.add(way)
+            way.add_done_callback(self._ways.discard)
+
+    async def _connect(self, line: socket.socket) -> None:
+        from_caller, to_caller = await asyncio.open_connection(sock=line)
         if self._is_cut:
             self._abort(to_caller)
             return
@@ -113,11 +134,8 @@ class LossyLine:
             return
         self._callers.add(to_caller)
         self._callees.add(to_callee)
-        ways = asyncio.gather(self._carry(from_caller, to_callee), self._carry(from_callee, to_caller))
-        self._ways.add(ways)
         with suppress(asyncio.CancelledError):
-            await ways
-        self._ways.discard(ways)
+            await asyncio.gather(self._carry(from_caller, to_callee), self._carry(from_callee, to_caller))
         self._callers.discard(to_caller)
         self._callees.discard(to_callee)
         for writer in (to_caller, to_callee):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import secrets
@@ -411,3 +412,16 @@ def test_a_key_is_read_from_a_file_that_goes_at_once_where_there_is_no_other_way
     tls.context(A, listening=True)
     assert seen == [(0o700, A.certificate), (0o700, A.key)]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_calls_in_the_moment_in_which_a_listener_stops_leaves_no_socket_open(recwarn):
+    async def scenario():
+        for _ in range(20):
+            async with place(most=20) as there:
+                await asyncio.sleep(0)
+                there.call(3)
+                await asyncio.sleep(0)  # the loop may have seen the callers, and what takes them in may not have begun
+
+    run(scenario)
+    gc.collect()
+    assert [each for each in recwarn if issubclass(each.category, ResourceWarning)] == []

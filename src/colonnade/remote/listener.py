@@ -85,6 +85,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             try:
+                await _readable(listener)  # then `sock_accept` need not wait: while it does, `stop` would lose a caller
                 line, where = await loop.sock_accept(listener)
             except ConnectionAbortedError:
                 pass  # it has hung up already
