@@ -126,3 +126,33 @@ def test_a_straggler_that_cannot_be_is_refused(slowed, words):
     with pytest.raises(OptionError) as caught:
         Processes(slowed=slowed).run(dict.fromkeys("ab", (programs.return_now, ())))
     assert str(caught.value) == words
+
+
+# -- what the time was for ---------------------------------------------------------------------------------------------
+
+
+def test_a_party_computes_waits_for_a_message_and_waits_for_the_others(runtime):
+    """Half a second of work in both lanes at once is half a second, and its partner waits for it."""
+    outcomes = straggler(runtime, 0.05).run(
+        {"slow": (time_programs.work_both_lanes, ("taker", 10)), "taker": (time_programs.wait_for_it, ("slow",))}
+    )
+    slow, taker = (outcomes[name].times for name in ("slow", "taker"))
+    assert 0.499 <= slow.computing <= outcomes["slow"].seconds + 1e-3  # lanes that work at once are counted once
+    assert taker.waiting > 0.0
+    assert min(*slow.as_value(), *taker.as_value()) >= 0.0
+
+
+def test_times_under_the_virtual_clock_are_exact_and_make_up_the_run():
+    """A second of work, and a message of 0.2 s; its taker works for 0.3 s of the wait itself."""
+    parties = {"a": (time_programs.work_both_lanes, ("b", 10)), "b": (time_programs.work_then_wait, ("a", 3))}
+    outcomes = Simulation(seconds_per_nonzero=0.1, latency=0.2, bandwidth=1e12).run(parties)
+    found = {name: outcome.times.as_value() for name, outcome in outcomes.items()}
+    assert found["a"] == pytest.approx((1.0, 0.0, 0.0))
+    assert found["b"] == pytest.approx((0.3, 0.2, 0.7))
+    for outcome in outcomes.values():
+        assert outcome.times.total == pytest.approx(outcome.seconds)
+
+
+def test_the_processors_time_is_computation():
+    times = Processes().run({"a": (time_programs.compute, (0.05,))})["a"].times
+    assert 0.05 <= times.computing <= times.total

@@ -98,3 +98,27 @@ async def work_then_send(net, to, nonzeros):
 
 async def take_both(net, frm):
     return (await net.recv(frm, "before"), await net.recv(frm, "after"))
+
+
+async def work_both_lanes(net, to, nonzeros):
+    """The same work in both lanes at once, then a message."""
+    one, other = (net.spawn(net.work(nonzeros, lane)) for lane in ("forward", "backward"))
+    await one
+    await other
+    await net.send(to, "done", None)
+
+
+async def wait_for_it(net, frm):
+    await net.recv(frm, "done")
+
+
+async def work_then_wait(net, frm, nonzeros):
+    await net.work(nonzeros)
+    await net.recv(frm, "done")
+
+
+async def compute(net, seconds):
+    """The processor is busy for so long."""
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass

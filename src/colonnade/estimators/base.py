@@ -25,6 +25,7 @@ from colonnade.objective import losses, metrics
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
+from colonnade.runtimes.times import Times
 from colonnade.sums import choose_sum
 from colonnade.sums.trees import TOPOLOGIES
 
@@ -53,6 +54,9 @@ class Estimator:
         validation data alone. It is empty in a model that was loaded.
     traffic_ : dict
         {party: what it sent}, as messages, bytes and rounds, and by step; empty in a model that was loaded.
+    times_ : dict
+        {party: what it did with its time}, as seconds of `computing`, `communicating` and `waiting`; empty in a model
+        that was loaded.
     rounds_ : int
         The exchanges between the parties in training; 0 in a model that was loaded.
     sum_ : str
@@ -72,6 +76,7 @@ class Estimator:
     columns_: dict[str, tuple[str, ...]]
     history_: list[dict[str, Any]]
     traffic_: dict[str, Traffic]
+    times_: dict[str, Times]
     rounds_: int
     sum_: str
     _states: dict[str, Any]
@@ -187,6 +192,7 @@ class Estimator:
             tell(words)
         self.history_ = history.records
         self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
+        self.times_ = {name: outcome.times for name, outcome in outcomes.items()}
         self.rounds_ = max(traffic.rounds for traffic in self.traffic_.values())
         return dict(outcomes)
 
@@ -331,7 +337,7 @@ class Estimator:
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
-        The options `algorithm` and `verbose` are not kept, nor are `history_` and `traffic_`.
+        The options `algorithm` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
 
         Parameters
         ----------
@@ -384,6 +390,7 @@ class Estimator:
         model = kind(**public["options"])
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
         model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
+        model.times_ = {}
         model._family = made.name
         model._states = {name: made.from_arrays(part) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}

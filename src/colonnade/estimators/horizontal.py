@@ -106,8 +106,8 @@ class SSCAClassifier(Estimator):
     history_ : list of dict
         A record for each evaluation over all rows, as in `Estimator`, with `norm`, which is |w|², `answered` and
         `skipped`, and under limits `slack` and `costs`.
-    traffic_, rounds_
-        What the server and each site sent, and the rounds of the server.
+    traffic_, times_, rounds_
+        What the server and each site sent and did with their time, and the rounds of the server.
     parties_, holders_, columns_, sum_, protection_
         As in other estimators; the model is whole, and the one name in the first three is "model". `sum_` is the option
         `sum`, or what `protection` makes of "auto".
@@ -208,6 +208,7 @@ class SSCAClassifier(Estimator):
             history.close()
         self.history_ = [record for record in history.records if "loss" in record]
         self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
+        self.times_ = {name: outcome.times for name, outcome in outcomes.items()}
         self.rounds_ = self.traffic_[SERVER].rounds
         return dict(outcomes)
 

@@ -63,7 +63,7 @@ class KernelModel(Estimator):
     ----------
     gamma_ : float
         The kernel's gamma, also where the option was "scale".
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
+    parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 

@@ -82,7 +82,7 @@ class LinearModel(Estimator):
         The intercept: a number, or one for each class; with FDML, {party: its own}.
     rows_ : int or None
         How many rows the model was trained on; None where a file does not say.
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
+    parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 

@@ -121,7 +121,7 @@ def restore_networks(
     model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
     model.sum_, model.loss_ = public["sum"], public["loss"]
     model._family = model._family_of(with_top=public["top"])
-    model.history_, model.traffic_, model.rounds_ = [], {}, 0
+    model.history_, model.traffic_, model.times_, model.rounds_ = [], {}, {}, 0
     model._how = {
         name: _how(files[name][0]["network"], model.networks.get(name), name, f"networks={{{name!r}: ...}}")
         for name in model.parties_

@@ -88,7 +88,7 @@ class NetworkModel(Estimator):
         {party: its trained network}, and the top network under "top". They are new modules each time.
     loss_ : str
         The name of the loss that was minimised.
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
+    parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 
@@ -230,7 +230,7 @@ class NetworkModel(Estimator):
             if common:
                 self._states = {name: kept[name][max(common)] for name in programs}
                 self.history_ = [record for record in history.records if record.get("rounds", 0) <= max(common)]
-                self.traffic_, self.rounds_ = {}, max(common)
+                self.traffic_, self.times_, self.rounds_ = {}, {}, max(common)
             raise
         finally:
             history.close()

@@ -73,7 +73,7 @@ class TransferClassifier(NetworkModel):
         {party: its trained network}; they are new modules each time.
     loss_ : str
         The name of the loss, "logistic".
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
+    parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
 

@@ -83,7 +83,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         How many trees there are.
     ranges_ : dict
         {partner: {column: how many ranges of it the model uses, and predictions tell}}.
-    parties_, holders_, classes_, columns_, history_, traffic_, rounds_, sum_, protection_
+    parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them. In `history_`, an epoch is a round.
     """
 

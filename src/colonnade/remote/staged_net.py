@@ -68,7 +68,7 @@ class StagedNet(LoopNet):
         self.door = door
         try:
             value = await self.carry_out(program, arguments)
-            return Outcome(value, None, self.traffic, self.elapsed())
+            return Outcome(value, None, self.traffic, self.elapsed(), self.times())
         finally:
             await self.close()
 
@@ -85,6 +85,7 @@ class StagedNet(LoopNet):
             ready = args if isinstance(args, tuple) else await self.in_thread(args)
             await self._reach(READY)
             self.stage, self.started, self._started = STARTED, True, self._now()
+            self.sheet.begin()
             return await program(self, *ready)
 
         return await super().carry_out(joined, ())

@@ -129,7 +129,7 @@ async def _run(tell: Callable[..., None], program: Program, job: Any, links: Seq
     net.rehearsed = job[-1]
     try:
         value = await net.carry_out(program, args)
-        tell("done", value, net.traffic.as_value())
+        tell("done", value, net.traffic.as_value(), net.times().as_value())
     except Exception as error:
         where = (getattr(error, "party", ""), getattr(error, "step", "") or net.step)
         known = type(error).__name__, type(error).__module__ == "colonnade.errors"

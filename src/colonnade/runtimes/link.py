@@ -96,7 +96,9 @@ class Link(FramedConnection):
 
     def take(self, payload: bytes) -> None:
         """Deliver a frame to the party's program."""
+        began = self._net.sheet.begin_message()
         self._net.deliver(self._peer, *unpack_message(payload))
+        self._net.sheet.end_message(began)
 
     def distrust(self, error: ProtocolError) -> None:
         """Name the sender of what is no frame."""

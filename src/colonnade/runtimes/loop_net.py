@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from colonnade.runtimes.endpoint import CHECKS_PER_DEADLINE, STOPPED, Endpoint
 from colonnade.runtimes.net import Observer, PerLane, Program, Promise, SlowLanes, per_lane
+from colonnade.runtimes.times import RealTimesheet, Times
 from colonnade.runtimes.wire import Value, encoded_size
 
 T = TypeVar("T")
@@ -24,7 +25,8 @@ class LoopNet(Endpoint):
         self._loop = asyncio.get_running_loop()
         super().__init__(me, names, deadline, observer, self._loop.time())
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._lanes = SlowLanes(slowed) if any(per_lane(slowed).values()) else None
+        self.sheet = RealTimesheet()
+        self._lanes = SlowLanes(slowed, self.sheet) if any(per_lane(slowed).values()) else None
         self._threads: ThreadPoolExecutor | None = None
         self.spawn_failed: asyncio.Future[None] = self._loop.create_future()
         self._ticking = self._tick_later()
@@ -42,6 +44,15 @@ class LoopNet(Endpoint):
 
     def _now(self) -> float:
         return self._loop.time()
+
+    def times(self) -> Times:
+        """What this party has done with its time since the start of the run."""
+        return self.sheet.times(self.elapsed())
+
+    def _emit(self, to: str, kind: int, seq: int, tag: str, value: Value) -> None:
+        began = self.sheet.begin_message()
+        super()._emit(to, kind, seq, tag, value)
+        self.sheet.end_message(began)
 
     async def work(self, nonzeros: float, lane: str = "forward") -> None:
         """Real work takes its own time; a party that is slowed sleeps besides."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from colonnade.errors import OptionError, PartyFailed, RunFailed, at_least
+from colonnade.runtimes.times import RealTimesheet, Times
 from colonnade.runtimes.wire import Value
 
 T = TypeVar("T")
@@ -147,6 +148,7 @@ class Outcome:
     error: BaseException | None = None
     traffic: Traffic = field(default_factory=Traffic)
     seconds: float = 0.0
+    times: Times = field(default_factory=Times)
 
 
 class Runtime(Protocol):
@@ -255,7 +257,8 @@ class SlowLanes:
     that over many batches a party is as slow as it was told to be.
     """
 
-    def __init__(self, seconds_per_nonzero: PerLane) -> None:
+    def __init__(self, seconds_per_nonzero: PerLane, sheet: RealTimesheet) -> None:
+        self._sheet = sheet
         self._rates = per_lane(seconds_per_nonzero)
         self._free_at = dict.fromkeys(LANES, 0.0)
         self._owed = dict.fromkeys(LANES, 0.0)
@@ -271,6 +274,8 @@ class SlowLanes:
             self._free_at[lane], self._owed[lane] = now, until - now
             return
         self._free_at[lane], self._owed[lane] = until, 0.0
+        self._sheet.begin_sleep()
         await asyncio.sleep(until - now)
+        self._sheet.end_sleep()
         if self._free_at[lane] == until:  # else others queued behind this one, and the last of them settles
             self._owed[lane] = max(until - loop.time(), -_TIMER_ERROR)

@@ -37,6 +37,7 @@ from colonnade.runtimes.net import (
     per_lane,
     settle,
 )
+from colonnade.runtimes.times import Times
 from colonnade.runtimes.wire import Value, decode, encoded_size
 
 _ANY_SIZE = 1 << 40  # the line between starter and party carries whole data sets
@@ -184,8 +185,8 @@ class _Child:
             if observer is not None:
                 observer(self.name, rest[0], rest[1])
         elif kind == "done":
-            value, traffic = rest
-            self.outcome = Outcome(value, None, Traffic.from_value(traffic), seconds)
+            value, traffic, times = rest
+            self.outcome = Outcome(value, None, Traffic.from_value(traffic), seconds, Times.from_value(times))
         else:
             class_name, ours, text, party, step, trace, traffic = rest
             error = _rebuild(self.name, class_name, ours, text, party, step, trace)

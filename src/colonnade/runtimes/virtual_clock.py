@@ -13,6 +13,7 @@ import numpy as np
 from colonnade.errors import ColonnadeError, PartyFailed, ProtocolError
 from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
 from colonnade.runtimes.net import LANES, Observer, Outcome, Program, foreign, per_lane
+from colonnade.runtimes.times import VirtualTimesheet
 from colonnade.runtimes.wire import Value, encoded_size, freeze
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class _SimNet(Endpoint):
         self._main: _Task | None = None
         self._speed = per_lane(world.options.speeds.get(me, 1.0))
         self._free_at = dict.fromkeys(LANES, 0.0)
+        self.sheet = VirtualTimesheet()
 
     def start(self, coroutine: Coroutine[Any, Any, Value]) -> None:
         self._main = self._launch(coroutine)
@@ -107,6 +109,7 @@ class _SimNet(Endpoint):
         world = self.world
         seconds = nonzeros * world.options.seconds_per_nonzero / self._speed[lane]
         free_at = self._free_at[lane] = max(self._free_at[lane], world.now) + seconds
+        self.sheet.work(world.now, free_at)
         done = _Promise(world)
         world.at(free_at, done.set_result, (None,))
         await done
@@ -149,7 +152,7 @@ class _SimNet(Endpoint):
     def stop(self, value: Any, error: BaseException | None) -> None:
         """The party is over, well or badly: whatever it still had under way ends with it."""
         self.running = False
-        self.outcome = Outcome(value, error, self.traffic, self.world.now)
+        self.outcome = Outcome(value, error, self.traffic, self.world.now, self.sheet.times(self.world.now))
         for task in list(self._tasks):
             with suppress(Exception):  # how it takes its end changes nothing
                 task.coroutine.close()
@@ -219,6 +222,7 @@ class World:
             # ABORT and BYE stand for the end of a connection, which the operating system reports reliably.
             extras = tuple(self.options.faults.arrivals(self._rng))
         for extra in extras:
+            self.nets[to].sheet.message(self.now, left + latency + extra)
             if gateway is None:
                 self.at(left + latency + extra, self._arrive, (frm, to, *frame))
             else:
@@ -228,6 +232,7 @@ class World:
     def _enter(self, seconds: float, frm: str, to: str, *frame: Any) -> None:
         """The first byte is at the receiver's gateway, which takes one message after another."""
         self._in_free[to] = max(self.now, self._in_free[to]) + seconds
+        self.nets[to].sheet.message(self.now, self._in_free[to])
         self.at(self._in_free[to], self._arrive, (frm, to, *frame))
 
     def _arrive(self, frm: str, to: str, kind: int, seq: int, tag: str, value: Any) -> None:
