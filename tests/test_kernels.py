@@ -10,8 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from colonnade.blocks.columns import CsrColumns
 from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as _kernels
+from colonnade.kernels import missed
 from colonnade.kernels.compiled import Compiled
 from colonnade.kernels.compiler import dispatcher
 from colonnade.objective.penalties import L2, NonConvex
@@ -21,7 +23,8 @@ from colonnade.objective.penalties import L2, NonConvex
 def path(request):
     """All of them twice: as code that is kept, and as numba has it."""
     with pytest.MonkeyPatch.context() as patch:
-        for kernel in vars(_kernels).values() if request.param == "numba" else ():
+        both = (*vars(_kernels).values(), *vars(missed).values())
+        for kernel in both if request.param == "numba" else ():
             if isinstance(kernel, Compiled):
                 patch.setattr(kernel, "_call", dispatcher(kernel))
         yield
@@ -47,14 +50,10 @@ def row_nonzeros(pattern, rows):
 
 
 def overdue(w, a, etas, strength, convex):
-    """The dense terms of some steps, one after another; the other penalty's bend is held for all but the last."""
-    if convex:
-        for eta in etas[:-1]:
-            w = w - eta * (a + strength * w)
-    elif len(etas) > 1:
-        bend = strength / (1 + w * w) ** 2
-        w = (w + a / bend) * np.exp(-bend * etas[:-1].sum()) - a / bend
-    return w - etas[-1] * (a + (strength * w if convex else strength * w / (1 + w * w) ** 2))
+    """The dense terms of some steps, one after another."""
+    for eta in etas:
+        w = w - eta * (a + (strength * w if convex else strength * w / (1 + w * w) ** 2))
+    return w
 
 
 def catch_up(W, average, behind, etas, strength, convex):
@@ -247,12 +246,13 @@ def test_catch_up(convex, case):
     behind, terms = waiting(case, convex)
     touched = np.any(case.X[case.rows] != 0, axis=0)
     W = case.W.copy()
-    _kernels.csr_catch_up(*case.csr[1:], case.rows, terms.average, *terms.parts(), W)
+    columns = CsrColumns(*case.csr, case.X.shape)
+    columns.catch_up(case.rows, terms, W)
     tolerance = 1e-12
     twin = TWINS["csr_catch_up"](case.W, case.G, np.where(touched, behind, 0), ETAS, 0.2, convex)
     np.testing.assert_allclose(W, twin, rtol=tolerance, atol=tolerance)
     assert (terms.last == np.where(touched, 4, 4 - behind)).all()
-    _kernels.catch_up_all(terms.average, *terms.parts(), W)
+    columns.settle(terms, W)
     np.testing.assert_allclose(
         W, TWINS["catch_up_all"](case.W, case.G, behind, ETAS, 0.2, convex), rtol=tolerance, atol=tolerance
     )
@@ -264,10 +264,9 @@ def test_catch_up(convex, case):
 def test_rule_step(convex, case):
     behind, terms = waiting(case, convex)
     W = case.W.copy()
-    rest = (ETAS[-1], terms.average, 0.05, *terms.parts())
     behind = np.maximum(behind, 1)  # nobody has had the terms of a step before it is made
     terms.last[:] = 4 - behind
-    _kernels.csr_rule_step(*case.csr, case.rows, case.signal, *rest, W)
+    CsrColumns(*case.csr, case.X.shape).rule_step(case.rows, case.signal, ETAS[-1], 0.05, terms, 4, W)
     twin = TWINS["csr_rule_step"](case.exact, case.rows, case.signal, case.G, 0.05, behind, ETAS, 0.2, convex, case.W)
     scale = 1 + abs(case.exact[case.rows]).sum() * abs(case.signal).max(initial=0.0)
     tolerance = 1e-12
@@ -275,24 +274,41 @@ def test_rule_step(convex, case):
     np.testing.assert_allclose(terms.average, twin[1], rtol=1e-12, atol=1e-12 * scale)
 
 
-def test_the_held_bend_is_the_limit_of_small_steps():
-    terms = DenseTerms(np.zeros((1, 1)), NonConvex(0.2), np.zeros(1, np.uint32))
-    terms.advance(0.7)
-    terms.advance(0.0)
-    w, bend = 0.9, 0.2 / (1 + 0.9**2) ** 2
-    for _ in range(100_000):
-        w -= 0.7e-5 * (0.3 + bend * w)
-    assert _kernels.overdue(0.9, 0.3, 0, 2, *terms.parts()[2:]) == pytest.approx(w, rel=1e-6)
+@pytest.mark.parametrize("outputs", [1, 3, 20])
+@pytest.mark.parametrize("convex", [True, False])
+def test_many_columns_that_have_missed_hundreds_of_steps(convex, outputs):
+    """More weights than the kernels take at a time, each as if it had never waited; some columns in several rows."""
+    rng = np.random.default_rng(7)
+    X = csr_array(np.where(rng.random((12, 45)) < 0.4, 1.0, 0.0))
+    W0, average = rng.normal(size=(45, outputs)), 0.02 * rng.normal(size=(45, outputs))
+    W0[:5] = average[:5] = 0.0
+    etas = rng.uniform(0.1, 1.5, 300)
+    terms = DenseTerms(average, L2(0.05) if convex else NonConvex(0.05), np.zeros(45, np.uint32))
+    for eta in etas:
+        terms.advance(eta)
+    behind = rng.integers(0, 301, 45)
+    terms.last[:] = 300 - behind
+    columns, rows, W = CsrColumns.from_csr(X), np.array([3, 0, 7, 3]), W0.copy()
+    touched = np.any(X.toarray()[rows] != 0, axis=0)
+    columns.catch_up(rows, terms, W)
+    twin = catch_up(W0, average, np.where(touched, behind, 0), etas, 0.05, convex)
+    np.testing.assert_allclose(W, twin, rtol=1e-11, atol=1e-13)
+    assert (terms.last == np.where(touched, 300, 300 - behind)).all()
+    columns.settle(terms, W)
+    np.testing.assert_allclose(W, catch_up(W0, average, behind, etas, 0.05, convex), rtol=1e-11, atol=1e-13)
+    assert not terms.last.any()
 
 
 @pytest.mark.parametrize("convex", [True, False])
 def test_a_weight_that_stands_still_does_so_however_late_it_is_looked_at(convex):
-    terms = DenseTerms(np.zeros((1, 1)), L2(0.2) if convex else NonConvex(0.2), np.zeros(1, np.uint32))
-    for eta in np.linspace(0.1, 3.0, 50):
-        terms.advance(eta)
     w = 0.4
     a = -0.2 * w if convex else -0.2 * w / (1 + w * w) ** 2
-    assert _kernels.overdue(w, a, 0, 50, *terms.parts()[2:]) == pytest.approx(w, rel=1e-13)
+    terms = DenseTerms(np.array([[a]]), L2(0.2) if convex else NonConvex(0.2), np.zeros(1, np.uint32))
+    for eta in np.linspace(0.1, 3.0, 50):
+        terms.advance(eta)
+    W = np.array([[w]])
+    CsrColumns.from_csr(csr_array(np.ones((1, 1)))).settle(terms, W)
+    assert W[0, 0] == pytest.approx(w, rel=1e-13)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

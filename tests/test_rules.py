@@ -63,10 +63,8 @@ def test_a_rule_is_its_reference(kind, sparse, penalty):
             full_pass(rule, LOGISTIC.signal(mine.scores(np.arange(N)), Y))
         rule.step(rows, LOGISTIC.signal(mine.scores(rows), Y[rows]), 0.3)
     w = reference(kind, penalty, batches, 0.3)
-    # Terms that wait at a CSR column are exact under L2; under the other penalty its bend is a little out of date.
-    tolerance = 1e-3 if sparse and isinstance(penalty, NonConvex) else 1e-12
-    np.testing.assert_allclose(mine.theta[:, 0], w[:-1], atol=tolerance)
-    np.testing.assert_allclose(mine.intercept, w[-1:], atol=tolerance)
+    np.testing.assert_allclose(mine.theta[:, 0], w[:-1], atol=1e-12)
+    np.testing.assert_allclose(mine.intercept, w[-1:], atol=1e-12)
 
 
 def test_terms_that_fade_are_settled_in_time():

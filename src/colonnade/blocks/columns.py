@@ -9,7 +9,7 @@ import numpy as np
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.weights import DenseTerms
 from colonnade.kernels import columns as kernels
-from colonnade.kernels import gram
+from colonnade.kernels import gram, missed
 
 # Numbers that are worked on at a time where all of them are: no second copy of a long array is made.
 _CHUNK = 1 << 16
@@ -19,6 +19,11 @@ def _sum_of_squares(values: Any) -> float:
     return sum(
         float(np.square(values[at : at + _CHUNK], dtype=np.float64).sum()) for at in range(0, len(values), _CHUNK)
     )
+
+
+def _lanes() -> tuple[FloatArray, FloatArray, Rows]:
+    """Room for weights, averages and steps in `kernels.missed`, for one caller at a time."""
+    return np.zeros(missed.LANES), np.zeros(missed.LANES), np.empty(missed.LANES, np.int64)
 
 
 class Columns(Protocol):
@@ -181,23 +186,32 @@ class CsrColumns:
         """Every column may wait for its dense terms."""
         return self.shape[1]
 
-    def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray) -> None:
-        """Bring the columns of these rows up to date."""
+    def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray, turn: int | None = None) -> None:
+        """Bring the columns of these rows up to date, or up to an earlier step."""
         _, columns, starts = self._parts
-        kernels.csr_catch_up(columns, starts, rows, terms.average, *terms.parts(), W)
+        waiting = terms.parts(turn)
+        if terms.closed:
+            kernels.csr_catch_up(columns, starts, rows, terms.average, *waiting, W)
+        else:
+            room = (*_lanes(), np.empty(missed.LANES, np.int64))
+            missed.csr_take_missed(columns, starts, rows, terms.average, *waiting, W, *room)
 
     def settle(self, terms: DenseTerms, W: FloatArray) -> None:
         """Bring all columns up to date, at a cost that follows their number."""
-        kernels.catch_up_all(terms.average, *terms.parts(), W)
+        if terms.closed:
+            kernels.catch_up_all(terms.average, *terms.parts(), W)
+        else:
+            missed.take_all_missed(terms.average, *terms.parts(), W, *_lanes())
         terms.now = 0
 
     def rule_step(
         self, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, turn: int, W: FloatArray
     ) -> None:
         """See `rules.Rule`: only the batch's columns are touched."""
-        data, columns, starts = self._parts
-        waiting = terms.parts(turn)
-        kernels.csr_rule_step(data, columns, starts, rows, change, eta, terms.average, weight, *waiting, W)
+        if not terms.closed:
+            self.catch_up(rows, terms, W, turn)
+        waiting = (terms.last, turn, terms.steps)
+        kernels.csr_rule_step(*self._parts, rows, change, eta, terms.average, weight, *waiting, W)
 
     def nonzeros(self, rows: Rows) -> int:
         """How many non-zeros these rows have."""

@@ -4,8 +4,8 @@ Parameters are kept as `scale * V`, so that the L2 penalty's shrinking of every 
 step costs time in proportion to the non-zeros of its batch, however many columns there are.
 
 Dense terms, the average gradient and the penalty, act on every column. On dense columns they are simply added. On CSR
-columns they wait until a column is touched, so that a step costs the non-zeros of its batch, and are then made up for
-exactly (L2), however many steps it has been.
+columns they wait until a column is touched, and are then made up for exactly, however many steps it has been: under L2
+in one go, so that a step costs the non-zeros of its batch; under the other penalty step by step (`kernels.missed`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,12 @@ class DenseTerms:
         """Whether all columns must be brought up to date before the next step."""
         return abs(float(self.steps[self.now, 0])) < _FADED
 
-    def parts(self, turn: int | None = None) -> tuple[Any, int, float, bool, Any]:
+    @property
+    def closed(self) -> bool:
+        """Whether several steps can be made up for in one go."""
+        return isinstance(self.penalty, L2)
+
+    def parts(self, turn: int | None = None) -> tuple[Any, ...]:
         """What the kernels need to know of the steps so far, or up to an earlier one."""
-        kind = self.penalty.strength, isinstance(self.penalty, L2)
-        return (self.last, self.now if turn is None else turn, *kind, self.steps)
+        strength = () if self.closed else (self.penalty.strength,)
+        return (self.last, self.now if turn is None else turn, *strength, self.steps)

@@ -7,7 +7,6 @@ those rows. Column indices of CSR blocks are unsigned: numba then needs no test 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -143,28 +142,14 @@ def csr_row_nonzeros(starts: Array, rows: Array) -> int:
 
 
 @Compiled
-def overdue(w: float, a: float, r: int, t: int, strength: float, convex: bool, steps: Array) -> Any:
-    """A weight after the dense terms of steps r + 1 to t: w -= eta (a + penalty'(w)), where a did not change meanwhile.
+def overdue(w: float, a: float, r: int, t: int, steps: Array) -> Any:
+    """A weight after the dense terms of steps r + 1 to t: w -= eta (a + l2 w), where a did not change meanwhile.
 
     `steps` has a row per step: what is left of a weight after all steps so far (decay), what a force of 1 made of it
-    (force), the sum of their lengths, and the length of this one. With the L2 penalty (`convex`) the result is exact.
-    With the other one the penalty's bend is held as it was for all steps but the last; a weight that stands still is
-    one under both.
+    (force), the sum of their lengths, and the length of this one. (For the penalty that is not L2, see `missed`.)
     """
-    if convex:
-        ratio = steps[t, 0] / steps[r, 0]
-        return w * ratio - a * (steps[t, 1] - steps[r, 1] * ratio)
-    if t - r > 1:
-        span = steps[t - 1, 2] - steps[r, 2]
-        h = 1.0 + w * w
-        bend = strength / (h * h)
-        faded = -math.expm1(-bend * span)
-        if faded > 0.0:
-            w -= faded * (w + a / bend)
-        else:
-            w -= span * a
-    h = 1.0 + w * w
-    return w - steps[t, 3] * (a + strength * w / (h * h))
+    ratio = steps[t, 0] / steps[r, 0]
+    return w * ratio - a * (steps[t, 1] - steps[r, 1] * ratio)
 
 
 @Compiled
@@ -175,8 +160,6 @@ def csr_catch_up(
     average: Array,
     last: Array,
     now: int,
-    strength: float,
-    convex: bool,
     steps: Array,
     W: Array,
 ) -> None:
@@ -189,17 +172,17 @@ def csr_catch_up(
             r = last[j]
             if r < now:
                 for k in range(W.shape[1]):
-                    W[j, k] = overdue(W[j, k], average[j, k], r, now, strength, convex, steps)
+                    W[j, k] = overdue(W[j, k], average[j, k], r, now, steps)
                 last[j] = now
 
 
 @Compiled
-def catch_up_all(average: Array, last: Array, now: int, strength: float, convex: bool, steps: Array, W: Array) -> None:
+def catch_up_all(average: Array, last: Array, now: int, steps: Array, W: Array) -> None:
     """Bring every column up to step `now`, and count steps from 0 again."""
     for j in range(W.shape[0]):
         if last[j] < now:
             for k in range(W.shape[1]):
-                W[j, k] = overdue(W[j, k], average[j, k], last[j], now, strength, convex, steps)
+                W[j, k] = overdue(W[j, k], average[j, k], last[j], now, steps)
         last[j] = 0
 
 
@@ -215,14 +198,13 @@ def csr_rule_step(
     weight: float,
     last: Array,
     now: int,
-    strength: float,
-    convex: bool,
     steps: Array,
     W: Array,
 ) -> None:
-    """Step `now` on the columns of a batch: W -= eta (X_B^T change / b + average + penalty'(W)).
+    """Step `now` on the columns of a batch: W -= eta (X_B^T change / b + average + l2 W).
 
-    Then average += weight X_B^T change. The dense terms of the other columns wait until those are touched.
+    Then average += weight X_B^T change. The dense terms of the other columns wait until those are touched. Of columns
+    that have had theirs, this one's too, only the batch's part is left to do.
     """
     b, c = change.shape
     for i in range(b):
@@ -231,7 +213,7 @@ def csr_rule_step(
             r = last[j]
             if r < now:
                 for k in range(c):
-                    W[j, k] = overdue(W[j, k], average[j, k], r, now, strength, convex, steps)
+                    W[j, k] = overdue(W[j, k], average[j, k], r, now, steps)
                 last[j] = now
             for k in range(c):
                 g = data[p] * change[i, k]
