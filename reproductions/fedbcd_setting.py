@@ -20,6 +20,7 @@ class Setting:
     proximal: float = 0.0
     parties: int = 2
     goal: float | None = None  # a test AUC at which the run is over
+    signal: str = "auto"  # what local steps without labels go by, see `FedBCD`
 
     def options(self, batch: int, evaluate_every: int | None, schedule: str = "sqrt") -> FedSGD | FedBCD:
         """The algorithm of this run."""
@@ -30,4 +31,4 @@ class Setting:
         if self.algorithm == "FedSGD":
             return FedSGD(**shared)
         order = "sequential" if self.algorithm == "FedBCD-s" else "parallel"
-        return FedBCD(**shared, local_steps=self.Q, order=order, proximal=self.proximal)
+        return FedBCD(**shared, local_steps=self.Q, order=order, proximal=self.proximal, signal=self.signal)

@@ -124,7 +124,7 @@ CASES = (
     Case("FedSGD, softmax", linear(cn.FedSGD(**SHORT), cn.SoftmaxRegression), **SEVERAL),
     Case("FedBCD, parallel", linear(cn.FedBCD(local_steps=3, **SHORT)), **SEVERAL),
     Case("FedBCD, sequential", linear(cn.FedBCD(local_steps=2, order="sequential", **SHORT)), **SEVERAL),
-    Case("FedBCD, curvature", linear(cn.FedBCD(local_steps=2, curvature=True, **SHORT)), **SEVERAL),
+    Case("FedBCD, curvature", linear(cn.FedBCD(local_steps=2, signal="curvature", **SHORT)), **SEVERAL),
     *(
         Case(f"VFB2 {estimator}, synchronous", linear(cn.VFB2(estimator, asynchronous=False, **SHORT)), **SEVERAL)
         for estimator in ("sgd", "svrg", "saga")

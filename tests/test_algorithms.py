@@ -31,21 +31,30 @@ def test_its_parameters_are_documented_one_by_one(kind):
 
 def test_only_gradients_of_whole_batches_can_be_encrypted():
     assert [kind.name for kind in EVERY if kind().encryptable] == ["FedSGD", "FedBCD"]
-    assert not cn.FedBCD(curvature=True).encryptable
+    assert cn.FedBCD(signal="frozen").encryptable
+    assert not any(cn.FedBCD(signal=form).encryptable for form in ("exact", "curvature"))
     encrypted = Setting(TWO.parties, TWO.holders, sum="encrypted")
     cn.FedBCD().check(encrypted)
     with pytest.raises(OptionError, match="VFB2 needs them row by row"):
         cn.VFB2().check(encrypted)
-    with pytest.raises(OptionError, match="curvature=True reads them"):
-        cn.FedBCD(curvature=True).check(encrypted)
+    for form in ("exact", "curvature"):
+        with pytest.raises(OptionError, match=f"signal='{form}' reads them"):
+            cn.FedBCD(signal=form).check(encrypted)
 
 
 def test_options_that_a_model_cannot_be_trained_with_are_refused():
     network = Setting(TWO.parties, TWO.holders, model="network")
     cn.FedBCD().check(network)
-    cn.FedBCD(curvature=True).check(TWO)
-    with pytest.raises(OptionError, match="curvature=True is for linear models"):
-        cn.FedBCD(curvature=True).check(network)
+    split = Setting(TWO.parties, TWO.holders, model="split")
+    for form in ("exact", "curvature"):
+        cn.FedBCD(signal=form).check(TWO)
+        cn.FedBCD(signal=form).check(network)
+        with pytest.raises(
+            OptionError, match=f"signal='{form}' needs scores that are the sum .* a split model's are not"
+        ):
+            cn.FedBCD(signal=form).check(split)
+    for form in ("auto", "frozen"):
+        cn.FedBCD(signal=form).check(split)
 
 
 def test_warnings_come_from_the_algorithm_itself():

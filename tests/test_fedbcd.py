@@ -25,8 +25,11 @@ def signal(z, y):
     return -y / (1 + np.exp(y * z))
 
 
-def reference(parties, algorithm, l2, Q=1, proximal=0.0, order="parallel"):
-    """FedBCD as the paper writes it, every party's theta in one dictionary, no masks, no lazy anything."""
+def reference(parties, algorithm, l2, Q=1, proximal=0.0, order="parallel", form="frozen"):
+    """FedBCD as the paper writes it, every party's theta in one dictionary, no masks, no lazy anything.
+
+    Labels are here too, so a signal that follows a party's own steps is computed from them and from nothing else.
+    """
     names = [p.name for p in parties]
     X = {p.name: np.hstack([np.asarray(p.X), np.zeros((p.rows, 1))]) for p in parties}
     holders = [p.name for p in parties if p.active]
@@ -36,16 +39,21 @@ def reference(parties, algorithm, l2, Q=1, proximal=0.0, order="parallel"):
     theta = {k: np.zeros(X[k].shape[1]) for k in names}
     n, r = len(y), 0
 
-    def local_steps(k, rows, others, stale, eta):
+    def local_steps(k, holder, rows, others, eta):
         start = theta[k].copy()
+        z = others + X[k][rows] @ start
+        stale, p = signal(z, y[rows]), 1 / (1 + np.exp(-z))
         for _ in range(Q):
-            s = stale if others is None else signal(others + X[k][rows] @ theta[k], y[rows])
+            now = others + X[k][rows] @ theta[k]
+            if k == holder or form == "exact":
+                s = signal(now, y[rows])
+            else:
+                s = stale + p * (1 - p) * (now - z) if form == "curvature" else stale
             g = X[k][rows].T @ s / len(rows) + l2 * free[k] * theta[k] + proximal * (theta[k] - start)
             theta[k] = theta[k] - eta * g
 
-    def exchange(k, rows):
-        z = sum(X[j][rows] @ theta[j] for j in names)
-        return z - X[k][rows] @ theta[k], signal(z, y[rows])
+    def of_others(k, rows):
+        return sum(X[j][rows] @ theta[j] for j in names if j != k)
 
     owner = np.arange(n) % len(holders)
     for epoch in range(1, algorithm.epochs + 1):
@@ -61,17 +69,13 @@ def reference(parties, algorithm, l2, Q=1, proximal=0.0, order="parallel"):
                 eta /= np.sqrt(r + 1)
             elif algorithm.schedule == "sqrt-parties":
                 eta /= np.sqrt((r + 1) * len(names))
-            others, stale = exchange(holder, rows)
             if order == "parallel":
-                before = dict(theta)
+                old = {k: of_others(k, rows) for k in names}
                 for k in names:
-                    local_steps(k, rows, others if k == holder else None, stale, eta)
-                assert set(before) == set(theta)
+                    local_steps(k, holder, rows, old[k], eta)
             else:
-                local_steps(holder, rows, others, stale, eta)
-                for k in names:
-                    if k != holder:
-                        local_steps(k, rows, None, exchange(k, rows)[1], eta)
+                for k in (holder, *(k for k in names if k != holder)):
+                    local_steps(k, holder, rows, of_others(k, rows), eta)
             r += 1
     return theta, holders[0]
 
@@ -103,11 +107,21 @@ def test_fedbcd_is_the_reference(order, proximal, into):
     check_equal(cn.split(X, y, into=into), algorithm, Q=4, proximal=proximal, order=order)
 
 
+@pytest.mark.parametrize("form", ["frozen", "exact"])
 @pytest.mark.parametrize("order", ["parallel", "sequential"])
-def test_several_label_holders_are_the_reference(order):
+def test_several_label_holders_are_the_reference(order, form):
     X, y = table()
-    algorithm = cn.FedBCD(local_steps=3, order=order, schedule="constant", **COMMON)
-    check_equal(cn.split(X, y, into=4, active=3), algorithm, Q=3, order=order)
+    algorithm = cn.FedBCD(local_steps=3, order=order, schedule="constant", signal=form, **COMMON)
+    check_equal(cn.split(X, y, into=4, active=3), algorithm, Q=3, order=order, form=form)
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@pytest.mark.parametrize("form", ["curvature", "exact"])
+@pytest.mark.parametrize("into", [2, 3])
+def test_a_signal_that_follows_is_the_reference(order, form, into):
+    X, y = table()
+    algorithm = cn.FedBCD(local_steps=6, order=order, proximal=0.1, signal=form, schedule="sqrt", **COMMON)
+    check_equal(cn.split(X, y, into=into), algorithm, Q=6, proximal=0.1, order=order, form=form)
 
 
 def test_one_local_step_in_parallel_is_fedsgd():
@@ -209,25 +223,27 @@ def test_options_are_refused_in_one_sentence(make, sentence):
 
 @pytest.mark.parametrize("order", ["parallel", "sequential"])
 @pytest.mark.filterwarnings("ignore:order='sequential'")
-def test_steps_that_follow_the_curvature_are_worth_more(order):
-    """With a stale signal Q steps are one long one; on the quadratic model they are Q steps."""
+def test_steps_whose_signal_follows_are_worth_more(order):
+    """With a frozen signal Q steps are one long one; with a signal that follows they are Q steps."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 8))
     X[:, 5] = X[:, 1] + 0.3 * rng.standard_normal(300)
     y = np.where(X @ rng.standard_normal(8) + rng.logistic(size=300) > 0, 1, 0)
     gap = {}
-    for curvature in (False, True):
-        algorithm = cn.FedBCD(5, order, curvature=curvature, batch=300, epochs=30, tol=None)
+    for form in ("frozen", "curvature", "exact"):
+        algorithm = cn.FedBCD(5, order, signal=form, batch=300, epochs=30, tol=None)
         model = cn.LogisticRegression(l2=1e-3, algorithm=algorithm, verbose=0).fit(*cn.split(X, y, into=2))
-        gap[curvature] = model.history_[-1]["loss"]
+        gap[form] = model.history_[-1]["loss"]
         assert ("curvatures" in model.traffic_["party1"].by_step) is False
-    assert gap[True] < gap[False]
+    assert gap["curvature"] < gap["frozen"]
+    if order == "sequential":  # at once, two blocks that both come to rest overshoot together: no order of the forms
+        assert gap["exact"] < gap["frozen"]
 
 
 def test_counts_need_the_curvature_sent():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 4))
-    algorithm = cn.FedBCD(3, curvature=True, batch=50, epochs=5, tol=None)
+    algorithm = cn.FedBCD(3, signal="curvature", batch=50, epochs=5, tol=None)
     model = cn.PoissonRegression(l2=1e-3, algorithm=algorithm, verbose=0)
     model.fit(*cn.split(X, rng.poisson(np.exp(0.3 * X[:, 0])), into=2))
     assert "curvatures" in model.traffic_["party1"].by_step

@@ -143,7 +143,7 @@ def test_what_is_disclosed():
     two = replace(job(GOOD), aligned=True)
     three = replace(two, addresses={"bank": "-", "clinic": "-", "shop": "-"})
     start, end = (SIZES, LABELLED), (COLUMNS, ASKED, OBJECTIVE)
-    for algorithm in (cn.FedSGD(), cn.FedBCD(), cn.FedBCD(curvature=True), cn.VFB2("svrg"), cn.BlockNewton()):
+    for algorithm in (cn.FedSGD(), cn.FedBCD(), cn.FedBCD(signal="curvature"), cn.VFB2("svrg"), cn.BlockNewton()):
         told = replace(two, algorithm=algorithm).disclosed()
         assert told == (*start, SIGNALS, SCORES, CONTRIBUTION, DIRECTIONS, PRODUCTS, *end), algorithm
         told = replace(three, algorithm=algorithm).disclosed()

@@ -73,7 +73,7 @@ ALGORITHMS = [
     cn.FDML(asynchronous=False, batch=8, epochs=9, tol=None),
     cn.BlockNewton(epochs=9, tol=None),
     cn.BlockNewton(epochs=9, tol=None, grow_from=16, memory=6, pieces=3),
-    cn.FedBCD(local_steps=3, curvature=True, batch=8, epochs=9, tol=None),
+    cn.FedBCD(local_steps=3, signal="curvature", batch=8, epochs=9, tol=None),
 ]
 
 

@@ -182,7 +182,7 @@ ALGORITHMS = {
     "FedSGD": cn.FedSGD(**SHORT),
     "FedBCD": cn.FedBCD(**SHORT, batch=16),
     "FedBCD in turn": cn.FedBCD(**SHORT, order="sequential"),
-    "FedBCD bent": cn.FedBCD(**SHORT, curvature=True, step=0.1),
+    "FedBCD bent": cn.FedBCD(**SHORT, signal="curvature", step=0.1),
     "VFB2 sgd": cn.VFB2("sgd", **SHORT, batch=16, evaluate_every=2),
     "VFB2 svrg": cn.VFB2("svrg", **SHORT),
     "VFB2 saga in step": cn.VFB2("saga", asynchronous=False, **SHORT),

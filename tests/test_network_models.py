@@ -52,9 +52,11 @@ def networks(width=1, names=NAMES):
 SHORT = {"step": 0.2, "schedule": "sqrt", "batch": 16, "epochs": 2, "tol": None, "seed": 3}
 ORDERS = {
     "FedSGD": cn.FedSGD(**SHORT),
-    "FedBCD-p": cn.FedBCD(**SHORT, local_steps=4),
-    "FedPBCD-p": cn.FedBCD(**SHORT, local_steps=4, proximal=0.5),
-    "FedBCD-s": cn.FedBCD(**SHORT, local_steps=3, order="sequential", proximal=0.2),
+    "FedBCD-p": cn.FedBCD(**SHORT, local_steps=4, signal="exact"),
+    "FedPBCD-p": cn.FedBCD(**SHORT, local_steps=4, proximal=0.5, signal="exact"),
+    "FedBCD-s": cn.FedBCD(**SHORT, local_steps=3, order="sequential", proximal=0.2, signal="exact"),
+    "FedBCD-p, frozen": cn.FedBCD(**SHORT, local_steps=4, signal="frozen"),
+    "FedBCD-s, frozen": cn.FedBCD(**SHORT, local_steps=3, order="sequential", proximal=0.2, signal="frozen"),
 }
 
 
@@ -64,7 +66,8 @@ ORDERS = {
 def central(given, y, algorithm, l2=0.0):
     """FedBCD by its text, all columns in one place: each party steps on the loss with the others' scores as they were.
 
-    For party k that is f(H_k(theta_k) + stale others) at the label holder (k = 0), <stale s, H_k(theta_k)> elsewhere.
+    For party k that is f(H_k(theta_k) + stale others), as in equation (9); with a frozen signal it is so at the label
+    holder alone (k = 0), and <stale s, H_k(theta_k)> elsewhere. tests/test_following.py has derivatives of its own.
     """
     nets = [copy.deepcopy(module) for module in given.values()]
     blocks = [torch.from_numpy(X[:, list(COLUMNS[name])]) for name in given]
@@ -93,7 +96,14 @@ def central(given, y, algorithm, l2=0.0):
             parts = [net(block[rows]) for net, block in zip(nets, blocks, strict=True)]
         z = sum(parts).requires_grad_()
         (signal,) = torch.autograd.grad(loss(z, rows), z)
-        return parts, signal
+
+        def value_for(k):
+            if k and getattr(algorithm, "signal", "frozen") == "frozen":
+                return lambda z: (signal * z).sum()
+            others = sum(part for j, part in enumerate(parts) if j != k)
+            return lambda z: loss(z + others, rows)
+
+        return value_for
 
     turn = 0
     for epoch in range(1, algorithm.epochs + 1):
@@ -101,17 +111,11 @@ def central(given, y, algorithm, l2=0.0):
         for rows in np.array_split(shuffled, -(-N // algorithm.batch)):
             eta = algorithm.step / np.sqrt(turn + 1)
             turn += 1
-            parts, signal = exchange(rows)
-            others = sum(parts[1:])
-            if getattr(algorithm, "order", "parallel") == "parallel":
-                for k in range(1, len(nets)):
-                    steps(k, rows, eta, lambda z, s=signal: (s * z).sum())
-                steps(0, rows, eta, lambda z, o=others, r=rows: loss(z + o, r))
-            else:
-                steps(0, rows, eta, lambda z, o=others, r=rows: loss(z + o, r))
-                for k in range(1, len(nets)):
-                    _, fresh = exchange(rows)
-                    steps(k, rows, eta, lambda z, s=fresh: (s * z).sum())
+            value_for = exchange(rows)
+            for k in range(len(nets)):
+                if getattr(algorithm, "order", "parallel") == "sequential":
+                    value_for = exchange(rows)
+                steps(k, rows, eta, value_for(k))
     return nets
 
 

@@ -17,10 +17,18 @@ from typing import ClassVar
 
 from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.engine.exchange import Signals, open_signals, signal_leaks
-from colonnade.engine.exposure import ENCRYPTED
+from colonnade.engine.following import (
+    FORMS,
+    check_form,
+    check_readable,
+    following,
+    reads_signals,
+    sends_curvatures,
+    tell_curvatures,
+)
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session, session_leaks
-from colonnade.errors import OptionError, at_least, one_of, whole_number
+from colonnade.errors import at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, sequential
 
 # Messages about the rows of a batch and of an evaluation.
@@ -67,9 +75,13 @@ class FedBCD(Training):
         fresh information.
     proximal : float
         mu of equation (13), which keeps a large Q from running away (FedPBCD-p).
-    curvature : bool
-        Beyond the paper: the signal of local steps follows the party's own change, s + c (z_k,new - z_k,old) with the
-        curvature c = d²L/dz², instead of staying what it was at the exchange.
+    signal : {"auto", "exact", "curvature", "frozen"}
+        What a party without the batch's labels steps with from its second local step on. "frozen" is the signal as it
+        came with the exchange (Algorithm 1 for losses of form (2)). "exact" is the signal of the scores with the
+        party's own contribution as it is now (equation (9), which Theorem 1 is about); logistic, softmax and square
+        losses allow it, without another message. "curvature" is that to first order, s + c (z_k,new - z_k,old) with
+        c = d²L/dz². "auto" is "exact" for networks, and "frozen" for linear models and where signals are encrypted or
+        scores are no sum of contributions.
     **training
         The keyword parameters of `engine.options.Training`.
     """
@@ -77,7 +89,7 @@ class FedBCD(Training):
     local_steps: int = 5
     order: str = "parallel"
     proximal: float = 0.0
-    curvature: bool = False
+    signal: str = "auto"
 
     name: ClassVar[str] = "FedBCD"
 
@@ -86,8 +98,7 @@ class FedBCD(Training):
         whole_number("local_steps", self.local_steps, 1)
         one_of("order", self.order, ("parallel", "sequential"))
         at_least("proximal", self.proximal, 0, finite=True)
-        if not isinstance(self.curvature, bool):
-            raise OptionError(f"curvature must be True or False, got {self.curvature!r}")
+        one_of("signal", self.signal, FORMS)
 
     @property
     def label(self) -> str:
@@ -97,22 +108,16 @@ class FedBCD(Training):
     @property
     def encryptable(self) -> bool:
         """Local steps need the gradient of a whole batch only, unless the signal is to follow them."""
-        return not self.curvature
+        return not reads_signals(self.signal)
 
     def check_sum(self, name: str) -> None:
         """Refuse to read signals that are encrypted."""
-        if name == ENCRYPTED and self.curvature:
-            raise OptionError(
-                "sum='encrypted' encrypts the signals, and curvature=True reads them; leave out one of the two"
-            )
+        check_readable(self.signal, name)
 
     def check(self, setting: Setting) -> None:
-        """Refuse what these options can't train: only a linear model's scores are known to follow its steps."""
+        """Refuse what these options can't train: a signal that can't follow a party's steps there."""
         super().check(setting)
-        if self.curvature and setting.model != "linear":
-            raise OptionError(
-                "curvature=True is for linear models, whose scores are linear in their weights; leave it out"
-            )
+        check_form(self.signal, setting)
 
     def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
         """See `Training.numbers_between`; in turn, the same rows are summed again after each party's steps."""
@@ -127,13 +132,13 @@ class FedBCD(Training):
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Contributions there, signals back; of Poisson's curvature, which is sent with them, the score itself."""
         numbers = self.numbers_per_row(setting)
-        kinds = ("signal", "curvatures") if self.curvature and setting.loss == "poisson" else ("signal",)
+        kinds = ("signal", "curvatures") if sends_curvatures(self.signal, setting) else ("signal",)
         found = (*session_leaks(setting, self), *_shown(setting, numbers, self.epochs, kinds))
         return (*found, *(sequential(setting, numbers, _SUMMED) if self.order == "sequential" else ()))
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential", self.curvature)
+        await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential", self.signal)
 
 
 def _shown(
@@ -150,13 +155,16 @@ async def _descend(
     local_steps: int,
     proximal: float,
     sequential: bool,
-    curvature: bool = False,
+    form: str = "frozen",
 ) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
-    # "auto" is safe for one long step of Q eta: with a stale signal, that is what Q steps on a linear block amount to.
-    # A signal that follows the party's own steps lets each block come to rest by itself; what may run away is the sum.
+    form = session.follows if form == "auto" else form
+    # "auto" is safe for one long step of Q eta: with a frozen signal, that is what Q steps on a linear block amount to.
+    # A signal that follows the party's own steps lets each linear block come to rest by itself; what may run away is
+    # the sum. A network's curvature is a guess, which Q long steps in one direction would soon be far from.
     if options.step == "auto":
-        session.eta0 /= min(local_steps, len(session.net.names) / 2) if curvature else local_steps
+        rests = form != "frozen" and session.bounded
+        session.eta0 /= min(local_steps, len(session.net.names) / 2) if rests else local_steps
     signals = await open_signals(session)
     done, go_on = await session.begin()
     for epoch in range(done + 1, options.epochs + 1):
@@ -164,7 +172,7 @@ async def _descend(
             break
         batches = list(session.batches(epoch))
         for turn, (holder, rows) in enumerate(batches, 1):
-            round_ = _Round(session, signals, holder, rows, epoch, session.eta(), curvature)
+            round_ = _Round(session, signals, holder, rows, epoch, session.eta(), form)
             await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
             sweep = (epoch - 1) * len(batches) + turn
             if turn == len(batches) or (options.evaluate_every and sweep % options.evaluate_every == 0):
@@ -179,11 +187,11 @@ class _Round:
     """One mini-batch S: the exchange and the local steps of one party."""
 
     def __init__(
-        self, session: Session, signals: Signals, holder: str, rows: Rows, epoch: int, eta: float, follows: bool
+        self, session: Session, signals: Signals, holder: str, rows: Rows, epoch: int, eta: float, form: str
     ) -> None:
         self.session, self.signals = session, signals
         self.holder, self.rows, self.epoch, self.eta = holder, rows, epoch, eta
-        self.follows = follows  # whether signals follow the party's own steps by the curvature
+        self.form = form  # how signals follow the party's own steps
         self.mine = session.net.me == holder
         self.work: OpenBatch = signals.open(holder, rows)
         self.others: FloatArray | None = None  # at the holder: the other parties' part of the scores
@@ -203,31 +211,22 @@ class _Round:
     async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
         """Q local steps. The holder computes its signal afresh each time, from its own new contribution and the
         others' old ones; everybody else reuses what came with the exchange, the signal or the gradient from it, or lets
-        the signal follow the curvature.
+        the signal follow its own new contribution.
         """
-        first, start = signal, None
-        bend = await self._curvature(signal) if self.follows else None
+        session, work, follow = self.session, self.work, None
+        if self.others is None:
+            follow = await following(session, self.form, self.holder, self.rows, signal)
+        elif self.form == "curvature":
+            await tell_curvatures(session, self.rows, signal, session.together(self.others, work.contribution()))
+        start = None if follow is None or local_steps == 1 else work.contribution()
         for q in range(local_steps):
-            if bend is not None and self.others is None:
-                now = self.work.contribution()
-                start = now if start is None else start
-                signal = first + bend * (now - start)
-            elif q and self.others is not None:
-                signal = self.session.signal(self.session.together(self.others, self.work.contribution()), self.rows)
-            self.work.step(signal, self.eta, proximal)
-        passes = 2 * local_steps - 1 if self.mine or self.follows else 1
-        await self.session.net.work(passes * self.work.touched, "backward")
-
-    async def _curvature(self, signal: FloatArray) -> FloatArray | None:
-        """d²L/dz² of the batch, from the signal where that tells it; else the holder sends it."""
-        session, y = self.session, self.session.train.y
-        found = session.job.loss.curvature_from(signal)
-        if found is None and self.others is None:
-            return await session.hear_signal(self.holder, self.rows, "curvatures")
-        if found is None and y is not None and self.others is not None:
-            scores = self.others + self.work.contribution()
-            await session.tell("curvatures", session.job.loss.curvature(scores, y[self.rows]))
-        return found
+            if q and self.others is not None:
+                signal = session.signal(session.together(self.others, work.contribution()), self.rows)
+            elif q and follow is not None and start is not None:
+                signal = follow(work.contribution() - start)
+            work.step(signal, self.eta, proximal)
+        passes = 2 * local_steps - 1 if self.mine or follow is not None else 1
+        await session.net.work(passes * work.touched, "backward")
 
     async def parallel(self, local_steps: int, proximal: float) -> None:
         """FedBCD-p: everybody steps at once, from the same exchange."""

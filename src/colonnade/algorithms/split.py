@@ -10,7 +10,7 @@ The rounds are FedBCD's own; contributions are collected side by side in them in
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -182,6 +182,8 @@ class SplitSession(NetworkSession):
     """A session in which contributions are put side by side, and the top network makes scores of them."""
 
     widths: dict[str, int] = field(default_factory=dict)
+
+    follows: ClassVar[str] = "frozen"  # how scores follow from an embedding, only the top network says
 
     @property
     def top(self) -> Top:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -118,6 +118,8 @@ class TransferSession(NetworkSession):
     gamma: float = 0.0
     alignment: str = "distance"
     known: Any = None  # at the source: which of the common rows have a label
+
+    follows: ClassVar[str] = "frozen"  # dL/du_B depends on Phi, which the target does not have
 
     @property
     def source(self) -> SourceBlock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,9 @@ class Exchanges:
     sizes: dict[str, int] = field(default_factory=dict, kw_only=True)  # everybody's columns, if signals are encrypted
     _batch: int | None = field(default=None, kw_only=True)  # rows per batch, at most, where the parties agreed on it
     _whole_first: bool = field(default=False, kw_only=True)  # whether the first epoch is one batch
+
+    follows: ClassVar[str] = "frozen"  # what FedBCD's signal="auto" is here, see `engine.following`
+    bounded: ClassVar[bool] = True  # whether a block's curvature stays below what it says of itself at the start
 
     @property
     def batch(self) -> int:

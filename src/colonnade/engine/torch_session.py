@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class NetworkSession(Session):
     evaluate_rows: int | None = None
     _good: deque[tuple[int, Any]] = field(default_factory=lambda: deque(maxlen=2))
     _sampled: Part | None = None
+
+    follows: ClassVar[str] = "exact"  # all losses of networks allow it
+    bounded: ClassVar[bool] = False
 
     @property
     def network(self) -> NetworkBlock:

@@ -204,6 +204,10 @@ class SplitFamily(TorchFamily):
         "'plain', or leave the top network out",
     }
 
+    def setting(self, options: Any) -> dict[str, Any]:
+        """Say that scores are no sum of contributions."""
+        return {"model": self.name}
+
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Return what split learning shows: embeddings, in the clear."""
         return split_leaks(setting, cast("FedSGD | FedBCD", algorithm))

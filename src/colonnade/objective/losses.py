@@ -36,6 +36,8 @@ Z_MAX = 30.0
 """Above this score the Poisson loss goes on along its tangent."""
 
 _EXP_MAX = 700.0  # exp overflows just above 709; 1 / exp(700) is 0 for every purpose here
+_TINY = 1e-300  # the least probability that scores are worked out from
+_BELOW_ONE = 2.0**-54  # 1 minus less than this rounds to 1
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Loss(ABC):
     kind: ClassVar[Kind]
     curvature_bound: ClassVar[float]
     boldness: ClassVar[float] = 1.0
+    tells_score: ClassVar[bool] = False  # whether a row's signal determines its score, as far as signals depend on it
 
     def outputs(self, classes: int) -> int:
         """Return the width of the score for that many classes."""
@@ -84,6 +87,13 @@ class Loss(ABC):
         """Return the curvature as far as the signal alone tells it; None if it does not, and then it has to be sent."""
         return None
 
+    def signal_after(self, signal: Floats, change: Floats) -> Floats:
+        """Return the signal of scores that have changed by so much since they had this one, without their labels.
+
+        Only for a loss that `tells_score`.
+        """
+        raise TypeError(f"the signal of {self.name} does not tell the score")
+
     @abstractmethod
     def predict(self, z: Floats) -> Labels:
         """Return the decision in encoded labels."""
@@ -105,6 +115,7 @@ class Logistic(Loss):
     kind = "binary"
     curvature_bound = 0.25
     boldness = 8.0
+    tells_score = True
 
     def values(self, z: Floats, y: Labels) -> Floats:
         """log(1 + exp(-y z))."""
@@ -128,6 +139,16 @@ class Logistic(Loss):
         out: Floats = p * (1.0 - p)
         return out
 
+    def signal_after(self, signal: Floats, change: Floats) -> Floats:
+        """The sign of s is the label's opposite, and y z = log(1 / |s| - 1).
+
+        For y z < -36 a signal rounds to ±1; such a row counts as if it were just there.
+        """
+        y = np.where(signal > 0.0, -1.0, 1.0)
+        p = np.minimum(np.maximum(np.abs(signal), _TINY), 1.0)
+        z = y * (np.log(np.maximum(1.0 - p, _BELOW_ONE)) - np.log(p))
+        return self.signal(z + change, y)
+
     def predict(self, z: Floats) -> Labels:
         """+1 where z > 0, else -1."""
         return np.where(z > 0, 1.0, -1.0)
@@ -148,6 +169,7 @@ class Softmax(Loss):
     # The whole Hessian diag(p) - p pᵀ has no eigenvalue above 1/2; its diagonal alone stays below 1/4.
     curvature_bound = 0.5
     boldness = 8.0
+    tells_score = True
 
     def outputs(self, classes: int) -> int:
         """One column per class."""
@@ -176,6 +198,16 @@ class Softmax(Loss):
         out: Floats = p * (1.0 - p)
         return out
 
+    def signal_after(self, signal: Floats, change: Floats) -> Floats:
+        """The label is where s < 0, p is s, or 1 + s at the label, and z = log p up to a constant.
+
+        A label's probability below 1e-16 is rounded away in its signal; such a row counts as if it were just there.
+        """
+        y, rows = signal.argmin(axis=1), np.arange(len(signal))
+        p = np.minimum(np.maximum(signal, _TINY), 1.0)
+        p[rows, y] = np.minimum(np.maximum(1.0 + signal[rows, y], _BELOW_ONE), 1.0)
+        return self.signal(np.log(p) + change, y)
+
     def predict(self, z: Floats) -> Labels:
         """Index of the largest score, the first one on a tie."""
         out: Labels = z.argmax(axis=1)
@@ -198,6 +230,7 @@ class Square(Loss):
     name = "square"
     kind: ClassVar[Kind] = "real"
     curvature_bound = 1.0
+    tells_score = True
 
     def values(self, z: Floats, y: Labels) -> Floats:
         """½ (z - y)²."""
@@ -216,6 +249,11 @@ class Square(Loss):
     def curvature_from(self, signal: Floats) -> Floats:
         """1 everywhere."""
         return np.ones(signal.shape)
+
+    def signal_after(self, signal: Floats, change: Floats) -> Floats:
+        """It changes as much as the score does."""
+        out: Floats = signal + change
+        return out
 
     def start(self, y: Labels) -> float:
         """Start at the mean, so that a target of any size is as easy as one around 0."""
