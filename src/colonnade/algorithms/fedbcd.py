@@ -43,11 +43,12 @@ class FedSGD(Training):
 
     def numbers_per_row(self, setting: Setting) -> int | None:
         """A contribution to each batch, and to each evaluation."""
-        return self._passes(setting, 1)
+        return self._passes(setting)
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Contributions there, signals back."""
-        return (*session_leaks(setting, self), *_shown(setting, self.numbers_per_row(setting), self.epochs))
+        shown = _shown(setting, self.numbers_per_row(setting), self._signalled(setting))
+        return (*session_leaks(setting, self), *shown)
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
@@ -114,21 +115,24 @@ class FedBCD(Training):
                 "curvature=True is for linear models, whose scores are linear in their weights; leave it out"
             )
 
+    def exchanges(self, parties: int) -> int:
+        """One, in which all parties step at once; in turn, one before every party's steps but the label holder's."""
+        return max(1, parties - 1) if self.order == "sequential" else 1
+
     def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
         """See `Training.numbers_between`; in turn, the same rows are summed again after each party's steps."""
-        again = max(0, parties - 2) if self.order == "sequential" else 0
+        again = self.exchanges(parties) - 1
         return super().numbers_between(outputs, parties, holders, batches) + outputs * again
 
     def numbers_per_row(self, setting: Setting) -> int | None:
         """As FedSGD's; one after another, all parties contribute to a batch before every turn."""
-        turns = max(1, len(setting.parties) - 1) if self.order == "sequential" else 1
-        return self._passes(setting, turns)
+        return self._passes(setting)
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Contributions there, signals back; of Poisson's curvature, which is sent with them, the score itself."""
         numbers = self.numbers_per_row(setting)
         kinds = ("signal", "curvatures") if self.curvature and setting.loss == "poisson" else ("signal",)
-        found = (*session_leaks(setting, self), *_shown(setting, numbers, self.epochs, kinds))
+        found = (*session_leaks(setting, self), *_shown(setting, numbers, self._signalled(setting), kinds))
         return (*found, *(sequential(setting, numbers, _SUMMED) if self.order == "sequential" else ()))
 
     async def train(self, session: Session) -> None:
@@ -137,10 +141,9 @@ class FedBCD(Training):
 
 
 def _shown(
-    setting: Setting, numbers: int | None, epochs: int, kinds: tuple[str, ...] = ("signal",)
+    setting: Setting, numbers: int | None, back: int | None, kinds: tuple[str, ...] = ("signal",)
 ) -> tuple[Leak, ...]:
-    """What both show: a contribution to every batch and evaluation, and one signal of a row per epoch."""
-    back = None if setting.outputs is None else epochs * setting.outputs
+    """What both show: a contribution to every batch and evaluation, and a signal of every batch back."""
     return (*contributions(setting, numbers, _SUMMED), *signal_leaks(setting, back, kinds))
 
 
@@ -163,6 +166,8 @@ async def _descend(
         if not go_on:
             break
         batches = list(session.batches(epoch))
+        if not batches:  # as many exchanges as `rounds` allows are done
+            break
         for turn, (holder, rows) in enumerate(batches, 1):
             round_ = _Round(session, signals, holder, rows, epoch, session.eta(), curvature)
             await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)

@@ -140,11 +140,16 @@ class Session(Exchanges):
 
     def least_numbers(self) -> float:
         """Numbers about each row without which there is no point in beginning."""
-        return self.options.least_numbers(*self._sizes, self._batches)
+        return self.options.least_numbers(*self._sizes, self._batches) + self._drawn_more()
 
     def numbers_ahead(self) -> float:
         """Numbers about each row that leave until the next evaluation is done, at most."""
-        return self.options.numbers_between(*self._sizes, self._batches)
+        more = 0 if math.isinf(self.allowance.most) else self._drawn_more()  # infinite: nobody minds
+        return self.options.numbers_between(*self._sizes, self._batches) + more
+
+    def _drawn_more(self) -> int:
+        """Numbers about the row that the next epoch draws most often, beyond what leaves about all rows on average."""
+        return self.draws.next_excess() * self._told
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
