@@ -12,26 +12,30 @@ for encrypted ones in `encrypted`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from math import ceil, sqrt
+from typing import ClassVar, cast
 
+from colonnade.algorithms.theorem_step import BlockDescent
 from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.engine.exchange import Signals, open_signals, signal_leaks
 from colonnade.engine.exposure import ENCRYPTED
-from colonnade.engine.options import Training
 from colonnade.engine.session import Session, session_leaks
 from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, sequential
 
 # Messages about the rows of a batch and of an evaluation.
 _SUMMED = ("scores", "evaluation")
+ORDERS = ("parallel", "sequential", "sequential-once")
+DECAYS = ("exchange", "step")
 
 
 @dataclass(frozen=True)
-class FedSGD(Training):
+class FedSGD(BlockDescent):
     """Vanilla SGD, equation (8): one step per exchange. FedBCD-p with Q = 1.
 
-    The parameters are those of `engine.options.Training`.
+    The parameters are those of `engine.options.Training`; as in `FedBCD`, step="theorem" is Theorem 1's.
     """
 
     name: ClassVar[str] = "FedSGD"
@@ -52,40 +56,59 @@ class FedSGD(Training):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await _descend(session, self, local_steps=1, proximal=0.0, sequential=False)
+        await _descend(session, self)
 
 
 @dataclass(frozen=True)
-class FedBCD(Training):
+class FedBCD(BlockDescent):
     """Block coordinate descent with several local steps per exchange.
 
     Parameters
     ----------
-    local_steps : int
-        Q, the steps that a party takes between two exchanges.
-    order : {"parallel", "sequential"}
-        "parallel" is FedBCD-p, all parties at once; "sequential" is FedBCD-s, one party after another, each from
-        fresh information.
+    local_steps : int or "auto"
+        Q, the steps that a party takes between two exchanges. "auto" is the least that Theorem 1 allows, sqrt(S / K)
+        for batches of S rows and K parties.
+    order : {"parallel", "sequential", "sequential-once"}
+        "parallel" is FedBCD-p, all parties at once. "sequential" is FedBCD-s, one party after another, each from fresh
+        information: K - 1 exchanges about a batch. "sequential-once" is FedBCD-s in one exchange, as the authors'
+        public demo has it: the label holder takes its steps first, and all others step with a signal in which its part
+        of the scores is fresh and everybody else's is that of the exchange. With two parties the two are the same.
     proximal : float
         mu of equation (13), which keeps a large Q from running away (FedPBCD-p).
     curvature : bool
         Beyond the paper: the signal of local steps follows the party's own change, s + c (z_k,new - z_k,old) with the
         curvature c = d²L/dz², instead of staying what it was at the exchange.
+    decay : {"exchange", "step"}
+        What r counts in the schedules "sqrt" and "sqrt-parties". The paper's r is ambiguous: the r of Algorithm 1
+        counts local iterations, of which an exchange has Q, while Section VII, which has the schedules, draws
+        everything over communication rounds. "exchange" shortens the step from one exchange to the next, "step" from
+        one local iteration to the next.
     **training
-        The keyword parameters of `engine.options.Training`.
+        The keyword parameters of `engine.options.Training`. Also step="theorem": the largest constant step that
+        Theorem 1 allows, 1 / (L + 2 Q^2 sum_k L_k^2 / L); see `algorithms.theorem_step`.
     """
 
-    local_steps: int = 5
+    local_steps: int | str = 5
     order: str = "parallel"
     proximal: float = 0.0
     curvature: bool = False
+    decay: str = "exchange"
 
     name: ClassVar[str] = "FedBCD"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("local_steps", self.local_steps, 1)
-        one_of("order", self.order, ("parallel", "sequential"))
+        if self.local_steps != "auto":
+            if isinstance(self.local_steps, str):
+                raise OptionError(f"local_steps must be a whole number >= 1 or 'auto', got {self.local_steps!r}")
+            whole_number("local_steps", self.local_steps, 1)
+        one_of("order", self.order, ORDERS)
+        one_of("decay", self.decay, DECAYS)
+        if self.decay == "step" and not self.schedule.startswith("sqrt"):
+            raise OptionError(
+                f"decay='step' needs a schedule that falls, 'sqrt' or 'sqrt-parties', got {self.schedule!r}; set one, "
+                f"or leave decay out"
+            )
         at_least("proximal", self.proximal, 0, finite=True)
         if not isinstance(self.curvature, bool):
             raise OptionError(f"curvature must be True or False, got {self.curvature!r}")
@@ -93,7 +116,13 @@ class FedBCD(Training):
     @property
     def label(self) -> str:
         """With the number of local steps and their order."""
-        return f"FedBCD, {self.local_steps} local steps" + (" in turn" if self.order == "sequential" else "")
+        steps = "sqrt(S / K)" if self.local_steps == "auto" else self.local_steps
+        turns = {"sequential": " in turn", "sequential-once": " in turn, in one exchange"}
+        return f"FedBCD, {steps} local steps{turns.get(self.order, '')}"
+
+    def steps_between(self, batch: int, parties: int) -> int:
+        """Q as given, or the least that Theorem 1 allows: Q >= sqrt(S / K)."""
+        return ceil(sqrt(batch / parties)) if isinstance(self.local_steps, str) else self.local_steps
 
     @property
     def encryptable(self) -> bool:
@@ -137,7 +166,7 @@ class FedBCD(Training):
 
     async def train(self, session: Session) -> None:
         """Run this party's side."""
-        await _descend(session, self, self.local_steps, self.proximal, self.order == "sequential", self.curvature)
+        await _descend(session, self, self.order, self.proximal, self.decay, self.curvature)
 
 
 def _shown(
@@ -149,13 +178,14 @@ def _shown(
 
 async def _descend(
     session: Session,
-    options: Training,
-    local_steps: int,
-    proximal: float,
-    sequential: bool,
+    options: BlockDescent,
+    order: str = "parallel",
+    proximal: float = 0.0,
+    decay: str = "exchange",
     curvature: bool = False,
 ) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
+    local_steps = options.steps_between(session.batch, len(session.net.names))
     # "auto" is safe for one long step of Q eta: with a stale signal, that is what Q steps on a linear block amount to.
     # A signal that follows the party's own steps lets each block come to rest by itself; what may run away is the sum.
     if options.step == "auto":
@@ -169,8 +199,9 @@ async def _descend(
         if not batches:  # as many exchanges as `rounds` allows are done
             break
         for turn, (holder, rows) in enumerate(batches, 1):
-            round_ = _Round(session, signals, holder, rows, epoch, session.eta(), curvature)
-            await (round_.sequential if sequential else round_.parallel)(local_steps, proximal)
+            # r of the paper's schedules: one more after every exchange, or after every local step.
+            etas = [session.eta()] * local_steps if decay == "exchange" else [session.eta() for _ in range(local_steps)]
+            await _Round(session, signals, holder, rows, epoch, etas, curvature).take(order, proximal)
             sweep = (epoch - 1) * len(batches) + turn
             if turn == len(batches) or (options.evaluate_every and sweep % options.evaluate_every == 0):
                 go_on = await session.evaluate(epoch)
@@ -184,10 +215,18 @@ class _Round:
     """One mini-batch S: the exchange and the local steps of one party."""
 
     def __init__(
-        self, session: Session, signals: Signals, holder: str, rows: Rows, epoch: int, eta: float, follows: bool
+        self,
+        session: Session,
+        signals: Signals,
+        holder: str,
+        rows: Rows,
+        epoch: int,
+        etas: Sequence[float],
+        follows: bool,
     ) -> None:
         self.session, self.signals = session, signals
-        self.holder, self.rows, self.epoch, self.eta = holder, rows, epoch, eta
+        self.holder, self.rows, self.epoch = holder, rows, epoch
+        self.etas = etas  # the lengths of the Q local steps
         self.follows = follows  # whether signals follow the party's own steps by the curvature
         self.mine = session.net.me == holder
         self.work: OpenBatch = signals.open(holder, rows)
@@ -205,22 +244,22 @@ class _Round:
         self.others = session.without(scores, contribution)
         return session.signal(scores, self.rows)
 
-    async def steps(self, signal: FloatArray, local_steps: int, proximal: float) -> None:
+    async def steps(self, signal: FloatArray, proximal: float) -> None:
         """Q local steps. The holder computes its signal afresh each time, from its own new contribution and the
         others' old ones; everybody else reuses what came with the exchange, the signal or the gradient from it, or lets
         the signal follow the curvature.
         """
         first, start = signal, None
         bend = await self._curvature(signal) if self.follows else None
-        for q in range(local_steps):
+        for q, eta in enumerate(self.etas):
             if bend is not None and self.others is None:
                 now = self.work.contribution()
                 start = now if start is None else start
                 signal = first + bend * (now - start)
             elif q and self.others is not None:
                 signal = self.session.signal(self.session.together(self.others, self.work.contribution()), self.rows)
-            self.work.step(signal, self.eta, proximal)
-        passes = 2 * local_steps - 1 if self.mine or self.follows else 1
+            self.work.step(signal, eta, proximal)
+        passes = 2 * len(self.etas) - 1 if self.mine or self.follows else 1
         await self.session.net.work(passes * self.work.touched, "backward")
 
     async def _curvature(self, signal: FloatArray) -> FloatArray | None:
@@ -234,19 +273,33 @@ class _Round:
             await session.tell("curvatures", session.job.loss.curvature(scores, y[self.rows]))
         return found
 
-    async def parallel(self, local_steps: int, proximal: float) -> None:
+    async def take(self, order: str, proximal: float) -> None:
+        """All of a round at this party."""
+        kinds = {"parallel": self.parallel, "sequential": self.sequential, "sequential-once": self.sequential_once}
+        await kinds[order](proximal)
+        self.work.close()
+
+    async def parallel(self, proximal: float) -> None:
         """FedBCD-p: everybody steps at once, from the same exchange."""
         others, signal = self.session.others, await self.exchange()
         if signal is None:
             signal = await self.signals.take(self.holder, self.rows)
         else:
             await self.signals.give(signal, self.rows, others)
-        await self.steps(signal, local_steps, proximal)
+        await self.steps(signal, proximal)
         if self.mine:
-            await self.signals.serve(others, self.eta, local_steps, proximal)
-        self.work.close()
+            await self.signals.serve(others, self.etas, proximal)
 
-    async def sequential(self, local_steps: int, proximal: float) -> None:
+    async def sequential_once(self, proximal: float) -> None:
+        """FedBCD-s in one exchange: the holder first, then all others, who see its steps and not each other's."""
+        signal = await self.exchange()
+        if signal is None:
+            await self.steps(await self.signals.take(self.holder, self.rows), proximal)
+        else:
+            await self.steps(signal, proximal)
+            await self._let_step(self.session.others, proximal)
+
+    async def sequential(self, proximal: float) -> None:
         """FedBCD-s: the holder first, then one party after another, each with a signal of all steps before its own.
 
         With two parties this is one exchange, with K parties K - 1.
@@ -255,15 +308,19 @@ class _Round:
         turns = [name for name in session.net.names if name != self.holder]
         signal = await self.exchange()
         if signal is not None:
-            await self.steps(signal, local_steps, proximal)
+            await self.steps(signal, proximal)
         for turn, name in enumerate(turns):
             if turn:
                 signal = await self.exchange()
             if self.others is not None:
-                fresh = session.signal(session.together(self.others, self.work.contribution()), self.rows)
-                await self.signals.give(fresh, self.rows, [name])
-                await self.signals.serve([name], self.eta, local_steps, proximal)
+                await self._let_step([name], proximal)
             elif name == session.net.me:
                 signal = await self.signals.take(self.holder, self.rows)
-                await self.steps(signal, local_steps, proximal)
-        self.work.close()
+                await self.steps(signal, proximal)
+
+    async def _let_step(self, names: Sequence[str], proximal: float) -> None:
+        """At the holder: a signal with its own part as it is now, for these parties to step with."""
+        session, others = self.session, cast("FloatArray", self.others)
+        fresh = session.signal(session.together(others, self.work.contribution()), self.rows)
+        await self.signals.give(fresh, self.rows, names)
+        await self.signals.serve(names, self.etas, proximal)

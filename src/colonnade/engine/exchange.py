@@ -261,8 +261,8 @@ class Signals:
         for name in to:
             await self.session.send_signal(name, signal)
 
-    async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
-        """At the holder: help those who were given something to make use of it, for so many steps of this length."""
+    async def serve(self, to: Sequence[str], etas: Sequence[float], proximal: float) -> None:
+        """At the holder: help those who were given something to make use of it, in steps of these lengths."""
 
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """Elsewhere: what this party's local steps on the batch need."""

@@ -74,6 +74,8 @@ class Training:
     seed: int = 0
 
     name: ClassVar[str] = ""
+    # Words that `step` may be in place of a number.
+    named_steps: ClassVar[tuple[str, ...]] = ("auto",)
     # The family of models that it makes, where it is not told: see `families`.
     family: ClassVar[str] = "linear"
     # Whether it trains sealed, see `families.protection`.
@@ -88,8 +90,9 @@ class Training:
 
     def __post_init__(self) -> None:
         if isinstance(self.step, str):
-            if self.step != "auto":
-                raise OptionError(f"step must be a number > 0 or 'auto', got {self.step!r}")
+            if self.step not in self.named_steps:
+                words = " or ".join(map(repr, self.named_steps))
+                raise OptionError(f"step must be a number > 0 or {words}, got {self.step!r}")
         else:
             at_least("step", self.step, 0, strict=True, finite=True)
         one_of("schedule", self.schedule, SCHEDULES)
@@ -234,6 +237,10 @@ class Training:
 
     async def prepare(self, session: Any) -> None:
         """What the parties must agree on before they agree on a step size."""
+
+    async def own_step(self, session: Any) -> float | None:
+        """eta0, where this algorithm has a rule of its own for it; None leaves it to the session."""
+        return None
 
     def boldness(self, loss: Loss) -> float:
         """How much longer than 1 / curvature the first "auto" step is."""

@@ -46,7 +46,7 @@ def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
         ),
         objective(setting, ("objective", "verdict")),
     ]  # fmt: skip
-    if options.step == "auto":
+    if isinstance(options.step, str):
         found.append(columns(setting, everybody, ("curvature", "step size")))
         if setting.loss == "poisson":
             words = "{who} could work out the mean of your counts from the step size"
@@ -167,6 +167,9 @@ class Session(Exchanges):
         """
         if not isinstance(self.options.step, str):
             return float(self.options.step)
+        own = await self.options.own_step(self)
+        if own is not None:
+            return own
         mine = np.array([self.block.curvature(self.batch), self.block.intercept_curvature()])
         lengths = await self.sum.total_wide("curvature", mine, self.leader)
         if lengths is None:
