@@ -162,6 +162,7 @@ def test_a_part_of_a_budget_keeps_the_rest_for_others():
         (cn.BlockNewton(tol=1e-9, grow_from=100), ("directions", "evaluation")),
         (cn.FedSGD(batch=50, tol=None), ("scores", "evaluation")),
         (cn.FedBCD(batch=50, tol=None, evaluate_every=2), ("scores", "evaluation")),
+        (cn.FedSGD(batch=50, tol=None, sampling="uniform"), ("scores", "evaluation")),
         (cn.VFB2("svrg", batch=50, tol=None), ("scores for 1", "snapshot for 1", "evaluation")),
         (cn.VFB2("saga", asynchronous=False, batch=50, tol=None), ("scores", "evaluation")),
     ],

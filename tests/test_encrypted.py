@@ -7,6 +7,7 @@ tests/test_encrypted_shares.py.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -59,7 +60,7 @@ class FixedPoint(EncryptedSignals):
         for name in to:
             await self.session.net.send(name, SIGNAL, whole)
 
-    async def serve(self, to, eta, local_steps, proximal):
+    async def serve(self, to, etas, proximal):
         pass
 
     async def take(self, holder, rows):
@@ -85,6 +86,7 @@ CASES = {
     "FedPBCD-p": (3, 1, cn.FedBCD(local_steps=5, proximal=0.3, batch=20, epochs=5, tol=None, step=0.2), {}),
     "FedBCD-s": (2, 1, cn.FedBCD(local_steps=3, order="sequential", batch=20, epochs=5, tol=None), {}),
     "two label holders": (3, 2, BCD, {}),
+    "decay by step": (3, 2, replace(BCD, order="sequential-once", schedule="sqrt", decay="step", step=0.5), {}),
     "other penalty": (2, 1, BCD, {"penalty": "nonconvex", "fit_intercept": False}),
     "svm": (2, 1, BCD, {"model": cn.LinearSVC}),
     "ridge": (2, 2, BCD, {"model": cn.RidgeRegression}),

@@ -67,6 +67,10 @@ CASES = {
     "FedBCD-s, four parties": (
         4, cn.FedBCD(local_steps=3, order="sequential", proximal=0.1, batch=20, epochs=3, tol=None), {},
     ),
+    "FedBCD-s in one exchange": (
+        4, cn.FedBCD(local_steps=3, order="sequential-once", schedule="sqrt", decay="step", step=0.1, batch=20,
+                     epochs=3, rounds=11, sampling="uniform", tol=None), {},
+    ),
     "no penalty": (2, BCD, {"l2": 0.0}),
     "svm": (2, BCD, {"model": cn.LinearSVC}),
     "ridge": (2, BCD, {"model": cn.RidgeRegression}),

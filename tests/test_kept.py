@@ -74,6 +74,7 @@ ALGORITHMS = [
     cn.BlockNewton(epochs=9, tol=None),
     cn.BlockNewton(epochs=9, tol=None, grow_from=16, memory=6, pieces=3),
     cn.FedBCD(local_steps=3, signal="curvature", batch=8, epochs=9, tol=None),
+    cn.FedSGD(batch=8, sampling="uniform", epochs=9, rounds=50, tol=None),
 ]
 
 

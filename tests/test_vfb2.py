@@ -50,7 +50,7 @@ def bits(model):
     return {name: coef.tobytes() for name, coef in model.coef_.items()}
 
 
-def reference(estimator, holders, epochs, eta, seed=0, batch=8):
+def reference(estimator, holders, epochs, eta, seed=0, batch=8, uniform=False):
     """Algorithms 1 to 3 one after another in one place, with a table of gradients."""
     A, y = np.column_stack([X, np.ones(N)]), 2.0 * Y - 1
     w, table, penalty = np.zeros(D + 1), np.zeros((N, D + 1)), L2(STRENGTH)
@@ -63,8 +63,11 @@ def reference(estimator, holders, epochs, eta, seed=0, batch=8):
         for h in range(holders):
             mine = rng.permutation(np.nonzero(owner == h)[0])
             pieces += np.array_split(mine, -(-len(mine) // batch))
+        draw = np.random.default_rng([seed, epoch, 1])
         for i in rng.permutation(len(pieces)) if holders > 1 else range(len(pieces)):
             rows = pieces[i]
+            if uniform:
+                rows = draw.choice(np.nonzero(owner == owner[rows[0]])[0], len(rows), replace=False)
             g = sigma(A[rows] @ w, y[rows])[:, None] * A[rows]
             average = 0.0 if estimator == "sgd" else table.mean(axis=0)
             change = g.mean(axis=0) - (0.0 if estimator == "sgd" else table[rows].mean(axis=0))
@@ -83,6 +86,34 @@ def test_the_synchronous_twin_is_the_reference(estimator, holders):
     w = reference(estimator, holders, 3, 0.2)
     np.testing.assert_allclose(np.concatenate(list(model.coef_.values())), w[:-1], atol=1e-8)
     assert model.intercept_ == pytest.approx(w[-1], abs=1e-8)
+
+
+@pytest.mark.parametrize("estimator", ["sgd", "svrg", "saga"])
+@pytest.mark.parametrize("holders", [1, 3])
+def test_independent_batches_are_the_reference(estimator, holders):
+    """Also SVRG, whose snapshot is of all rows whatever the batches are."""
+    parties = cn.split(X, Y, into=4, active=holders)
+    options = {"epochs": 4, "step": 0.2, "schedule": "constant", "asynchronous": False, "sampling": "uniform"}
+    model = fit(estimator, parties, **options)
+    w = reference(estimator, holders, 4, 0.2, uniform=True)
+    np.testing.assert_allclose(np.concatenate(list(model.coef_.values())), w[:-1], rtol=0, atol=1e-9)
+    assert model.intercept_ == pytest.approx(w[-1], abs=1e-9)
+
+
+def test_asynchronous_training_on_independent_batches_reaches_the_optimum():
+    parties = cn.split(X, Y, into=4, active=2)
+    model = fit("saga", parties, epochs=60, sampling="uniform")
+    assert objective(model, parties) - optimum() < 1e-6
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("estimator", ["saga", "svrg"])
+@pytest.mark.parametrize("rounds", [1, 30, 31, 61, 65])
+def test_rounds_are_a_limit_of_exchanges(asynchronous, estimator, rounds):
+    """An epoch has 30; SVRG's snapshot of two more is left out where nothing could follow it."""
+    model = fit(estimator, cn.split(X, Y, into=3), asynchronous=asynchronous, rounds=rounds)
+    assert model.rounds_ == rounds
+    assert model.history_[-1]["rounds"] == rounds  # what was done is judged
 
 
 @pytest.mark.parametrize("sum_", ["pairwise", "two-trees", "plain"])

@@ -39,7 +39,9 @@ from colonnade.runtimes.wire import expect_array
 # Messages about rows.
 _SUMMED = ("directions", "evaluation")
 # What a schedule without steps has in place of them; other values are refused.
-_FIXED: dict[str, Any] = {"step": 1.0, "schedule": "constant", "batch": None, "evaluate_every": None}
+_FIXED: dict[str, Any] = {
+    "step": 1.0, "schedule": "constant", "batch": None, "sampling": "passes", "rounds": None, "evaluate_every": None,
+}  # fmt: skip
 # Columns up to which a label holder lets all of its own take part in every search.
 _OWN_LIMIT = 1024
 # Directions that every party remembers, however many columns it has.

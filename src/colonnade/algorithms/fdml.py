@@ -62,11 +62,10 @@ class FDML(VFB2):
         """
         of = setting if setting.pair else replace(setting, model="predictions")
         numbers, everybody = self.numbers_per_row(setting), setting.parties
-        back = None if setting.outputs is None else self.epochs * setting.outputs
         return (
             *session_leaks(setting, self),
             *contributions(of, numbers, SUMMED),
-            *signals(of, back),
+            *signals(of, self._signalled(setting)),
             columns(setting, everybody, ("columns", "all columns")),
         )
 

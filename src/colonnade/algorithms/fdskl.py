@@ -78,6 +78,10 @@ class FDSKL(Training):
         """Rows per batch where there are so many: large ones, but with enough of them in an epoch."""
         return min(rows, max(16, min(256, rows // 50))) if self.batch is None else super().batch_for(rows)
 
+    def numbers_of_a_batch(self, outputs: int, parties: int) -> int:
+        """None that counts: a feature of a row is the same number whenever it is told."""
+        return 0
+
     def numbers_per_row(self, setting: Setting) -> int | None:
         """One for each feature; what is sent again says nothing new."""
         return setting.features
@@ -110,7 +114,7 @@ class FDSKL(Training):
             return (*found, nothing(setting, "scores", "evaluation", "prediction"))
         parts = contributions(setting, None, ("scores", "evaluation"), holders)
         zeros = nothing(setting, "scores", "evaluation", "prediction", of=setting.unlabelled)
-        return (*found, *parts, *signals(setting, self.epochs, to=holders), zeros)
+        return (*found, *parts, *signals(setting, self._signalled(setting), to=holders), zeros)
 
     def boldness(self, loss: Loss) -> float:
         """Momentum lengthens every step already."""
@@ -134,6 +138,8 @@ class FDSKL(Training):
             if not go_on:
                 return
             batches = list(session.batches(epoch))
+            if not batches:  # as many exchanges as `rounds` allows are done
+                return
             stride = self.evaluate_every or len(batches)
             for at in range(0, len(batches), stride):
                 for holder, rows in batches[at : at + stride]:

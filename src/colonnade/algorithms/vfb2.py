@@ -20,7 +20,7 @@ from colonnade.blocks.rules import RULES, Rule
 from colonnade.engine.asynchrony import BatchSteps, Given, in_step
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.updates import Pace, Snapshot, SnapshotSideBySide, Updates, snapshot_in_step
+from colonnade.engine.updates import Pace, Snapshot, SnapshotSideBySide, Updates, larger, snapshot_in_step
 from colonnade.errors import OptionError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, signals
 from colonnade.objective.losses import Loss
@@ -91,17 +91,17 @@ class VFB2(Training):
 
     def numbers_per_row(self, setting: Setting) -> int | None:
         """A contribution to each batch, to each evaluation and to each snapshot of SVRG."""
-        return self._passes(setting, 1, self._snapshots)
+        return self._passes(setting, self._snapshots)
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Contributions there, signals back."""
         numbers = self.numbers_per_row(setting)
-        back = None if setting.outputs is None else (self.epochs + self._snapshots) * setting.outputs
+        back = self._signalled(setting, self._snapshots)
         return (*session_leaks(setting, self), *contributions(setting, numbers, SUMMED), *signals(setting, back))
 
     @property
     def _snapshots(self) -> int:
-        return self.epochs // SNAPSHOT_EVERY if self.estimator == "svrg" else 0
+        return self.most_epochs // SNAPSHOT_EVERY if self.estimator == "svrg" else 0
 
     def boldness(self, loss: Loss) -> float:
         """Stale steps must be shorter: several of them add up before the first is seen."""
@@ -135,13 +135,17 @@ class VFB2(Training):
         for epoch in range(done + 1, self.epochs + 1):
             if not go_on:
                 return
+            whole = session.whole_pass(epoch)
+            due = self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 0
+            if due and session.rounds_left > len(larger(whole)):
+                if side_by_side:
+                    await SnapshotSideBySide(steps, snapshot, epoch, whole, window).run()
+                else:
+                    await snapshot_in_step(steps, snapshot, epoch, whole)
             # Algorithm 2, step 2: rows at random. The order comes from the public seed, so no index is ever sent.
             batches = list(session.batches(epoch))
-            if self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 0:
-                if side_by_side:
-                    await SnapshotSideBySide(steps, snapshot, epoch, batches, window).run()
-                else:
-                    await snapshot_in_step(steps, snapshot, epoch, batches)
+            if not batches:  # as many exchanges as `rounds` allows are done
+                return
             stride = self.evaluate_every or len(batches)
             for at in range(0, len(batches), stride):
                 part = batches[at : at + stride]

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import Rule
-from colonnade.engine.exchange import Batch
+from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session
 from colonnade.runtimes.net import Net
 

@@ -211,7 +211,7 @@ class EncryptedSignals(Signals):
             net, to, "encrypted signal", layout, lambda first, last: layout.encrypt(own, whole[first:last])
         )
 
-    async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
+    async def serve(self, to: Sequence[str], etas: Sequence[float], proximal: float) -> None:
         """Open blinded gradients, which are uniform, for who has the mask."""
         for name in to:
             await self.session.net.send(name, "opened gradient", await self._opened(name))

@@ -202,13 +202,13 @@ class EncryptedShares(SharedProducts):
             self._random = {name: self.drawn(*size) for name, size in sizes.items()}
             await self.ask_all("scores", len(self._next), self._random)
 
-    async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
+    async def serve(self, to: Sequence[str], etas: Sequence[float], proximal: float) -> None:
         """Take the steps of other parties with the shares here: what is opened of a gradient is uniform, and stays."""
         net, rows = self.session.net, cast("ProductLayout", self._asked).rows if to else 0
         for name in to:
             share = self.shared.shares[name]
             steps, gradient = self._steps(share, rows), numbers_of(await self._opened(name))
-            for _ in range(local_steps):
+            for eta in etas:
                 steps.step(gradient, eta, proximal)
             steps.close()
             if name in self._random:

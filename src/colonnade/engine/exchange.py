@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from colonnade.blocks import Block, FloatArray, OpenBatch, Rows
 from colonnade.engine.allowance import Allowance
 from colonnade.engine.exposure import ENCRYPTED, in_shares
 from colonnade.engine.options import Training
+from colonnade.engine.sampling import Batch, Draws
 from colonnade.errors import LabelError
 from colonnade.leaks import Leak, Setting, signals
 from colonnade.objective.losses import Loss
@@ -27,9 +29,6 @@ from colonnade.sums import SecureSum
 
 if TYPE_CHECKING:
     from colonnade.engine.session import Session
-
-
-Batch: TypeAlias = tuple[str, Rows]  # the label holder that computes its signal, and its rows
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,7 @@ class Flow:
 
 # Rounds between two signs of life to the progress bar.
 _PROGRESS_EVERY = 25
+_ENDLESS = 1 << 60  # exchanges of a run that only its epochs limit
 
 
 @dataclass
@@ -171,20 +171,35 @@ class Exchanges:
     # -- rounds -------------------------------------------------------------------------------------------------
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Every row once, in an order drawn from the public seed: (who computes the signal, which rows).
+        """(who computes the signal, which rows) for every batch of an epoch, drawn from the public seed.
 
-        Where gradients are opened, the first epoch is one batch of all rows for each holder; see `engine.exposure`.
+        There are no more of them than `rounds` leaves. Where gradients are opened, the first epoch is one batch of all
+        rows for each holder; see `engine.exposure`.
         """
-        rng = np.random.default_rng([self.options.seed, epoch])
-        pieces: list[Batch] = []
-        whole = epoch == 1 and self._whole_first
-        for holder, rows in self.train.owned.items():
-            shuffled = rng.permutation(rows)
-            # Pieces of nearly one size: a last batch of a few rows would be too noisy for a step of full length.
-            count = min(1, len(rows)) if whole else -(-len(rows) // self.batch)
-            pieces += [(holder, piece) for piece in np.array_split(shuffled, count)] if count else []
-        for index in rng.permutation(len(pieces)) if len(self.job.holders) > 1 else range(len(pieces)):
-            yield pieces[index]
+        found = self.draws.batches(epoch, whole=epoch == 1 and self._whole_first)
+        # What leaves about the row that is drawn most often, beyond what leaves about all rows on average.
+        self.allowance.focus(float(self.draws.excess() * self._told))
+        yield from found[: self.rounds_left // self.options.exchanges(len(self.net.names))]
+
+    def whole_pass(self, epoch: int) -> list[Batch]:
+        """Every row once, whatever the batches of this epoch are drawn like."""
+        return self.draws.passes(epoch)
+
+    @cached_property
+    def draws(self) -> Draws:
+        """Which rows the batches have; known when the parties have agreed on who owns which row, and on a batch."""
+        options = self.options
+        return Draws(options.sampling, options.seed, options.most_epochs, self.train.owned, self.batch)
+
+    @property
+    def _told(self) -> int:
+        return self.options.numbers_of_a_batch(self.block.outputs, len(self.net.names))
+
+    @property
+    def rounds_left(self) -> int:
+        """Exchanges that there may still be."""
+        most = self.options.rounds
+        return _ENDLESS if most is None else max(0, most - self.net.traffic.rounds)
 
     def count_round(self, epoch: int) -> None:
         """Count an exchange that is done."""
@@ -249,8 +264,8 @@ class Signals:
         for name in to:
             await self.session.send_signal(name, signal)
 
-    async def serve(self, to: Sequence[str], eta: float, local_steps: int, proximal: float) -> None:
-        """At the holder: help those who were given something to make use of it, for so many steps of this length."""
+    async def serve(self, to: Sequence[str], etas: Sequence[float], proximal: float) -> None:
+        """At the holder: help those who were given something to make use of it, in steps of these lengths."""
 
     async def take(self, holder: str, rows: Rows) -> FloatArray:
         """Elsewhere: what this party's local steps on the batch need."""

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 from colonnade.engine.exposure import ENCRYPTED
+from colonnade.engine.sampling import SAMPLING, most_draws
 from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting
 from colonnade.objective.losses import Loss
@@ -32,8 +33,14 @@ class Training:
     batch : int, optional
         Rows per round, at most. None is 64, or all rows where there are fewer; with encrypted signals it is what the
         parties agree on (see `engine.exposure`).
+    sampling : {"passes", "uniform"}
+        "passes" takes every row once in an epoch, in a new order each time. "uniform" draws every batch from all rows,
+        whatever was drawn before, as the papers analyse it; an epoch then has as many batches as a pass. Some rows are
+        drawn more often than others, and more numbers about them leave the parties (see `engine.sampling`).
     epochs : int
         Passes over the rows, at most.
+    rounds : int, optional
+        Exchanges, at most; training ends before a batch that needs more of them. None leaves it to `epochs`.
     tol : float, optional
         Training stops when `patience` evaluations in a row have improved the objective (with validation data: the loss
         there) by less than `tol` times its value. None never stops early.
@@ -55,7 +62,9 @@ class Training:
     step: float | str = "auto"
     schedule: str = "adaptive"
     batch: int | None = None
+    sampling: str = "passes"
     epochs: int = 50
+    rounds: int | None = None
     tol: float | None = 1e-5
     patience: int = 5
     goal: float | None = None
@@ -65,6 +74,8 @@ class Training:
     seed: int = 0
 
     name: ClassVar[str] = ""
+    # Words that `step` may be in place of a number.
+    named_steps: ClassVar[tuple[str, ...]] = ("auto",)
     # The family of models that it makes, where it is not told: see `families`.
     family: ClassVar[str] = "linear"
     # Whether it trains sealed, see `families.protection`.
@@ -79,15 +90,18 @@ class Training:
 
     def __post_init__(self) -> None:
         if isinstance(self.step, str):
-            if self.step != "auto":
-                raise OptionError(f"step must be a number > 0 or 'auto', got {self.step!r}")
+            if self.step not in self.named_steps:
+                words = " or ".join(map(repr, self.named_steps))
+                raise OptionError(f"step must be a number > 0 or {words}, got {self.step!r}")
         else:
             at_least("step", self.step, 0, strict=True, finite=True)
         one_of("schedule", self.schedule, SCHEDULES)
+        one_of("sampling", self.sampling, SAMPLING)
         for option, low in (("epochs", 1), ("patience", 1), ("seed", 0)):
             whole_number(option, getattr(self, option), low)
-        if self.batch is not None:
-            whole_number("batch", self.batch, 1)
+        for option in ("batch", "rounds", "evaluate_every"):
+            if getattr(self, option) is not None:
+                whole_number(option, getattr(self, option), 1)
         if self.tol is not None:
             at_least("tol", self.tol, 0)
         for option, value in (("goal", self.goal), ("metric_goal", self.metric_goal)):
@@ -95,8 +109,6 @@ class Training:
                 raise OptionError(f"{option} must be a finite number, got {value!r}")
         if self.seconds is not None:
             at_least("seconds", self.seconds, 0, strict=True)
-        if self.evaluate_every is not None:
-            whole_number("evaluate_every", self.evaluate_every, 1)
 
     def batch_for(self, rows: int) -> int:
         """Rows per batch where there are so many; a batch can't have more rows than there are."""
@@ -123,6 +135,14 @@ class Training:
     def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
         """Numbers about each row that a run needs to get past its first step: the start is judged too."""
         return outputs + self.numbers_between(outputs, parties, holders, batches)
+
+    def exchanges(self, parties: int) -> int:
+        """Exchanges about one batch between so many parties."""
+        return 1
+
+    def numbers_of_a_batch(self, outputs: int, parties: int) -> int:
+        """Different numbers about a row that leave a party whenever a batch has it."""
+        return outputs * self.exchanges(parties)
 
     # -- what it says of itself ---------------------------------------------------------------------------------
 
@@ -185,12 +205,29 @@ class Training:
         batches = -(-setting.rows // self.batch_for(setting.rows)) + len(setting.holders) - 1
         return -(-batches // self.evaluate_every) + 1
 
-    def _passes(self, setting: Setting, passes: int, more: int = 0) -> int | None:
-        """Numbers about a row in so many passes per epoch, with the evaluations after them and the one at the start."""
-        looks = self._looks(setting)
-        if looks is None or setting.outputs is None:
+    @property
+    def most_epochs(self) -> int:
+        """Epochs that are begun, at most: each has an exchange at least."""
+        return self.epochs if self.rounds is None else min(self.epochs, self.rounds)
+
+    def _times(self, setting: Setting) -> int | None:
+        """Batches of a run that a row is in, at most; None where nobody can say."""
+        if self.sampling == "passes":
+            return self.most_epochs
+        return None if setting.rows is None else most_draws(self.most_epochs, setting.rows)
+
+    def _signalled(self, setting: Setting, more: int = 0) -> int | None:
+        """Numbers of a row's signals over a run, at most, in its batches and so many times more."""
+        times = self._times(setting)
+        return None if times is None or setting.outputs is None else (times + more) * setting.outputs
+
+    def _passes(self, setting: Setting, more: int = 0) -> int | None:
+        """Numbers about a row in all batches that it is in, in all evaluations, and so many times more."""
+        looks, times = self._looks(setting), self._times(setting)
+        if looks is None or times is None or setting.outputs is None:
             return None
-        return (1 + more + self.epochs * (passes + looks)) * setting.outputs
+        in_batches = times * self.numbers_of_a_batch(setting.outputs, len(setting.parties))
+        return in_batches + (1 + more + self.most_epochs * looks) * setting.outputs
 
     # -- what it does -------------------------------------------------------------------------------------------
 
@@ -200,6 +237,10 @@ class Training:
 
     async def prepare(self, session: Any) -> None:
         """What the parties must agree on before they agree on a step size."""
+
+    async def own_step(self, session: Any) -> float | None:
+        """eta0, where this algorithm has a rule of its own for it; None leaves it to the session."""
+        return None
 
     def boldness(self, loss: Loss) -> float:
         """How much longer than 1 / curvature the first "auto" step is."""
@@ -237,8 +278,8 @@ class WholeRounds(Training):
 
     # What has no effect, with the only value that is taken; and the end of the sentence that refuses another.
     fixed: ClassVar[dict[str, Any]] = {
-        "step": 1.0, "schedule": "constant", "batch": None, "tol": None, "goal": None, "metric_goal": None,
-        "seconds": None, "evaluate_every": None, "patience": 1,
+        "step": 1.0, "schedule": "constant", "batch": None, "sampling": "passes", "rounds": None, "tol": None,
+        "goal": None, "metric_goal": None, "seconds": None, "evaluate_every": None, "patience": 1,
     }  # fmt: skip
     instead: ClassVar[str] = "; leave it out"
 

@@ -46,7 +46,7 @@ def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
         ),
         objective(setting, ("objective", "verdict")),
     ]  # fmt: skip
-    if options.step == "auto":
+    if isinstance(options.step, str):
         found.append(columns(setting, everybody, ("curvature", "step size")))
         if setting.loss == "poisson":
             words = "{who} could work out the mean of your counts from the step size"
@@ -140,11 +140,16 @@ class Session(Exchanges):
 
     def least_numbers(self) -> float:
         """Numbers about each row without which there is no point in beginning."""
-        return self.options.least_numbers(*self._sizes, self._batches)
+        return self.options.least_numbers(*self._sizes, self._batches) + self._drawn_more()
 
     def numbers_ahead(self) -> float:
         """Numbers about each row that leave until the next evaluation is done, at most."""
-        return self.options.numbers_between(*self._sizes, self._batches)
+        more = 0 if math.isinf(self.allowance.most) else self._drawn_more()  # infinite: nobody minds
+        return self.options.numbers_between(*self._sizes, self._batches) + more
+
+    def _drawn_more(self) -> int:
+        """Numbers about the row that the next epoch draws most often, beyond what leaves about all rows on average."""
+        return self.draws.next_excess() * self._told
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
@@ -162,6 +167,9 @@ class Session(Exchanges):
         """
         if not isinstance(self.options.step, str):
             return float(self.options.step)
+        own = await self.options.own_step(self)
+        if own is not None:
+            return own
         mine = np.array([self.block.curvature(self.batch), self.block.intercept_curvature()])
         lengths = await self.sum.total_wide("curvature", mine, self.leader)
         if lengths is None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.engine.exchange import Batch, Part
+from colonnade.engine.exchange import Part
 from colonnade.engine.kept import Frozen
+from colonnade.engine.sampling import Batch
 from colonnade.engine.session import CHUNK, Session
 from colonnade.engine.shared_coefficients import SharedParameters
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from colonnade.blocks.rules import Rule
 from colonnade.engine.asynchrony import BatchSteps, Given, SideBySide, in_step
-from colonnade.engine.exchange import Batch
+from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session
 
 # The part of a batch shrinks when a signal comes too early, and grows slowly again while none does.

@@ -143,7 +143,8 @@ class Figures:
             count = float(known.alone.end.rounds)
             return Span(count, count, count)
         scale = 1.0 if one.second_order else float(self.batches(one, every))
-        return Span.over([self._epochs(one, trial, taken) for trial, taken in known.together]).times(scale)
+        found = Span.over([self._epochs(one, trial, taken) for trial, taken in known.together]).times(scale)
+        return found if one.algorithm.rounds is None else found.up_to(float(one.algorithm.rounds))
 
     def _epochs(self, one: Candidate, trial: Trial, taken: Taken) -> Span:
         """Return the passes over the rows until a run ends, each of as many rounds as there are batches."""

@@ -48,6 +48,10 @@ class Span:
         """Return this span times a factor."""
         return Span(self.low * factor, self.likely * factor, self.high * factor)
 
+    def up_to(self, most: float) -> Span:
+        """Return this span without what is beyond a number."""
+        return Span(min(self.low, most), min(self.likely, most), min(self.high, most))
+
     @property
     def sure(self) -> bool:
         """Whether the ends are within 30 % of what is likely."""
