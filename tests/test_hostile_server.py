@@ -94,7 +94,7 @@ class Scripted:
     async def send(self, to, tag, value):
         self.sent.append(value)
 
-    async def work(self, nonzeros, lane="forward"):
+    async def work(self, nonzeros, lane="forward", servers=1):
         pass
 
     def spare(self, names):

@@ -9,6 +9,7 @@ import selectors
 import pytest
 
 from colonnade.runtimes.net import SlowLanes
+from colonnade.runtimes.times import RealTimesheet
 
 
 class CoarseTimers(selectors.SelectSelector):
@@ -39,7 +40,7 @@ def run(scenario, late=0.0):
 @pytest.mark.parametrize("each", [3e-6, 1.3e-4, 1.1e-3, 7.7e-3])
 def test_errors_of_timers_do_not_add_up(each, late):
     async def scenario(_):
-        lanes = SlowLanes(1e-6)
+        lanes = SlowLanes(1e-6, RealTimesheet())
         for _ in range(1000):
             await lanes.work(each * 1e6, "forward")
 
@@ -50,7 +51,7 @@ def test_what_is_owed_outlasts_the_work_between():
     """Each batch is too short for a timer, and the kernels between take longer than it: it is slept all the same."""
 
     async def scenario(clock):
-        lanes = SlowLanes({"forward": 1e-6, "backward": 0.0})
+        lanes = SlowLanes({"forward": 1e-6, "backward": 0.0}, RealTimesheet())
         for _ in range(1000):
             await lanes.work(100, "forward")
             clock.now += 1e-3
@@ -62,7 +63,7 @@ def test_a_busy_party_is_not_credited_for_it():
     """Only a timer's own error is: kernels that hold up the loop don't make the next batch free."""
 
     async def scenario(clock):
-        lanes = SlowLanes(1e-6)
+        lanes = SlowLanes(1e-6, RealTimesheet())
         for _ in range(10):
             clock.late = 0.5
             await lanes.work(1e4, "forward")
@@ -76,7 +77,7 @@ def test_queued_work_of_a_lane_ends_in_order_and_in_time():
     ended = []
 
     async def scenario(clock):
-        lanes = SlowLanes({"forward": 1e-6, "backward": 1.5e-6})
+        lanes = SlowLanes({"forward": 1e-6, "backward": 1.5e-6}, RealTimesheet())
 
         async def work(lane):
             await lanes.work(1e4, lane)
@@ -87,3 +88,19 @@ def test_queued_work_of_a_lane_ends_in_order_and_in_time():
     run(scenario)
     assert [lane for lane, _ in ended] == ["forward", "backward", "forward", "forward"]
     assert [second for _, second in ended] == pytest.approx([0.01, 0.015, 0.02, 0.03], abs=1.5e-3)
+
+
+def test_servers_of_a_lane_work_at_once():
+    ended = []
+
+    async def scenario(clock):
+        lanes = SlowLanes({"forward": 1e-6, "backward": 1e-6}, RealTimesheet())
+
+        async def work(servers):
+            await lanes.work(1e4, "backward", servers)
+            ended.append(clock.now)
+
+        await asyncio.gather(*(work(2) for _ in range(5)))
+
+    run(scenario)
+    assert ended == pytest.approx([0.01, 0.01, 0.02, 0.02, 0.03], abs=1.5e-3)

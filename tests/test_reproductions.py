@@ -242,7 +242,7 @@ def test_twins_climb_to_their_best_step_and_share_one():
     stage = FakeStage({0.5: 12.0, 1.0: 8.0, 2.0: 4.0, 4.0: 6.0}, {0.25: 7.0, 0.5: 3.0, 1.0: 5.0})
     run = Run("x", "saga", True, 8, 3, (1e-4,))
     climbed = twins.climb(stage, run)
-    assert [at.step for at in climbed] == [1.0, 2.0, 0.5, 0.25]
+    assert [at.step for at in climbed] == [1.0, 0.5, 2.0, 0.25]
     assert twins.best(climbed, run, 1e-4).step == 0.5
     curves = twins.tuned({"x": stage}, [run], "test")
     pair = twins.compare(curves, run)
@@ -289,8 +289,16 @@ def test_the_speed_ups_with_one_step_say_how_it_is_chosen():
 def test_where_long_steps_diverge_shorter_ones_are_tried():
     run = Run("x", "saga", True, 8, 3, (1e-4,))
     climbed = twins.climb(FakeStage({}, {0.125: 4.0, 0.0625: 9.0}), run)
-    assert [at.step for at in climbed] == [1.0, 2.0, 0.5, 0.25, 0.125, 0.0625]
+    assert [at.step for at in climbed] == [1.0, 0.5, 2.0, 0.25, 0.125, 0.0625]
     assert twins.best(climbed, run, 1e-4).step == 0.125
+
+
+def test_the_ladder_goes_on_behind_a_step_that_is_nearly_the_best():
+    """A second valley behind a low ridge is found, one behind a high ridge is not looked for."""
+    run = Run("x", "saga", True, 8, 3, (1e-4,))
+    for ridge, best in ((4.8, 4.0), (5.2, 1.0)):
+        climbed = twins.climb(FakeStage({}, {0.5: 9.0, 1.0: 4.0, 2.0: ridge, 4.0: 3.0, 8.0: 6.0}), run)
+        assert twins.best(climbed, run, 1e-4).step == best
 
 
 def test_a_run_that_is_still_on_its_way_gets_more_epochs():

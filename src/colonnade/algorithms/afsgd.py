@@ -53,7 +53,7 @@ class AFSGD(VFB2):
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """No signals. Contributions of a party without labels are 0 for ever: there is nothing to see in them."""
-        found, holders = session_leaks(setting, self), setting.holders
+        found, holders = (*session_leaks(setting, self), *self.pace_leaks(setting)), setting.holders
         if len(holders) == 1:
             return (*found, nothing(setting, *SUMMED, "total", "prediction"))
         numbers = self.numbers_per_row(setting)

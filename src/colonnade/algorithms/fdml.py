@@ -64,6 +64,7 @@ class FDML(VFB2):
         numbers, everybody = self.numbers_per_row(setting), setting.parties
         return (
             *session_leaks(setting, self),
+            *self.pace_leaks(setting),
             *contributions(of, numbers, SUMMED),
             *signals(of, self._signalled(setting)),
             columns(setting, everybody, ("columns", "all columns")),

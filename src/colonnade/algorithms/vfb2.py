@@ -5,9 +5,9 @@ Zhang, Gu, Deng, Huang: "Secure Bilevel Asynchronous Vertical Federated Learning
 party answers with collaborative updates) in the paper's order. Algorithm 1, the masked sum, is any of `colonnade.sums`;
 the update rules SGD, SVRG and SAGA are in `blocks.rules`.
 
-"Keep doing in parallel" is `engine.asynchrony`, which keeps at most `max_staleness` batches under way. A party that
-falls behind takes fewer rows of each, and drops the oldest waiting signals if that is not enough (`engine.updates`). So
-nobody waits for it.
+"Keep doing in parallel" is `engine.asynchrony`, which keeps at most `max_staleness` batches under way. Whoever needs a
+little longer for its updates contributes a little later. A party whose updates are slow takes fewer rows of each batch,
+and drops the oldest waiting signals if that is not enough (`engine.pace`). So nobody waits for it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import RULES, Rule
 from colonnade.engine.asynchrony import BatchSteps, Given, in_step
 from colonnade.engine.options import Training
+from colonnade.engine.pace import Pace
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.updates import Pace, Snapshot, SnapshotSideBySide, Updates, larger, snapshot_in_step
+from colonnade.engine.updates import Snapshot, SnapshotSideBySide, Updates, larger, snapshot_in_step
 from colonnade.errors import OptionError, one_of, whole_number
-from colonnade.leaks import Leak, Setting, contributions, signals
+from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
 
 # SVRG takes its snapshot every so many epochs. The first epoch is SGD's: a snapshot of the start is soon out of date.
@@ -44,10 +45,11 @@ class VFB2(Training):
     asynchronous : bool
         False is the synchronous twin, the paper's VFB.
     max_staleness : int
-        Batches that may be under way at once; also how many signals may wait at a party before it drops the oldest.
-        `history_` reports the staleness that was seen.
+        Batches that may be under way at once; also how many signals may wait at a party before it lets others wait, or
+        drops the oldest where its updates are slow. `history_` reports the staleness that was seen.
     threads : int
-        Updates that a party runs at once, without locks, where it has a process of its own.
+        Updates that a party runs at once, without locks, where it has a process of its own and they are large enough to
+        be worth a thread each.
     **training
         The keyword parameters of `engine.options.Training`.
     """
@@ -97,7 +99,12 @@ class VFB2(Training):
         """Contributions there, signals back."""
         numbers = self.numbers_per_row(setting)
         back = self._signalled(setting, self._snapshots)
-        return (*session_leaks(setting, self), *contributions(setting, numbers, SUMMED), *signals(setting, back))
+        shown = (*contributions(setting, numbers, SUMMED), *signals(setting, back))
+        return (*session_leaks(setting, self), *self.pace_leaks(setting), *shown)
+
+    def pace_leaks(self, setting: Setting) -> tuple[Leak, ...]:
+        """How long a contribution and an update take, which parties that do not wait for each other tell everybody."""
+        return (columns(setting, setting.parties, ("lag",)),) if self.asynchronous else ()
 
     @property
     def _snapshots(self) -> int:
@@ -130,7 +137,8 @@ class VFB2(Training):
         """Run epoch after epoch, with these steps for every batch."""
         session, window = steps.session, self.max_staleness
         side_by_side = self.asynchronous and session.others  # alone, there is nobody to wait for
-        snapshot, pace = Snapshot(session, steps.rule), Pace()
+        snapshot = Snapshot(session, steps.rule)
+        pace = Pace(session.net, self.threads, full_steps=self.estimator == "saga")
         done, go_on = await session.begin(steps.rule)
         for epoch in range(done + 1, self.epochs + 1):
             if not go_on:
@@ -139,7 +147,7 @@ class VFB2(Training):
             due = self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 0
             if due and session.rounds_left > len(larger(whole)):
                 if side_by_side:
-                    await SnapshotSideBySide(steps, snapshot, epoch, whole, window).run()
+                    await SnapshotSideBySide(steps, snapshot, pace, epoch, whole, window).run()
                 else:
                     await snapshot_in_step(steps, snapshot, epoch, whole)
             # Algorithm 2, step 2: rows at random. The order comes from the public seed, so no index is ever sent.
@@ -201,4 +209,4 @@ class BackwardUpdating(BatchSteps):
         """
         # Steps 6 and 7, or 3 and 4. Whoever has no time for all rows has none for all of a snapshot either, so that
         # these signals are newer than those of the snapshot and take their place.
-        self.rule.step(given.rows, given.signal, eta * given.weight, turn, refresh=given.thinned)
+        self.rule.step(given.rows, given.signal, eta * given.weight, turn, refresh=given.part < 1.0)

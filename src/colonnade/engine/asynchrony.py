@@ -2,7 +2,8 @@
 
 VFB² and its relatives (AFSGD-VP, FDML) run on this. The sequence of batches, with the label holder of each, is public.
 A window of them is under way at once: every signal that reaches a party lets it contribute to one batch more, so nobody
-sends requests. Contributions never wait for updates, which queue apart.
+sends requests. Updates queue apart. Contributions go on beside them, and wait only for a party's own updates, where
+those would not fit into the window (`engine.pace`).
 
 What a party does with the signals is in `engine.updates`; docs/adr/0006-asynchrony.md has the trials behind both.
 """
@@ -26,7 +27,7 @@ class Given(NamedTuple):
     rows: Rows
     signal: FloatArray
     weight: float = 1.0
-    thinned: bool = False  # rows were left out, see `updates.Pace`
+    part: float = 1.0  # of the batch's rows; less where some were left out, see `pace.Pace`
 
 
 class BatchSteps(ABC):
@@ -62,7 +63,7 @@ async def in_step(steps: BatchSteps, tag: str, batch: Batch, epoch: int) -> Give
 
 
 class Bell:
-    """Lets one coroutine of a party wait for the others to do something."""
+    """Lets coroutines of a party wait for the others to do something."""
 
     def __init__(self, net: Net) -> None:
         self._net, self._rung = net, net.promise()
@@ -74,8 +75,10 @@ class Bell:
 
     async def wait(self) -> None:
         """Wait until it rings."""
-        await self._rung
-        self._rung = self._net.promise()
+        rung = self._rung
+        await rung
+        if self._rung is rung:  # else another who waited for it was here first
+            self._rung = self._net.promise()
 
 
 class SideBySide(ABC):
@@ -106,12 +109,29 @@ class SideBySide(ABC):
         """Batch after batch, each with the parameters as they are now, but never a window ahead of the signals."""
         block = self.session.block
         for turn, (holder, rows) in enumerate(self.batches):
-            while turn >= self.heard + self.window:
-                await self.room.wait()
+            await self.admit(turn)
+            began = self.net.elapsed()
             await self.net.work(block.touched(rows), "forward")
             self.read_at[turn] = self.version
-            self.net.spawn(self.answer(turn, holder, rows, block.scores(rows)))
+            mine = block.scores(rows)
+            await self.contributed(self.net.elapsed() - began)
+            self.net.spawn(self.answer(turn, holder, rows, mine))
             self.begun[turn].set_result(None)
+
+    async def admit(self, turn: int) -> None:
+        """Wait until a contribution may be made: the others are not a window behind, and this party has room."""
+        while turn >= self.heard + self.window:
+            await self.room.wait()
+        while self.full(turn - self.heard):
+            await self.room.wait()
+
+    def full(self, under_way: int) -> bool:
+        """Whether this party has no room for one signal more, beside those that it has and those under way."""
+        return False
+
+    @abstractmethod
+    async def contributed(self, seconds: float) -> None:
+        """Take note of how long a contribution took."""
 
     async def answer(self, turn: int, holder: str, rows: Rows, mine: FloatArray) -> None:
         """Add a contribution to a batch's sum; the holder of its labels sends something back."""

@@ -1,8 +1,7 @@
 """What a party does with the signals that reach it: it updates its block, and SVRG takes its snapshot.
 
-A party that can't keep up takes fewer rows of every batch, rather than fewer batches: a third of the rows takes a third
-of the time. Its steps come as often as everybody's, and each party's memory of signals is its own, so SGD, SVRG and
-SAGA stay what they are.
+A party that can't keep up takes fewer rows of every batch, rather than fewer batches (`engine.pace`). Its steps come as
+often as everybody's, and each party's memory of signals is its own, so SGD, SVRG and SAGA stay what they are.
 
 SVRG's snapshot is the signals of all rows at the same parameters, and every party's gradient from them. There too a
 slow party is not waited for. It takes in what it has the time for: memory and average fit each other after every piece,
@@ -12,60 +11,22 @@ so what it leaves out is only older.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from math import sqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from colonnade.blocks.rules import Rule
 from colonnade.engine.asynchrony import BatchSteps, Given, SideBySide, in_step
+from colonnade.engine.pace import Pace
 from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session
 
-# The part of a batch shrinks when a signal comes too early, and grows slowly again while none does.
-_LESS, _MORE = 0.9, 1.01
-# Below this it is not the rows that take the time; then batches are dropped.
-_LEAST = 0.25
+# Numbers of a batch that are worth a thread of their own: to hand over fewer takes longer than to touch them.
+_WORTH_A_THREAD = 50_000
 # Batches whose scores travel in one message of a snapshot: nothing is updated meanwhile, so they need not be small.
 _TOGETHER = 16
-
-
-class Pace:
-    """The part of every batch that one party has the time for.
-
-    A step on a part p of the rows is sqrt(p) times as long. Full length would make the noise of such a block 1 / p^2
-    times that of dropped batches, and p times as long would give away what is gained. (Measured with a party at a third
-    of the speed, see docs/adr/0006-asynchrony.md.)
-    """
-
-    def __init__(self) -> None:
-        self.part = 1.0
-        self._taken = 0
-        self._last: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # when each row was taken, once it matters
-
-    def too_fast(self) -> None:
-        """Take less: a signal came while as many were waiting as may wait."""
-        self.part = max(_LEAST, _LESS * self.part)
-
-    def in_time(self) -> None:
-        """Take a little more: a signal came while none was waiting."""
-        self.part = min(1.0, _MORE * self.part)
-
-    def thin(self, given: Given, rows: int) -> Given:
-        """The part of a batch, of `rows` rows in all: those that were left out for the longest time."""
-        count = max(1, round(self.part * len(given.rows)))
-        if count == len(given.rows):
-            return given
-        if not len(self._last):
-            self._last = np.zeros(rows, np.int64)
-        kept = np.sort(np.argsort(self._last[given.rows], kind="stable")[:count])
-        self._taken += 1
-        self._last[given.rows[kept]] = self._taken
-        weight = given.weight * sqrt(count / len(given.rows))
-        return Given(given.rows[kept], given.signal[kept], weight, thinned=True)
 
 
 class Updates(SideBySide):
@@ -84,16 +45,41 @@ class Updates(SideBySide):
         super().__init__(steps, epoch, batches, window)
         self.snapshot, self.pace, self.threads = snapshot, pace, threads
         self.waiting: deque[tuple[Given, float, int]] = deque()  # with the step size, and the version that was read
+        self.running = 0  # updates that are under way
+        self.busy = 0  # those of them in threads of their own
+        self.crowded = False  # whether updates ran at once, and may have taken additions from each other
+        self._began: float | None = None  # when the last contribution was begun
+
+    # -- contributions keep to what the updates can take --------------------------------------------------------
+
+    def full(self, under_way: int) -> bool:
+        """Whether the signals under way would find more than a window of others waiting."""
+        backlog = len(self.waiting) + self.running
+        return not self.pace.overwhelmed and under_way + backlog >= self.window + self.threads
+
+    async def admit(self, turn: int) -> None:
+        """Wait for room; the time that the others alone would have taken is what this party has to keep up with."""
+        while turn >= self.heard + self.window:
+            await self.room.wait()
+        now = self.net.elapsed()
+        if self._began is not None:
+            self.pace.round.add(now - self._began)
+        await super().admit(turn)
+        self._began = self.net.elapsed()
+
+    async def contributed(self, seconds: float) -> None:
+        """Take note of how long a contribution took, and see who is slow."""
+        self.pace.contribution.add(seconds)
+        await self.pace.tell()
+
+    # -- signals and what is done with them ---------------------------------------------------------------------
 
     def take(self, given: Given | None, read_at: int) -> None:
-        """Let a signal wait for its update; beyond the window the oldest one is dropped."""
+        """Let a signal wait for its update; where even a small part of each is too much, the oldest one is dropped."""
         eta, flow = self.session.eta(), self.session.flow
         if given is None:
             return
-        if not self.waiting:
-            self.pace.in_time()
-        elif len(self.waiting) == self.window:
-            self.pace.too_fast()
+        if self.pace.overwhelmed and len(self.waiting) >= self.window:
             self.waiting.popleft()
             flow.dropped += 1
         part = self.pace.thin(given, self.session.train.rows)
@@ -103,29 +89,46 @@ class Updates(SideBySide):
 
     async def update(self) -> None:
         """Do the updates one after another, or `threads` at a time."""
-        rule, running = self.steps.rule, deque[Awaitable[Any]]()
-        while self.waiting or self.heard < len(self.batches):
+        more = [self.net.spawn(self.work_off()) for _ in range(self.threads - 1)]
+        await self.work_off()
+        for other in more:
+            await other
+        if self.crowded:
+            self.steps.rule.settle()
+
+    async def work_off(self) -> None:
+        """What one thread does: update after update, until there will be no more."""
+        while self.waiting or self.snapshot.waiting or self.heard < len(self.batches):
             if self.snapshot.waiting:  # the last of it, beside the first updates
-                await self.snapshot.add()
-            elif not self.waiting:
-                await self.work.wait()
-            if not self.waiting:
-                continue
-            given, eta, read_at = self.waiting.popleft()
-            await self.net.work(self.session.block.touched(given.rows), "backward")
-            if self.threads == 1:
-                self.steps.update(given, eta)
+                await self.snapshot.add(self.threads)
+            elif self.waiting:
+                await self.one(*self.waiting.popleft())
             else:
-                while running and (len(running) == self.threads or rule.exhausted):
-                    await running.popleft()
-                turn = rule.begin(eta * given.weight)
-                running.append(self.net.spawn(self.net.in_thread(partial(self.steps.update, given, eta, turn))))
-            self.session.flow.staleness.append(self.version - read_at)
-            self.version += 1
-        for last in running:
-            await last
-        if self.threads > 1:
-            rule.settle()
+                await self.work.wait()
+
+    async def one(self, given: Given, eta: float, read_at: int) -> None:
+        """One update, beside the event loop if it is large, so that contributions go on meanwhile."""
+        rule, net, began = self.steps.rule, self.net, self.net.elapsed()
+        self.running += 1
+        touched = self.session.block.touched(given.rows)
+        await net.work(touched, "backward", self.threads)
+        while rule.exhausted and self.busy:
+            await self.work.wait()
+        turn = rule.begin(eta * given.weight)
+        step = partial(self.steps.update, given, eta, turn)
+        if touched < _WORTH_A_THREAD:
+            step()
+        else:
+            self.crowded |= self.busy > 0
+            self.busy += 1
+            await net.in_thread(step)
+            self.busy -= 1
+        self.running -= 1
+        self.pace.update.add((net.elapsed() - began) / given.part)
+        self.session.flow.staleness.append(self.version - read_at)
+        self.version += 1
+        self.work.ring()
+        self.room.ring()
 
 
 def larger(batches: Sequence[Batch]) -> list[Batch]:
@@ -152,10 +155,10 @@ class Snapshot:
         while len(self.waiting) > most * _TOGETHER:
             self.waiting.popleft()
 
-    async def add(self) -> None:
-        """Take in one batch of what waits."""
+    async def add(self, threads: int = 1) -> None:
+        """Take in one batch of what waits, as one of so many threads."""
         rows, signal, *_ = self.waiting.popleft()
-        await self.session.net.work(self.session.block.touched(rows), "backward")
+        await self.session.net.work(self.session.block.touched(rows), "backward", threads)
         self.rule.remember(rows, signal)
 
 
@@ -175,11 +178,19 @@ class SnapshotSideBySide(SideBySide):
     tag: ClassVar[str] = "snapshot"
 
     def __init__(
-        self, steps: BatchSteps, snapshot: Snapshot, epoch: int, batches: Sequence[Batch], window: int
+        self, steps: BatchSteps, snapshot: Snapshot, pace: Pace, epoch: int, batches: Sequence[Batch], window: int
     ) -> None:
         super().__init__(steps, epoch, larger(batches), window)
-        self.snapshot = snapshot
+        self.snapshot, self.pace = snapshot, pace
         snapshot.waiting.clear()  # what is left of the last one is now out of date
+
+    def full(self, under_way: int) -> bool:
+        """Whether something of the signals under way would have to be left out. A slow party does not wait for that."""
+        most = (self.window + 1) * _TOGETHER
+        return not self.pace.slow and len(self.snapshot.waiting) + (under_way + 1) * _TOGETHER > most
+
+    async def contributed(self, seconds: float) -> None:
+        """Take no note: these contributions are longer than those to batches."""
 
     def take(self, given: Given | None, read_at: int) -> None:
         """Keep a signal for the new snapshot."""
@@ -188,9 +199,12 @@ class SnapshotSideBySide(SideBySide):
             self.snapshot.take(given, self.window + 1)
 
     async def update(self) -> None:
-        """Take in what is here until all of it has come. The last of it may wait for the next updates' free time."""
+        """Take in what is here until all of it has come. The last of it is done before the next updates."""
         while self.heard < len(self.batches):
             if self.snapshot.waiting:
                 await self.snapshot.add()
+                self.room.ring()
             else:
                 await self.work.wait()
+        if self.pace.slow:  # it would hold up the updates, whose signals are newer than these
+            self.snapshot.waiting.clear()

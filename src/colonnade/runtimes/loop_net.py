@@ -54,10 +54,10 @@ class LoopNet(Endpoint):
         super()._emit(to, kind, seq, tag, value)
         self.sheet.end_message(began)
 
-    async def work(self, nonzeros: float, lane: str = "forward") -> None:
+    async def work(self, nonzeros: float, lane: str = "forward", servers: int = 1) -> None:
         """Real work takes its own time; a party that is slowed sleeps besides."""
         if self._lanes is not None:
-            await self._lanes.work(nonzeros, lane)
+            await self._lanes.work(nonzeros, lane, servers)
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """See `Net.in_thread`."""

@@ -104,11 +104,12 @@ class Net(Protocol):
         """Run a coroutine beside this one, within the same party."""
         ...
 
-    async def work(self, nonzeros: float, lane: str = "forward") -> None:
+    async def work(self, nonzeros: float, lane: str = "forward", servers: int = 1) -> None:
         """Say that `nonzeros` numbers were touched: costs virtual time in a simulation, nothing in real life.
 
         (There, `Processes(slowed=...)` can make a party sleep for it.) Work of one lane ("forward": contributions,
-        "backward": updates) queues; lanes do not wait for each other.
+        "backward": updates) queues for the lane's `servers`, the threads that share its work; lanes do not wait for
+        each other.
         """
         ...
 
@@ -250,6 +251,24 @@ def per_lane(value: PerLane) -> Mapping[str, float]:
     return value if isinstance(value, Mapping) else dict.fromkeys(LANES, value)
 
 
+class Servers:
+    """When each of the threads that work for one lane is free again; as many as a piece of work asks for."""
+
+    def __init__(self) -> None:
+        self._free_at: list[float] = []
+
+    def take(self, now: float, seconds: float, servers: int) -> float:
+        """The second at which work of so many seconds ends, at the one of the servers that is free first."""
+        self._free_at += [0.0] * (servers - len(self._free_at))
+        first = min(range(servers), key=self._free_at.__getitem__)
+        until = self._free_at[first] = max(self._free_at[first], now) + seconds
+        return until
+
+    def idle(self, now: float, servers: int) -> bool:
+        """Whether one of so many servers has nothing to do."""
+        return len(self._free_at) < servers or min(self._free_at[:servers]) <= now
+
+
 class SlowLanes:
     """A straggler's work in real time: asleep for so many seconds per non-zero, with the loop free for its listeners.
 
@@ -260,22 +279,24 @@ class SlowLanes:
     def __init__(self, seconds_per_nonzero: PerLane, sheet: RealTimesheet) -> None:
         self._sheet = sheet
         self._rates = per_lane(seconds_per_nonzero)
-        self._free_at = dict.fromkeys(LANES, 0.0)
+        self._servers = {lane: Servers() for lane in LANES}
         self._owed = dict.fromkeys(LANES, 0.0)
+        self._last = dict.fromkeys(LANES, 0.0)
 
-    async def work(self, nonzeros: float, lane: str) -> None:
+    async def work(self, nonzeros: float, lane: str, servers: int = 1) -> None:
         """Queue behind the work of this lane that is already under way, then sleep."""
         if not self._rates[lane]:
             return
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        until = max(self._free_at[lane], now) + nonzeros * self._rates[lane] + self._owed[lane]
-        if until - now < _WORTH_A_TIMER:
-            self._free_at[lane], self._owed[lane] = now, until - now
+        now, taken = loop.time(), self._servers[lane]
+        seconds = nonzeros * self._rates[lane] + self._owed[lane]
+        if seconds < _WORTH_A_TIMER and taken.idle(now, servers):
+            self._owed[lane] = seconds
             return
-        self._free_at[lane], self._owed[lane] = until, 0.0
+        until = self._last[lane] = taken.take(now, seconds, servers)
+        self._owed[lane] = 0.0
         self._sheet.begin_sleep()
         await asyncio.sleep(until - now)
         self._sheet.end_sleep()
-        if self._free_at[lane] == until:  # else others queued behind this one, and the last of them settles
+        if self._last[lane] == until:  # else others queued behind this one, and the last of them settles
             self._owed[lane] = max(until - loop.time(), -_TIMER_ERROR)

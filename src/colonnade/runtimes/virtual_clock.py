@@ -12,7 +12,7 @@ import numpy as np
 
 from colonnade.errors import ColonnadeError, PartyFailed, ProtocolError
 from colonnade.runtimes.endpoint import ABORT, BYE, CHECKS_PER_DEADLINE, FRAME_OVERHEAD, Endpoint, check_size
-from colonnade.runtimes.net import LANES, Observer, Outcome, Program, foreign, per_lane
+from colonnade.runtimes.net import LANES, Observer, Outcome, Program, Servers, foreign, per_lane
 from colonnade.runtimes.times import VirtualTimesheet
 from colonnade.runtimes.wire import Value, encoded_size, freeze
 
@@ -89,7 +89,7 @@ class _SimNet(Endpoint):
         self._tasks: set[_Task] = set()
         self._main: _Task | None = None
         self._speed = per_lane(world.options.speeds.get(me, 1.0))
-        self._free_at = dict.fromkeys(LANES, 0.0)
+        self._servers = {lane: Servers() for lane in LANES}
         self.sheet = VirtualTimesheet()
 
     def start(self, coroutine: Coroutine[Any, Any, Value]) -> None:
@@ -104,14 +104,14 @@ class _SimNet(Endpoint):
         self.world.ready.append(task)
         return task
 
-    async def work(self, nonzeros: float, lane: str = "forward") -> None:
-        # One thread per lane: work queues behind the work of its own lane that is already under way.
+    async def work(self, nonzeros: float, lane: str = "forward", servers: int = 1) -> None:
+        # A lane has threads of its own: work queues behind the work of its lane that is already under way.
         world = self.world
         seconds = nonzeros * world.options.seconds_per_nonzero / self._speed[lane]
-        free_at = self._free_at[lane] = max(self._free_at[lane], world.now) + seconds
-        self.sheet.work(world.now, free_at)
+        until = self._servers[lane].take(world.now, seconds, servers)
+        self.sheet.work(world.now, until)
         done = _Promise(world)
-        world.at(free_at, done.set_result, (None,))
+        world.at(until, done.set_result, (None,))
         await done
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
