@@ -73,7 +73,10 @@ class SealedNewton(WholeRounds):
     seals: ClassVar[bool] = True
     second_order: ClassVar[bool] = True
     tells_signals: ClassVar[bool] = False
-    fixed: ClassVar[dict[str, Any]] = {**WholeRounds.fixed, "epochs": 1}
+    # Its rounds are chosen, all of them before it starts; an epoch says nothing here.
+    fixed: ClassVar[dict[str, Any]] = {k: only for k, only in WholeRounds.fixed.items() if k != "rounds"} | {
+        "epochs": 1
+    }
     instead: ClassVar[str] = (
         ", as its rounds are fixed before it starts and nobody sees how far it has come; leave it out, or use rounds "
         "and polish"
