@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks.whole import WholeModel
-from colonnade.engine.rounds import Rounds, check_schedule
+from colonnade.engine.rounds import Rounds
+from colonnade.engine.schedules import check_schedule
 from colonnade.errors import OptionError, whole_number
 
 Array = npt.NDArray[Any]
