@@ -197,8 +197,8 @@ def plot(panels: Sequence[Panel], path: Path, wide: int | None = None) -> str:
                 x, y, style, color=f"C{index // 2 if panel.pairs else index}", label=name, linewidth=1.4, alpha=0.9
             )
             if panel.spreads:
-                low, high = np.array(y) - panel.spreads[index], np.array(y) + panel.spreads[index]
-                axes.fill_between(x, low, high, color=f"C{index // 2 if panel.pairs else index}", alpha=0.15)
+                bottom, top = np.array(y) - panel.spreads[index], np.array(y) + panel.spreads[index]
+                axes.fill_between(x, bottom, top, color=f"C{index // 2 if panel.pairs else index}", alpha=0.15)
         if panel.level is not None:
             axes.axhline(panel.level[1], color="black", linestyle=":", linewidth=1, label=panel.level[0])
         if panel.logarithmic:

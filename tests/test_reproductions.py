@@ -488,7 +488,7 @@ def test_every_reproduction_has_a_short_form():
 OVER_ROWS = {
     "ssca-accuracy": ("accuracy", "trials", "limited", "curves"),
     "ssca-cost": ("cost", "trials", "limited", "curves"),
-    "ssca-sparsity": ("limits", "trials", "lambdas", "runs"),
+    "ssca-sparsity": ("limits", "trials", "lambdas", "printed", "runs"),
 }
 
 
