@@ -228,7 +228,7 @@ class SSCAClassifier(Estimator):
         """Return the problem in numbers; `grouped` is whether keys of costs are groups rather than classes."""
         if self.objective is None and self.constraints is None:
             return StatedProblem.of(l2=self._l2(), cost_limit=self.cost_limit, grouped=grouped)
-        constraints = self.constraints or ()
+        constraints = () if self.constraints is None else self.constraints
         given = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
         usual = cost() + self._l2() * squared_norm()
         return StatedProblem.stated(usual if self.objective is None else self.objective, given, grouped)
