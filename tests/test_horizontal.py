@@ -31,8 +31,9 @@ from colonnade.horizontal import program as horizontal
 from colonnade.horizontal.gathering import Heard
 from colonnade.horizontal.messages import instruction
 from colonnade.horizontal.program import attend
+from colonnade.horizontal.row_keys import RowKeys
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
-from colonnade.horizontal.stated_problem import RowKeys, StatedProblem
+from colonnade.horizontal.stated_problem import StatedProblem
 from colonnade.remote.network import Network
 from colonnade.sums.dropout import Member, SumTerms
 from horizontal_programs import die_after, one_layer, two_layers

@@ -366,7 +366,7 @@ def test_expressions_are_written_as_they_are_meant():
     ("options", "sentence"),
     [
         ({"l2": 0.1, "cost_limit": 0.5}, r"l2 is a part of cost\(\) \+ l2 .* cost_limit minimises .* leave l2 out"),
-        ({"l2": 0.0, "objective": cn.cost()}, "and objective minimises objective; leave l2 out"),
+        ({"l2": 0.0, "objective": cn.cost()}, "and objective minimises what it says; leave l2 out"),
         ({"cost_limit": 0.5, "constraints": [cn.cost() <= 1]}, "cost_limit states a problem of its own; leave it or"),
         ({"objective": 3.0}, r"objective must be a sum of cost\(\), squared_norm\(\) and the like, got 3.0"),
         ({"constraints": [cn.cost()]}, "constraints must be a list of limits such as cost"),

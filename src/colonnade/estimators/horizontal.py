@@ -36,10 +36,11 @@ from colonnade.horizontal.conduct import Result, ServerJob
 from colonnade.horizontal.messages import METHODS, check_description, describe_model, model_from_value
 from colonnade.horizontal.own_functions import function_names
 from colonnade.horizontal.program import attend, serve
+from colonnade.horizontal.row_keys import RowKeys, check_groups
 from colonnade.horizontal.site_work import rows_to_value
-from colonnade.horizontal.stated_problem import RowKeys, StatedProblem, check_groups
+from colonnade.horizontal.stated_problem import StatedProblem, check_problem, state_problem
 from colonnade.objective import losses
-from colonnade.objective.expressions import Constraint, Expression, cost, squared_norm
+from colonnade.objective.expressions import Constraint, Expression
 from colonnade.objective.metrics import METRICS
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime
@@ -226,12 +227,7 @@ class SSCAClassifier(Estimator):
 
     def statement(self, grouped: bool) -> StatedProblem:
         """Return the problem in numbers; `grouped` is whether keys of costs are groups rather than classes."""
-        if self.objective is None and self.constraints is None:
-            return StatedProblem.of(l2=self._l2(), cost_limit=self.cost_limit, grouped=grouped)
-        constraints = () if self.constraints is None else self.constraints
-        given = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
-        usual = cost() + self._l2() * squared_norm()
-        return StatedProblem.stated(usual if self.objective is None else self.objective, given, grouped)
+        return state_problem(self._l2(), self.cost_limit, self.objective, self.constraints, grouped)
 
     def _carry_out(self, programs: Any, on: Runtime | None, method: Any, sites: tuple[str, ...]) -> dict[str, Outcome]:
         history = History(METRICS["classes"], method.rounds, self.verbose)
@@ -274,7 +270,7 @@ class SSCAClassifier(Estimator):
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(METHODS)}, got {method!r}")
-        self._check_problem(method)
+        check_problem(self.l2, self.cost_limit, self.objective, self.constraints, method.keeps_limits, method)
         least = max(2, sites // 2 + 1)
         if method.threshold is not None and not least <= method.threshold <= sites:
             raise OptionError(
@@ -294,24 +290,6 @@ class SSCAClassifier(Estimator):
             word = "sum='pairwise'" if self.sum == "pairwise" else "protection='masked'"
             raise OptionError(f"{word} needs at least two sites: the sum of one site is its own part")
         return method
-
-    def _check_problem(self, method: SSCA | LocalSteps) -> None:
-        """Refuse options that state two problems at once, or one that the algorithm can't solve."""
-        given = [name for name in ("cost_limit", "objective", "constraints") if getattr(self, name) is not None]
-        if given and not method.keeps_limits:
-            raise OptionError(f"{given[0]} needs algorithm=SSCA(...), got {method!r}; no other keeps a limit")
-        if len(given) > 1 and "cost_limit" in given:
-            raise OptionError(f"cost_limit states a problem of its own; leave it or {given[1]} out")
-        if self.l2 is not None and ({"cost_limit", "objective"} & {*given}):
-            minimised = "|w|² itself" if given[0] == "cost_limit" else "objective"
-            raise OptionError(f"l2 is a part of cost() + l2 |w|², and {given[0]} minimises {minimised}; leave l2 out")
-        if self.objective is not None and not isinstance(self.objective, Expression):
-            raise OptionError(f"objective must be a sum of cost(), squared_norm() and the like, got {self.objective!r}")
-        constraints = self.constraints
-        if constraints is None or isinstance(constraints, Constraint):
-            return
-        if not isinstance(constraints, (tuple, list)) or not all(isinstance(each, Constraint) for each in constraints):
-            raise OptionError(f"constraints must be a list of limits such as cost() <= 0.5, got {constraints!r}")
 
     def _sum(self) -> str:
         """Return the option `sum`, or what `protection` makes of "auto"."""

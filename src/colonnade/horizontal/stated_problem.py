@@ -12,52 +12,13 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from colonnade.algorithms.ssca import Function, Problem
-from colonnade.data.site import Site
-from colonnade.errors import DataError, OptionError, at_least
+from colonnade.errors import OptionError, at_least
 from colonnade.horizontal.conduct import vanished
+from colonnade.horizontal.row_keys import EVERY_ROW, RowKeys
 from colonnade.objective.expressions import Constraint, Expression, Term, cost, squared_norm
 
-Array = npt.NDArray[Any]
-
-EVERY_ROW, COST = -1, -1  # in the place of a key's number, and of a function's
-
-
-@dataclass(frozen=True)
-class RowKeys:
-    """Classes or groups that a problem is about."""
-
-    keys: tuple[Any, ...] = ()
-    grouped: bool = False  # whether they are groups of rows rather than classes
-
-    @property
-    def what(self) -> str:
-        """What they are called in sentences."""
-        return "group" if self.grouped else "class"
-
-    def check_known(self, known: Array) -> None:
-        """Refuse a key that is not a class or group of some site."""
-        for key in self.keys:
-            if key not in known.tolist():
-                few = ", ".join(map(repr, known[:8].tolist()))
-                raise OptionError(
-                    f"a cost or its limit names the {self.what} {key!r}, which no site has; {self.what} names are {few}"
-                )
-
-    def numbers(self, site: Site) -> Array:
-        """Return the number of each row's key: -1 where it has none."""
-        found = np.full(site.rows, EVERY_ROW, dtype=np.int64)
-        if not self.keys:
-            return found
-        if self.grouped and site.groups is None:
-            raise DataError(f"site {site.name!r} has no groups, and costs are of groups; give groups to every site")
-        known = site.groups if self.grouped else site.y
-        for number, key in enumerate(self.keys):
-            found[known == key] = number
-        return found
+COST = -1  # in the place of a function's number
 
 
 @dataclass(frozen=True)
@@ -179,13 +140,31 @@ def _check(name: str, value: Any) -> None:
     at_least(name, float(value), 0, strict=True, finite=True)
 
 
-def check_groups(rows: RowKeys, sites: Sequence[Site], classes: Array) -> None:
-    """Refuse keys that no site has, and groups that some sites have; all sites can be looked at."""
-    grouped = [site for site in sites if site.groups is not None]
-    if not rows.keys:
-        return
-    if grouped and len(grouped) < len(sites):
-        without = next(site.name for site in sites if site.groups is None)
-        raise DataError(f"site {without!r} has no groups, others have; give groups to every site, or to none")
-    names = [site.groups for site in grouped if site.groups is not None]
-    rows.check_known(np.unique(np.concatenate(names)) if names else classes)
+def check_problem(
+    l2: float | None, cost_limit: Any, objective: Any, constraints: Any, keeps_limits: bool, method: Any
+) -> None:
+    """Refuse options that state two problems at once, or one that the algorithm can't solve."""
+    options = {"cost_limit": cost_limit, "objective": objective, "constraints": constraints}
+    given = [name for name, value in options.items() if value is not None]
+    if given and not keeps_limits:
+        raise OptionError(f"{given[0]} needs algorithm=SSCA(...), got {method!r}; no other keeps a limit")
+    if len(given) > 1 and cost_limit is not None:
+        raise OptionError(f"cost_limit states a problem of its own; leave it or {given[1]} out")
+    if l2 is not None and given and given[0] != "constraints":
+        minimised = "|w|² itself" if cost_limit is not None else "what it says"
+        raise OptionError(f"l2 is a part of cost() + l2 |w|², and {given[0]} minimises {minimised}; leave l2 out")
+    if objective is not None and not isinstance(objective, Expression):
+        raise OptionError(f"objective must be a sum of cost(), squared_norm() and the like, got {objective!r}")
+    each = () if constraints is None or isinstance(constraints, Constraint) else constraints
+    if not isinstance(each, (tuple, list)) or not all(isinstance(one, Constraint) for one in each):
+        raise OptionError(f"constraints must be a list of limits such as cost() <= 0.5, got {constraints!r}")
+
+
+def state_problem(l2: float, cost_limit: Any, objective: Any, constraints: Any, grouped: bool) -> StatedProblem:
+    """Return the problem of checked options; `grouped` is whether keys of costs are groups rather than classes."""
+    if objective is None and constraints is None:
+        return StatedProblem.of(l2=l2, cost_limit=cost_limit, grouped=grouped)
+    each = () if constraints is None else constraints
+    usual = cost() + l2 * squared_norm()
+    given = (each,) if isinstance(each, Constraint) else tuple(each)
+    return StatedProblem.stated(usual if objective is None else objective, given, grouped)
