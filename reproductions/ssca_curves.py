@@ -20,6 +20,7 @@ import numpy as np
 from colonnade.algorithms.ssca import SSCA
 from reproductions import ssca_limited
 from reproductions.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
+from reproductions.ssca_kept import KeptRuns
 from reproductions.ssca_stage import (
     CLIENTS,
     HIDDEN,
@@ -29,7 +30,6 @@ from reproductions.ssca_stage import (
     Options,
     Outcome,
     Run,
-    measure,
     mnist,
     options_text,
     papers,
@@ -108,7 +108,7 @@ def rows_of(size: Size, tuned: Mapping[Run, Outcome]) -> list[Row]:
             rows += [Row(name, batch, replace(runs[0], options=options)) for name, options in fixed.items()]
         best = min(runs, key=lambda run: tuned[run].cost[-1])
         rows.append(Row(label, batch, best))
-        if label.startswith("SGD"):
+        if label.startswith("SGD, E = 2"):
             rows.append(Row(f"PR-{label}", batch, replace(best, algorithm="PR-SGD")))
     return rows
 
@@ -119,18 +119,16 @@ def curves(data: Path, *, out: Path, seed: int, quick: bool, name: str, shown: s
     digits = mnist(data, size.rows)
     make_folder(out)
     trials = [run for runs in _trials(size).values() for run in runs]
-    tuned = work_off(trials, lambda run: measure(digits, run, size.hidden), f"{name}: tuning")
+    kept = KeptRuns(out, digits, size.hidden)
+    tuned = work_off(trials, kept.measure, f"{name}: tuning")
     rows, seeds = rows_of(size, tuned), range(seed, seed + size.seeds)
     wanted = [row.at(s, size.evaluate_every) for row in rows for s in seeds]
-    found = work_off(wanted, lambda run: measure(digits, run, size.hidden), name)
+    found = work_off(wanted, kept.measure, name)
     by_row = {row: [found[row.at(s, size.evaluate_every)] for s in seeds] for row in rows}
     under = ssca_limited.limited(size.batches, size.limits, size.rounds)
-    bound = work_off(
-        [row.at(s, size.evaluate_every) for row in under for s in seeds],
-        lambda run: measure(digits, run, size.hidden),
-        f"{name}: limits",
-    )
-    by_limit = {row: [bound[row.at(s, size.evaluate_every)] for s in seeds] for row in under}
+    some = {row: [row.at(s, size.evaluate_every) for s in row.some(seeds)] for row in under}
+    bound = work_off([run for runs in some.values() for run in runs], kept.measure, f"{name}: limits")
+    by_limit = {row: [bound[run] for run in runs] for row, runs in some.items()}
     head = _head(digits, size, seeds, quick, shown)
     tables = [_table(by_row, size, shown), _grid(tuned, size), ssca_limited.table(by_limit)]
     panels = [*_panels(by_row, size, shown), ssca_limited.panel(by_limit, shown)]

@@ -18,6 +18,7 @@ import numpy as np
 
 from reproductions import ssca_printed
 from reproductions.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
+from reproductions.ssca_kept import KeptRuns
 from reproductions.ssca_stage import (
     CLIENTS,
     HIDDEN,
@@ -26,7 +27,6 @@ from reproductions.ssca_stage import (
     Options,
     Outcome,
     Run,
-    measure,
     mnist,
     options_text,
     papers,
@@ -70,10 +70,10 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     began, size = time.monotonic(), QUICK if quick else Size()
     digits = mnist(data, size.rows)
     make_folder(out)
-    seeds = range(seed, seed + size.seeds)
+    seeds, kept = range(seed, seed + size.seeds), KeptRuns(out, digits, size.hidden)
 
     def do(runs: Sequence[Run]) -> dict[Run, Outcome]:
-        return work_off(runs, lambda one: measure(digits, one, size.hidden), NAME)
+        return work_off(runs, kept.measure, NAME)
 
     bound = do([_bound(o, limit, s, size) for o, limit, s in product(size.grid, size.limits, seeds)])
     rounds = max(outcome.rounds[-1] for outcome in bound.values())

@@ -28,6 +28,7 @@ from reproductions import (
     fedbcd_rounds,
     report,
     ssca_curves,
+    ssca_kept,
     ssca_stage,
     twins,
 )
@@ -556,6 +557,21 @@ def test_each_side_shows_its_shortest_model():
     assert without(free, (one, other), 0.5, 0) == (25.0, "b")
     assert without(free, (one,), 0.5, 0)[0] == pytest.approx(30.0)
     assert math.isnan(without(free, (one, other), 0.3, 0)[0])
+
+
+def test_a_run_that_is_kept_is_not_done_again(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    sites = split_rows(rng.normal(size=(40, 3)), rng.integers(0, 2, 40), into=2)
+    digits, done = Digits(sites, sites, 40, 40), []
+    monkeypatch.setattr(ssca_kept, "measure", lambda *given: done.append(given) or ssca_stage.measure(*given))
+    run = ssca_stage.Run("SSCA", 10, ssca_stage.papers(10), 0, rounds=2)
+    first = ssca_kept.KeptRuns(tmp_path, digits, 4).measure(run)
+    assert ssca_kept.KeptRuns(tmp_path, digits, 4).measure(run) == first
+    assert len(done) == 1
+    ssca_kept.KeptRuns(tmp_path, digits, 5).measure(run)
+    monkeypatch.setattr(ssca_kept, "_code", lambda: "other code")
+    assert ssca_kept.KeptRuns(tmp_path, digits, 4).measure(run) == first
+    assert len(done) == 3
 
 
 def test_both_sides_are_tuned_with_as_many_trials():
