@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
+
 from colonnade.errors import ColonnadeWarning, OptionError
 
 Job = TypeVar("Job")
@@ -173,6 +175,7 @@ class Panel:
     logarithmic: bool = False
     across: str = "rounds (exchanges)"
     pairs: bool = False  # two lines after another belong together: one colour
+    spreads: Sequence[Sequence[float]] = ()  # of each line, how far its band reaches above and below it
 
 
 def plot(panels: Sequence[Panel], path: Path, wide: int | None = None) -> str:
@@ -193,6 +196,9 @@ def plot(panels: Sequence[Panel], path: Path, wide: int | None = None) -> str:
             axes.plot(
                 x, y, style, color=f"C{index // 2 if panel.pairs else index}", label=name, linewidth=1.4, alpha=0.9
             )
+            if panel.spreads:
+                bottom, top = np.array(y) - panel.spreads[index], np.array(y) + panel.spreads[index]
+                axes.fill_between(x, bottom, top, color=f"C{index // 2 if panel.pairs else index}", alpha=0.15)
         if panel.level is not None:
             axes.axhline(panel.level[1], color="black", linestyle=":", linewidth=1, label=panel.level[0])
         if panel.logarithmic:

@@ -1,7 +1,10 @@
 """The runs of the SSCA paper's Figures 1 and 2: cost and accuracy over rounds, as in the paper and tuned.
 
 Both sides are tuned with the same number of trials, on a seed of their own; the seeds of the table are others. E = 2
-local updates have half the batch, so that a round costs a client the same work, as in the paper.
+local updates have half the batch, so that a round costs a client the same work, as in the paper. Its references [3] to
+[5] are one algorithm where E is a number of local updates and all clients hold as many rows; PR-SGD is run beside it
+all the same, and FedAvg with passes over all rows, as its own paper has it, for few rounds. Panels (b), with a limit on
+the cost, are in `ssca_limited`.
 """
 
 from __future__ import annotations
@@ -14,31 +17,35 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.algorithms.ssca import PAPER
+from colonnade.algorithms.ssca import SSCA
+from reproductions import ssca_limited
 from reproductions.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
+from reproductions.ssca_kept import KeptRuns
 from reproductions.ssca_stage import (
     CLIENTS,
     HIDDEN,
     L2,
     ROUNDS,
     Digits,
+    Options,
     Outcome,
     Run,
-    measure,
     mnist,
     options_text,
+    papers,
 )
 
-Options = tuple[tuple[str, Any], ...]
 TUNING_SEED = 1000
 
 # Twelve trials for each. rho and gamma begin at the same a; the exponents differ by the paper's 0.05.
 SSCA_GRID: tuple[Options, ...] = tuple(
     (("rho", (a, alpha)), ("gamma", (a, alpha + 0.05)), ("tau", tau), ("correct", True))
-    for a in (0.3, 0.5)
-    for alpha in (0.0, 0.1)
-    for tau in (0.05, 0.1, 0.2)
+    for a in (0.2, 0.4)
+    for alpha in (0.05, 0.3)
+    for tau in (0.03, 0.06, 0.12)
 )
+DEFAULTS: Options = tuple((name, getattr(SSCA(), name)) for name in ("rho", "gamma", "tau", "correct"))
+FEDAVG_GRID: tuple[Options, ...] = tuple((("step", (a, 0.0)),) for a in (0.1, 0.3, 0.5))
 SGD_GRID: tuple[Options, ...] = tuple(
     (("step", (a, alpha)),) for a in (0.5, 0.7, 1.0, 1.2, 1.4, 1.7) for alpha in (0.0, 0.1)
 )
@@ -49,16 +56,18 @@ class Size:
     """How much of the experiment is run: all of it by default, less for a short form."""
 
     rows: int | None = None
-    seeds: int = 3
+    seeds: int = 5
     batches: tuple[int, ...] = (1, 10, 100)
     rounds: int = ROUNDS
     ssca: tuple[Options, ...] = SSCA_GRID
     sgd: tuple[Options, ...] = SGD_GRID
     evaluate_every: int = 10
     hidden: int = HIDDEN
+    limits: tuple[float, ...] = ssca_limited.LIMITS
+    passes: int = 20  # rounds of FedAvg, each of which is a pass over all rows
 
 
-QUICK = Size(1000, 1, (10,), 8, SSCA_GRID[3:5], SGD_GRID[:2], 4, 16)
+QUICK = Size(1000, 1, (10,), 8, SSCA_GRID[3:5], SGD_GRID[:2], 4, 16, (2.0,), 2)
 
 
 @dataclass(frozen=True)
@@ -71,13 +80,7 @@ class Row:
 
     def at(self, seed: int, every: int) -> Run:
         """The run of this line with a seed of the table."""
-        return replace(self.run, seed=seed, evaluate_every=every)
-
-
-def _paper(batch: int, rounds: int, seed: int) -> Run:
-    options = PAPER[batch]
-    told = (("rho", options.rho), ("gamma", options.gamma), ("tau", options.tau), ("correct", False))
-    return Run("SSCA", batch, told, seed, rounds=rounds)
+        return replace(self.run, seed=seed, evaluate_every=min(every, max(1, self.run.rounds // 10)))
 
 
 def _trials(size: Size) -> dict[tuple[str, int], list[Run]]:
@@ -90,6 +93,9 @@ def _trials(size: Size) -> dict[tuple[str, int], list[Run]]:
         if batch > 1:
             two = [(*options, ("updates", 2)) for options in size.sgd]
             found["SGD, E = 2, tuned", batch] = [Run("SGD", batch // 2, options, **common) for options in two]
+    few: dict[str, Any] = {"seed": TUNING_SEED, "rounds": size.passes, "evaluate_every": size.passes}
+    whole = max(size.batches)
+    found[f"FedAvg, passes, {size.passes} rounds", whole] = [Run("FedAvg", whole, o, **few) for o in FEDAVG_GRID]
     return found
 
 
@@ -98,9 +104,12 @@ def rows_of(size: Size, tuned: Mapping[Run, Outcome]) -> list[Row]:
     rows = []
     for (label, batch), runs in _trials(size).items():
         if label.startswith("SSCA"):
-            rows.append(Row("SSCA, the paper's", batch, _paper(batch, size.rounds, TUNING_SEED)))
+            fixed = {"SSCA, the paper's": papers(batch), "SSCA, defaults": DEFAULTS}
+            rows += [Row(name, batch, replace(runs[0], options=options)) for name, options in fixed.items()]
         best = min(runs, key=lambda run: tuned[run].cost[-1])
         rows.append(Row(label, batch, best))
+        if label.startswith("SGD, E = 2"):
+            rows.append(Row(f"PR-{label}", batch, replace(best, algorithm="PR-SGD")))
     return rows
 
 
@@ -110,14 +119,20 @@ def curves(data: Path, *, out: Path, seed: int, quick: bool, name: str, shown: s
     digits = mnist(data, size.rows)
     make_folder(out)
     trials = [run for runs in _trials(size).values() for run in runs]
-    tuned = work_off(trials, lambda run: measure(digits, run, size.hidden), f"{name}: tuning")
+    kept = KeptRuns(out, digits, size.hidden)
+    tuned = work_off(trials, kept.measure, f"{name}: tuning")
     rows, seeds = rows_of(size, tuned), range(seed, seed + size.seeds)
     wanted = [row.at(s, size.evaluate_every) for row in rows for s in seeds]
-    found = work_off(wanted, lambda run: measure(digits, run, size.hidden), name)
+    found = work_off(wanted, kept.measure, name)
     by_row = {row: [found[row.at(s, size.evaluate_every)] for s in seeds] for row in rows}
+    under = ssca_limited.limited(size.batches, size.limits, size.rounds)
+    some = {row: [row.at(s, size.evaluate_every) for s in row.some(seeds)] for row in under}
+    bound = work_off([run for runs in some.values() for run in runs], kept.measure, f"{name}: limits")
+    by_limit = {row: [bound[run] for run in runs] for row, runs in some.items()}
     head = _head(digits, size, seeds, quick, shown)
-    tables = [_table(by_row, size, shown), _grid(tuned, size)]
-    picture = plot(_panels(by_row, size, shown), out / f"{name}.png")
+    tables = [_table(by_row, size, shown), _grid(tuned, size), ssca_limited.table(by_limit)]
+    panels = [*_panels(by_row, size, shown), ssca_limited.panel(by_limit, shown)]
+    picture = plot(panels, out / f"{name}.png", wide=2)
     seconds = time.monotonic() - began
     foot = [picture, f"Tables and curves are in {out}. {seconds:.0f} s."]
     show(head, tables, foot, out, name)
@@ -173,7 +188,8 @@ def _table(by_row: Mapping[Row, Sequence[Outcome]], size: Size, shown: str) -> T
                 f"B = {batch}: SGD with E = 2 and half the batch ends at {two:.3f}; SSCA with the paper's parameters "
                 f"at {paper:.3f}."
             )
-    return Table(shown, "1. Where 100 rounds end" if size.rounds == 100 else "1. Where it ends", header, lines, words)
+    title = "1. Where 100 rounds end: panel (a)" if size.rounds == 100 else "1. Where it ends: panel (a)"
+    return Table(shown, title, header, lines, words)
 
 
 def _grid(tuned: Mapping[Run, Outcome], size: Size) -> Table:
@@ -190,11 +206,15 @@ def _panels(by_row: Mapping[Row, Sequence[Outcome]], size: Size, shown: str) -> 
     panels = []
     for batch in size.batches:
         lines: list[Line] = []
+        spreads = []
         for row, outcomes in by_row.items():
-            if row.batch == batch and len({len(each.rounds) for each in outcomes}) == 1:
-                values = np.mean([getattr(each, shown) for each in outcomes], axis=0)
-                lines.append((row.label, list(outcomes[0].rounds)[1:], values.tolist()[1:]))
+            twin = row.label.startswith("PR-")  # the curve of SGD once more
+            if row.batch == batch and not twin and len({len(each.rounds) for each in outcomes}) == 1:
+                values = np.array([getattr(each, shown) for each in outcomes])
+                lines.append((row.label, list(outcomes[0].rounds)[1:], values.mean(axis=0).tolist()[1:]))
+                spreads.append(values.std(axis=0).tolist()[1:])
         label = "training cost" if shown == "cost" else "test accuracy"
         limits = (0.15, 1.0) if shown == "cost" else (0.75, 0.96)
-        panels.append(Panel(f"B = {batch}", label, lines, limits=limits, across="rounds"))
+        title = f"(a) Algorithm 1, B = {batch}"
+        panels.append(Panel(title, label, lines, limits=limits, across="rounds", spreads=spreads))
     return panels

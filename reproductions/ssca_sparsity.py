@@ -2,7 +2,8 @@
 
 (a) minimises cost + lambda |w|^2 for several lambda, (b) |w|^2 under cost <= U for several U. Both have the same
 options to choose from, (a) the paper's own as well, and each shows its best: (b) the shortest model that keeps its
-limit, (a) the shortest at that cost. (a) has as many rounds as the longest run of (b).
+limit, (a) the shortest at that cost. (a) has as many rounds as the longest run of (b). The figure with the paper's own
+parameters, for all of its batches, is in `ssca_printed`.
 """
 
 from __future__ import annotations
@@ -12,22 +13,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from colonnade.algorithms.ssca import PAPER
+from reproductions import ssca_printed
 from reproductions.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
-from reproductions.ssca_stage import CLIENTS, HIDDEN, ROUNDS, Digits, Outcome, Run, measure, mnist, options_text
+from reproductions.ssca_kept import KeptRuns
+from reproductions.ssca_stage import (
+    CLIENTS,
+    HIDDEN,
+    ROUNDS,
+    Digits,
+    Options,
+    Outcome,
+    Run,
+    mnist,
+    options_text,
+    papers,
+)
 
 NAME = "ssca-sparsity"
-Options = tuple[tuple[str, Any], ...]
 BATCH = 100
 GRID: tuple[Options, ...] = tuple(
     (("rho", (a, 0.3)), ("gamma", (a, 0.35)), ("tau", tau), ("correct", True))
     for a, tau in product((0.5, 0.9), (0.03, 0.005))
 )
-PAPERS: Options = tuple((key, getattr(PAPER[BATCH], key)) for key in ("rho", "gamma", "tau", "correct"))
+PAPERS = papers(BATCH)
 NAMES = {**{options: letter for letter, options in zip("abcd", GRID, strict=True)}, PAPERS: "paper's"}
 LIMITS = (0.2, 0.3, 0.5)
 LAMBDAS = (1e-5, 1e-3, 2e-3, 4e-3, 7e-3, 1.2e-2, 2e-2)
@@ -45,9 +56,12 @@ class Size:
     lambdas: tuple[float, ...] = LAMBDAS
     grid: tuple[Options, ...] = GRID
     hidden: int = HIDDEN
+    printed: tuple[int, ...] = ssca_printed.BATCHES
+    printed_limits: tuple[float, ...] = ssca_printed.LIMITS
+    printed_seeds: int = 3
 
 
-QUICK = Size(1500, 1, 30, (0.9, 1.2), (1e-5, 1e-2, 3e-2), GRID[:2], 16)
+QUICK = Size(1500, 1, 30, (0.9, 1.2), (1e-5, 1e-2, 3e-2), GRID[:2], 16, (10, 100), (1.5,), 1)
 Runs = Mapping[Run, Outcome]
 
 
@@ -56,16 +70,22 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     began, size = time.monotonic(), QUICK if quick else Size()
     digits = mnist(data, size.rows)
     make_folder(out)
-    seeds = range(seed, seed + size.seeds)
+    seeds, kept = range(seed, seed + size.seeds), KeptRuns(out, digits, size.hidden)
 
     def do(runs: Sequence[Run]) -> dict[Run, Outcome]:
-        return work_off(runs, lambda one: measure(digits, one, size.hidden), NAME)
+        return work_off(runs, kept.measure, NAME)
 
     bound = do([_bound(o, limit, s, size) for o, limit, s in product(size.grid, size.limits, seeds)])
     rounds = max(outcome.rounds[-1] for outcome in bound.values())
     free = do([_free(o, l2, s, rounds) for o, l2, s in product((*size.grid, PAPERS), size.lambdas, seeds)])
+    some = range(seed, seed + size.printed_seeds)
+    printed = (
+        do(ssca_printed.free_runs(size.printed, size.lambdas, some, size.rounds)),
+        do(ssca_printed.bound_runs(size.printed, size.printed_limits, some, size.rounds)),
+    )
     tables = [_limits(bound, free, size, seeds), _trials(bound, size, seeds), _lambdas(free, size)]
-    picture = plot([_panel(bound, free, size, seeds)], out / f"{NAME}.png")
+    tables.append(ssca_printed.table(*printed))
+    picture = plot([_panel(bound, free, size, seeds), *ssca_printed.panels(*printed)], out / f"{NAME}.png")
     seconds = time.monotonic() - began
     show(
         _head(digits, size, seeds, rounds, quick),

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.algorithms.fedavg import MiniBatchSGD
-from colonnade.algorithms.ssca import SSCA
+from colonnade.algorithms.fedavg import FedAvg, LocalSteps, MiniBatchSGD, ParallelRestartedSGD
+from colonnade.algorithms.ssca import PAPER, SSCA
 from colonnade.data.site import Site, split_rows
 from colonnade.errors import ColonnadeWarning, LimitNotMet
 from colonnade.estimators.horizontal import SSCAClassifier
@@ -22,6 +22,20 @@ from reproductions.datasets import read_npz
 
 CLIENTS, HIDDEN, ROUNDS = 10, 128, 100
 L2 = 1e-5  # the paper does not say its lambda
+Options = tuple[tuple[str, Any], ...]
+# "SGD" is what references [3] and [4] of the paper come to where E is a number of local updates.
+ALGORITHMS: dict[str, Any] = {
+    "SSCA": SSCA,
+    "SGD": MiniBatchSGD,
+    "PR-SGD": ParallelRestartedSGD,
+    "FedAvg": FedAvg,
+}
+
+
+def papers(batch: int) -> Options:
+    """The paper's parameters for this batch, and both algorithms as it prints them."""
+    names = ("rho", "gamma", "tau", "correct", "penalties", "lower")
+    return tuple((name, getattr(PAPER[batch], name)) for name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +65,16 @@ def mnist(data: Path, rows: int | None = None) -> Digits:
 class Run:
     """One training run; `options` are those of its algorithm, as pairs, so that runs can be keys."""
 
-    algorithm: str  # "SSCA" or "SGD"
+    algorithm: str  # a name in `ALGORITHMS`
     batch: int
-    options: tuple[tuple[str, Any], ...]
+    options: Options
     seed: int
     l2: float = L2
     limit: float | None = None
     rounds: int = ROUNDS
     evaluate_every: int = ROUNDS
 
-    def method(self) -> SSCA | MiniBatchSGD:
+    def method(self) -> SSCA | LocalSteps:
         """The algorithm of this run."""
         shared: dict[str, Any] = {
             "rounds": self.rounds,
@@ -68,8 +82,7 @@ class Run:
             "seed": self.seed,
             "evaluate_every": self.evaluate_every,
         }
-        kind: Any = SSCA if self.algorithm == "SSCA" else MiniBatchSGD
-        made: SSCA | MiniBatchSGD = kind(**shared, **dict(self.options))
+        made: SSCA | LocalSteps = ALGORITHMS[self.algorithm](**shared, **dict(self.options))
         return made
 
 
@@ -88,7 +101,7 @@ def measure(digits: Digits, run: Run, hidden: int = HIDDEN) -> Outcome:
     """Train, and keep the curve; a run whose numbers leave the ring has diverged, which is an outcome too."""
     model = SSCAClassifier(
         hidden=hidden,
-        l2=run.l2,
+        l2=run.l2 if run.limit is None else None,
         cost_limit=run.limit,
         fit_intercept=False,
         algorithm=run.method(),
@@ -114,10 +127,12 @@ def measure(digits: Digits, run: Run, hidden: int = HIDDEN) -> Outcome:
     )
 
 
-def options_text(options: tuple[tuple[str, Any], ...]) -> str:
-    """Options as a table shows them."""
+def options_text(options: Options) -> str:
+    """Options as a table shows them; how often Algorithm 2 runs is told elsewhere."""
     parts = []
     for name, value in options:
+        if name in ("penalties", "lower"):
+            continue
         if isinstance(value, tuple):
             parts.append(f"{name} {value[0]:g}/t^{value[1]:g}" if value[1] else f"{name} {value[0]:g}")
         elif value is True:

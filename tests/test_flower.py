@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 
 import colonnade as cn
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, PartySilent, ProtocolError
-from horizontal_programs import one_layer, two_layers
+from horizontal_programs import brier, first_half, one_layer, two_layers
 from masked_sums import mutations
 from ports import free_ports
 
@@ -85,11 +85,18 @@ def strategy(**options):
         {"cost_limit": {"dark": 1.2, "light": 1.0}, "groups": True},
         {"algorithm": cn.FedAvg(rounds=2, batch=50)},
         {"hidden": 0, "fit_intercept": False},
+        {"constraints": [cn.cost("dark") - cn.cost("light") <= 0.5, cn.squared_norm() <= 90.0], "groups": True},
+        {
+            "objective": cn.mean_of(brier) + 1e-4 * cn.of_parameters(first_half),
+            "constraints": [cn.cost() <= 9.0],
+            "algorithm": cn.SSCA(rounds=3, batch=20, rho=lambda t: 0.5 / t**0.2, gamma=[0.5, 0.4, 0.3]),
+        },
     ],
 )
 def test_the_same_seeds_give_the_same_parameters_natively_and_on_flower(options):
     ours = strategy(**options)
-    result = ours.start(Grid(load, plain=options.get("sum") == "plain"))
+    functions = [brier] if "objective" in options else []
+    result = ours.start(Grid(load, plain=options.get("sum") == "plain", functions=functions))
     told = {key: value for key, value in options.items() if key != "groups"}
     native = cn.SSCAClassifier(**{"hidden": 8, "algorithm": SHORT, "verbose": 0, **told})
     sites = SITES if options.get("groups") else [cn.Site(site.name, site.X, site.y) for site in SITES]
@@ -112,6 +119,11 @@ def test_the_model_can_be_used_and_kept(tmp_path):
     model.save(tmp_path)
     assert (cn.load(tmp_path).predict(X) == model.predict(X)).all()
     assert model.sites_ == ("site1", "site2", "site3", "site4")
+
+
+def test_a_site_without_the_problems_functions_says_so():
+    with pytest.raises(OptionError, match="a site refuses: the problem has 1 functions of rows, and site 'site1' was"):
+        strategy(objective=cn.mean_of(brier)).start(Grid(load))
 
 
 def test_columns_are_compared_where_they_have_names():

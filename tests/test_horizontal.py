@@ -28,11 +28,12 @@ from colonnade.errors import (
 from colonnade.estimators.horizontal import part_of
 from colonnade.horizontal import gathering, site_work
 from colonnade.horizontal import program as horizontal
-from colonnade.horizontal.cost_limits import CostLimits
 from colonnade.horizontal.gathering import Heard
 from colonnade.horizontal.messages import instruction
 from colonnade.horizontal.program import attend
+from colonnade.horizontal.row_keys import RowKeys
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
+from colonnade.horizontal.stated_problem import StatedProblem
 from colonnade.remote.network import Network
 from colonnade.sums.dropout import Member, SumTerms
 from horizontal_programs import die_after, one_layer, two_layers
@@ -72,18 +73,19 @@ def test_processes_give_the_same_model(on, fitted):
 
 def test_it_is_the_papers_algorithm(fitted):
     """Beside a plain loop over the same batches, with all rows in one place."""
-    from colonnade.algorithms.ssca import Average, algorithm_1, start
+    from colonnade.algorithms.ssca import Average, Function, Problem, algorithm_1, start
     from colonnade.blocks.whole import ThreeLayers
 
     network = ThreeLayers(64, 8, 10, constant=True)
-    state = start(network.start(0), 1, SHORT)
+    usual = Problem(Function((1.0,), 1e-5))
+    state = start(network.start(0), usual, SHORT)
     for t in range(1, 7):
         cost, gradient = 0.0, np.zeros(network.size)
         for i, site in enumerate(SITES):
             rows = np.random.default_rng([0, i, t]).choice(np.arange(site.rows), 20, replace=False)
             one, slope = network.value_and_gradient(state.parameters, site.X[rows], site.y[rows])
             cost, gradient = cost + site.rows / len(Y) * one, gradient + site.rows / len(Y) * slope
-        state = algorithm_1(state, Average(cost, gradient), SHORT, 1e-5)
+        state = algorithm_1(state, [Average(cost, gradient)], usual, SHORT)
     assert np.abs(state.parameters - fitted.parameters_).max() < 1e-8
 
 
@@ -148,7 +150,7 @@ def test_a_torch_module():
 
 def test_a_site_whose_network_is_another_one_says_so():
     pytest.importorskip("torch")
-    plan = model(network=two_layers).plan(SHORT, ("a", "b", "c"), 64, 10, CostLimits.of(None, grouped=False))
+    plan = model(network=two_layers).plan(SHORT, ("a", "b", "c"), 64, 10, StatedProblem.of())
     assert plan.model == ("own", 64, ((8, 64), (8,), (10, 8), (10,)), 10, False)  # no name of any code
     part = SiteRows(X, Y, np.zeros(len(Y), int))
     work = SiteWork.of(plan.as_site_job(1), "b", part, None, Own(two_layers))
@@ -159,7 +161,7 @@ def test_a_site_whose_network_is_another_one_says_so():
         SiteWork.of(plan.as_site_job(1), "b", part, None, Own(one_layer))
     with pytest.raises(OptionError, match="the model is a torch module, and site 'b' was given none; give it network="):
         SiteWork.of(plan.as_site_job(1), "b", part, None, Own())
-    layers = model().plan(SHORT, ("a", "b", "c"), 64, 10, CostLimits.of(None, grouped=False))
+    layers = model().plan(SHORT, ("a", "b", "c"), 64, 10, StatedProblem.of())
     with pytest.raises(OptionError, match="the model is told by its layers, and site 'b' was given a network="):
         SiteWork.of(layers.as_site_job(1), "b", part, None, Own(two_layers))
 
@@ -249,8 +251,8 @@ def test_a_server_that_asks_one_site_alone_is_refused(monkeypatch):
         asked_alone(monkeypatch, 20)
     monkeypatch.setattr(site_work, "_digest", lambda value: b"")  # sites that would not look what others are asked
     sites, total = asked_alone(monkeypatch, 20)
-    part = part_of(sites[1], np.arange(10), CostLimits.of(None, grouped=False))
-    plan = model().plan(cn.SSCA(rounds=1, batch=20), ("site1", "site2", "site3"), 64, 10, CostLimits())
+    part = part_of(sites[1], np.arange(10), RowKeys())
+    plan = model().plan(cn.SSCA(rounds=1, batch=20), ("site1", "site2", "site3"), 64, 10, StatedProblem.of())
     work = SiteWork.of(plan.as_site_job(1), "site2", SiteRows.from_value(part), None, Own())
     alone = work.step(1, work.model.start(0), np.array([len(Y), len(Y), 0.0]))
     assert np.abs(Ring(3).decode(total) - alone).max() < 1e-9  # the total is that one site's gradient
@@ -403,7 +405,7 @@ def test_a_limit_of_rows_that_nobody_left_has_is_not_met():
 
 
 def test_a_limit_that_is_kept_up_to_rounding_is_not_said_to_be_missed():
-    limits = CostLimits.of({"a": 1.0, "b": 1.0}, grouped=True)
+    limits = StatedProblem.of(cost_limit={"a": 1.0, "b": 1.0}, grouped=True)
     sentence = limits.sentence((0.5, 2.0), (5e-16, 0.0), 10, None)
     assert "group 'a'" not in sentence
     assert "the cost of group 'b' is 2, the limit 1;" in sentence
@@ -441,7 +443,7 @@ def test_a_batch_has_its_share_of_every_group():
     table, y, groups = rng.normal(size=(90, 3)), rng.integers(0, 2, 90), np.repeat([0, 1, -1], [60, 10, 20])
     network = Linear(3, 2)
     part = SiteRows(table, y, groups)
-    work = SiteWork(0, ("here",), network, cn.SSCA(batch=30), 2, 0.0, 0, part)
+    work = SiteWork(0, ("here",), network, cn.SSCA(batch=30), ((0, -1), (1, -1)), 0.0, 0, part)
     assert work.counts().tolist() == [60, 10, 90, 0]
     w, totals = rng.normal(size=6), np.array([120.0, 10.0, 180.0, 0.0])
     sums = np.mean([work.step(t, w, totals) for t in range(1, 4000)], axis=0).reshape(2, -1)
@@ -756,7 +758,9 @@ def test_a_site_refuses_to_unmask_the_part_of_one_chosen_site():
     """Whatever the server says: it would have to be another one than ours."""
     algorithm = cn.FedAvg(fraction=0.4)
     works = [
-        SiteWork(k, FIVE, Linear(3, 2), algorithm, 1, 0.0, 3, SiteRows(X[:9, :3], Y[:9] % 2, np.zeros(9, int)))
+        SiteWork(
+            k, FIVE, Linear(3, 2), algorithm, ((-1, -1),), 0.0, 3, SiteRows(X[:9, :3], Y[:9] % 2, np.zeros(9, int))
+        )
         for k in range(5)
     ]
     task = ("step", 1, np.zeros(6), np.array([45.0, 45.0, 0.0]))
@@ -778,7 +782,7 @@ def test_a_sum_that_was_asked_for_before_is_refused():
     """A second sum of the same number could be fed the first one's letters, and open the other share of each."""
     part = SiteRows(X[:9, :3], Y[:9] % 2, np.zeros(9, int))
     for threshold in (0, 3):
-        work = SiteWork(0, FIVE, Linear(3, 2), SHORT, 1, 0.0, threshold, part)
+        work = SiteWork(0, FIVE, Linear(3, 2), SHORT, ((-1, -1),), 0.0, threshold, part)
         work.begin(4, ("count",))
         for serial in (4, 3):
             with pytest.raises(ProtocolError, match=f"asks for sum {serial} after sum 4"):
@@ -827,9 +831,9 @@ def test_a_site_tells_that_it_can_not_obey():
             await net.send(site, "instruction", ("task", 1, ("guess",)))
         await net.recv(sites[0], "mask keys")
 
-    plan = model().plan(SHORT, ("site1", "site2"), X.shape[1], 10, CostLimits.of(None, grouped=False)).as_value()
-    parts = {site.name: part_of(site, np.arange(10), CostLimits.of(None, grouped=False)) for site in SITES[:2]}
-    programs = {name: (attend, ("server", plan, (part, None, None, None, None))) for name, part in parts.items()}
+    plan = model().plan(SHORT, ("site1", "site2"), X.shape[1], 10, StatedProblem.of()).as_value()
+    parts = {site.name: part_of(site, np.arange(10), RowKeys()) for site in SITES[:2]}
+    programs = {name: (attend, ("server", plan, (part, None, None, None, None, ()))) for name, part in parts.items()}
     with pytest.raises(ProtocolError, match="the server's instruction is not one"):
         cn.Simulation().run({"server": (strange, (("site1", "site2"),)), **programs})
 
@@ -854,13 +858,16 @@ def test_a_site_tells_that_it_can_not_obey():
         ({3: ("Rounds", ())}, "the algorithm 'Rounds' is none of SSCA, FedAvg"),
         ({3: ("SSCA", (("__class__", 1),))}, "the algorithm SSCA can't have these options .*'__class__'"),
         ({3: ("SSCA", (("rounds", "x"),))}, "the algorithm SSCA can't have these options .rounds must be a whole"),
-        ({4: 1 << 40}, "this site can't read the server's job"),
+        ({4: ()}, "this site can't read the server's job"),
+        ({4: ((-2, -1),)}, "this site can't read the server's job"),
+        ({4: ((0, 0, 0),)}, "this site can't read the server's job"),
+        ({4: ((-1, 1 << 40),)}, "functions of rows, and site 'a' was given 0; give it functions="),
         ({5: np.nan}, "this site can't read the server's job"),
         ({6: -1}, "this site can't read the server's job"),
     ],
 )
 def test_a_job_that_can_not_be_is_one_sentence(changes, sentence):
-    job = [0, ("a", "b"), ("layers", 64, 8, 10, True), ("SSCA", ()), 1, 0.0, 2]
+    job = [0, ("a", "b"), ("layers", 64, 8, 10, True), ("SSCA", ()), ((-1, -1),), 0.0, 2]
     part = SiteRows(X, Y, np.zeros(len(Y), int))
     assert SiteWork.of(tuple(job), "a", part, None, Own()).sites == 2
     for place, value in changes.items():
@@ -880,7 +887,7 @@ def test_a_wait_beyond_the_deadline_is_said_at_once():
 
 
 def test_schedules_may_be_lists_and_numbers_are_finite():
-    one = model(algorithm=cn.SSCA(batch=20, rounds=6, rho=[0.5, 0.3], gamma=[0.5, 0.35])).fit(*SITES)
+    one = model(algorithm=cn.SSCA(batch=20, rounds=6, rho=[0.2, 0.05], gamma=[0.2, 0.1])).fit(*SITES)
     assert np.array_equal(one.parameters_, model().fit(*SITES).parameters_)
     with pytest.raises(OptionError, match="l2 must be a finite number, got inf"):
         model(l2=np.inf).fit(*SITES)

@@ -21,10 +21,10 @@ import colonnade as cn
 from colonnade.crypto.masks import KeyPair
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
 from colonnade.estimators.horizontal import part_of
-from colonnade.horizontal.cost_limits import CostLimits
 from colonnade.horizontal.messages import method_from_value, model_from_value
 from colonnade.horizontal.program import attend
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork
+from colonnade.horizontal.stated_problem import StatedProblem
 from colonnade.runtimes.net import Traffic
 from colonnade.runtimes.wire import decode, encode
 from colonnade.sums.dropout import Member
@@ -32,7 +32,7 @@ from masked_sums import mutations
 
 RNG = np.random.default_rng(0)
 SITES = [cn.Site(f"s{k}", RNG.normal(size=(9, 3)), np.arange(9) % 2) for k in range(3)]
-NONE = CostLimits.of(None, grouped=False)
+NONE = StatedProblem.of()
 MODULE = "colonnade_marks_its_import"
 
 
@@ -108,7 +108,7 @@ def a_sum():
     """(job, all instructions of one sum, as site 0 gets them); the two others are members by hand."""
     plan = cn.SSCAClassifier(hidden=2).plan(cn.SSCA(), ("s0", "s1", "s2"), 3, 2, NONE)
     job = plan.as_site_job(0)
-    work = SiteWork.of(job, "s0", SiteRows.from_value(part_of(SITES[0], np.arange(2), NONE)), None, Own())
+    work = SiteWork.of(job, "s0", SiteRows.from_value(part_of(SITES[0], np.arange(2), NONE.rows)), None, Own())
     size = work.model.size
     tasks = [("count",), ("step", 1, np.zeros(size), np.ones(3)), ("evaluate", 0, np.zeros(size), np.ones(3))]
     turn, public = work.begin(1, tasks[0])
@@ -128,8 +128,8 @@ def a_sum():
 def test_no_instruction_is_a_name(trap):
     hostile, found = trap
     job, messages = a_sum()
-    plan = (job[1], job[2], job[3], job[5], ("",), (), job[6])
-    mine = (part_of(SITES[0], np.arange(2), NONE), None, None, None, None)
+    plan = (job[1], job[2], job[3], job[5], job[4], ("",), (((1.0,), 0.0),), (), job[6])
+    mine = (part_of(SITES[0], np.arange(2), NONE.rows), None, None, None, None, ())
     asyncio.run(attend(Scripted("s0", [messages[0], messages[-1]]), "server", plan, mine))  # these it takes
     tried = 0
     for message in messages:
@@ -147,7 +147,7 @@ def test_no_part_of_a_job_is_a_name(trap):
     pytest.importorskip("torch")
     hostile, found = trap
     job, _ = a_sum()
-    part = SiteRows.from_value(part_of(SITES[0], np.arange(2), NONE))
+    part = SiteRows.from_value(part_of(SITES[0], np.arange(2), NONE.rows))
     own = ("own", 3, ((2, 3), (2,)), 2, False)
     fedavg = cn.FedAvg(fraction=0.9).as_value()
     tried = 0
@@ -168,7 +168,7 @@ def test_the_attack_that_ran_code_at_a_site(trap):
     hostile, found = trap
     code = hostile[-2][0]
     job, _ = a_sum()
-    part = SiteRows.from_value(part_of(SITES[0], np.arange(2), NONE))
+    part = SiteRows.from_value(part_of(SITES[0], np.arange(2), NONE.rows))
     for kind in ("torch", "own", "layers", "named"):
         for what in ("builtins:exec", f"{MODULE}:make"):
             for network in (None, lambda features, classes: None):

@@ -21,7 +21,7 @@ def modules(*rooms):
 
 MATHS = [
     *modules("data", "objective", "kernels", "crypto", "blocks"),
-    *(f"algorithms.{n}" for n in ("ssca", "fedavg")),
+    *(f"algorithms.{n}" for n in ("ssca", "quadratics", "fedavg")),
 ]
 TRANSPORT = modules("runtimes", "remote")
 
@@ -70,7 +70,8 @@ def test_public_names():
         "LogisticRegression", "MiniBatchSGD", "NetworkClassifier", "NetworkRegressor", "OpenBoosting",
         "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA",
         "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
-        "TransferClassifier", "VFB2", "align_parties", "errors", "load", "split", "split_rows",
+        "TransferClassifier", "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
+        "split_rows", "squared_norm",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -202,6 +202,18 @@ def test_three_groups_of_adult_keep_their_limits(recipes):
 
 
 @pytest.mark.long  # three groups of Adult, above
+@pytest.mark.parametrize("seed", [0, at_length(1)])
+def test_the_defaults_over_rows_reach_93_per_cent_on_mnist(recipes, seed):
+    """Ten sites, batches of 100, 100 rounds: 93.6 to 94.2 % over eight seeds. Masks, which change no bit, are off."""
+    d = recipes.load("mnist")
+    X, X_test = (np.reshape(d[k], (len(d[k]), -1)).astype(np.float32) / 255 for k in ("X", "X_test"))
+    sites = cn.split_rows(X, d["y"].astype(int), into=10, seed=0)
+    algorithm = cn.SSCA(seed=seed, evaluate_every=100)
+    model = cn.SSCAClassifier(algorithm=algorithm, sum="plain", verbose=0).fit(*sites)
+    assert model.score(X_test, d["y_test"].astype(int)) >= 0.932
+
+
+@pytest.mark.long  # three groups of Adult, above
 @pytest.mark.parametrize("limit", [at_length(0.3), 0.5])
 def test_a_limit_on_mnist_is_kept_by_all_rows(recipes, limit):
     d = recipes.load("mnist")

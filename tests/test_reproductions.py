@@ -28,6 +28,7 @@ from reproductions import (
     fedbcd_rounds,
     report,
     ssca_curves,
+    ssca_kept,
     ssca_stage,
     twins,
 )
@@ -486,9 +487,9 @@ def test_every_reproduction_has_a_short_form():
 
 # The same for those over rows, whose data are MNIST alone.
 OVER_ROWS = {
-    "ssca-accuracy": ("accuracy", "trials", "curves"),
-    "ssca-cost": ("cost", "trials", "curves"),
-    "ssca-sparsity": ("limits", "trials", "lambdas", "runs"),
+    "ssca-accuracy": ("accuracy", "trials", "limited", "curves"),
+    "ssca-cost": ("cost", "trials", "limited", "curves"),
+    "ssca-sparsity": ("limits", "trials", "lambdas", "printed", "runs"),
 }
 
 
@@ -515,7 +516,12 @@ def test_a_short_form_over_rows(name, tmp_path, capsys):
             "SSCA, tuned",
             "SGD, E = 1, tuned",
             "SGD, E = 2, tuned",
+            "FedAvg, passes, 2 rounds",
         }
+        # as all sites hold as many rows, references [3] to [5] of the paper are one algorithm
+        ends = {row["algorithm"]: row["training cost"] for row in tables[OVER_ROWS[name][0]]}
+        assert ends["PR-SGD, E = 2, tuned"] == ends["SGD, E = 2, tuned"] != ends["SGD, E = 1, tuned"]
+        assert {row["Algorithm 2"] for row in tables["limited"]} == {"as printed", "limits lowered"}
         assert "2 trials for SSCA, 2 for SGD" in said
         # a line of the table is the best of its trials
         best = min((row for row in tables["trials"] if row["algorithm"] == "SSCA, tuned"), key=lambda row: row["cost"])
@@ -551,6 +557,21 @@ def test_each_side_shows_its_shortest_model():
     assert without(free, (one, other), 0.5, 0) == (25.0, "b")
     assert without(free, (one,), 0.5, 0)[0] == pytest.approx(30.0)
     assert math.isnan(without(free, (one, other), 0.3, 0)[0])
+
+
+def test_a_run_that_is_kept_is_not_done_again(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    sites = split_rows(rng.normal(size=(40, 3)), rng.integers(0, 2, 40), into=2)
+    digits, done = Digits(sites, sites, 40, 40), []
+    monkeypatch.setattr(ssca_kept, "measure", lambda *given: done.append(given) or ssca_stage.measure(*given))
+    run = ssca_stage.Run("SSCA", 10, ssca_stage.papers(10), 0, rounds=2)
+    first = ssca_kept.KeptRuns(tmp_path, digits, 4).measure(run)
+    assert ssca_kept.KeptRuns(tmp_path, digits, 4).measure(run) == first
+    assert len(done) == 1
+    ssca_kept.KeptRuns(tmp_path, digits, 5).measure(run)
+    monkeypatch.setattr(ssca_kept, "_code", lambda: "other code")
+    assert ssca_kept.KeptRuns(tmp_path, digits, 4).measure(run) == first
+    assert len(done) == 3
 
 
 def test_both_sides_are_tuned_with_as_many_trials():

@@ -9,20 +9,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from colonnade.algorithms.quadratics import Quadratic, lemma_1, solve
 from colonnade.algorithms.ssca import (
     PAPER,
     SSCA,
     Average,
-    Quadratic,
+    Function,
+    Problem,
     algorithm_1,
     algorithm_2,
     approximate,
-    lemma_1,
-    solve,
     start,
 )
 from colonnade.blocks.whole import Linear, ThreeLayers, costs
 from colonnade.errors import OptionError
+
+FREE = Problem(Function((1.0,)))
+
+
+def free(l2):
+    """Problem (11): the cost and l2 |w|^2."""
+    return Problem(Function((1.0,), l2))
+
+
+def bound(costs=1):
+    """Problem (18): the shortest w under limits on so many costs."""
+    return Problem(Function((0.0,) * costs, 1.0), tuple(Function(tuple(row)) for row in np.eye(costs).tolist()))
 
 
 def independent(objective, constraints, c):
@@ -185,41 +197,43 @@ def test_closed_forms_of_section_v_by_hand():
     rng, lam, tau, U, c = np.random.default_rng(3), 0.01, 0.1, 0.3, 1e5
     options, w0 = PAPER[10], rng.normal(size=8)
     averages = [Average(float(rng.uniform(0.5, 1)), rng.normal(size=8)) for _ in range(2)]
-    free, bound = start(w0, 1, options), start(w0, 1, options)
+    here, there = start(w0, free(lam), options), start(w0, bound(), options)
     w, beta, B = w0.copy(), np.zeros(8), np.zeros(8)
     v, A, D = w0.copy(), 0.0, np.zeros(8)
     for t, average in enumerate(averages, 1):
         rho, gamma = 0.6 / t**0.3, 0.9 / t**0.35
         beta, B = (1 - rho) * beta + rho * w, (1 - rho) * B + rho * (average.gradient - 2 * tau * w)
         w = (1 - gamma) * w + gamma * -(B + 2 * lam * beta) / (2 * tau)
-        free = algorithm_1(free, average, options, lam)
-        assert free.parameters == pytest.approx(w)
+        here = algorithm_1(here, [average], free(lam), options)
+        assert here.parameters == pytest.approx(w)
         A = (1 - rho) * A + rho * (average.cost + tau * v @ v - average.gradient @ v)
         D = (1 - rho) * D + rho * (average.gradient - 2 * tau * v)
         b = D @ D
         inside = b + 4 * tau * (U - A)
         nu = min(max((np.sqrt(b / inside) - 1) / tau, 0), c) if inside > 0 else c
         v = (1 - gamma) * v + gamma * (-nu * D / (2 * (1 + nu * tau)))
-        bound = algorithm_2(bound, [average], [U], c, options)
-        assert bound.parameters == pytest.approx(v)
-    assert (free.t, bound.t) == (3, 3)
+        there = algorithm_2(there, [average], bound(), [U], c, options)
+        assert there.parameters == pytest.approx(v)
+    assert (here.t, there.t) == (3, 3)
 
 
 def test_with_correct_the_first_round_is_a_gradient_step():
     """(2) from F-bar = 0 as it is written: curvature rho tau, so that the best w is w - gradient / (2 tau)."""
     w, average = np.ones(4), Average(1.0, np.arange(4.0))
     options = SSCA(correct=True, rho=(0.4, 0.3), gamma=(1.0, 0.35), tau=0.5)
-    assert algorithm_1(start(w, 1, options), average, options).parameters == pytest.approx(w - average.gradient)
+    after = algorithm_1(start(w, FREE, options), [average], FREE, options)
+    assert after.parameters == pytest.approx(w - average.gradient)
 
 
 def test_a_group_without_rows_in_a_round_keeps_its_approximation():
     options, w = SSCA(correct=True), np.ones(3)
-    state = start(w, 2, options)
-    after = algorithm_2(state, [Average(1.0, np.ones(3)), None], [0.5, 0.5], 1e5, options)
-    assert after.approximations[1] == state.approximations[1]
+    state = start(w, bound(2), options)
+    after = algorithm_2(state, [Average(1.0, np.ones(3)), None], bound(2), [0.5, 0.5], 1e5, options)
+    assert after.approximations[2] == state.approximations[2]
     assert np.isfinite(after.parameters).all()
-    nothing = algorithm_2(state, [None, None], [0.5, 0.5], 1e5, options)
+    nothing = algorithm_2(state, [None, None], bound(2), [0.5, 0.5], 1e5, options)
     assert np.array_equal(nothing.parameters, w)
+    assert np.array_equal(algorithm_1(start(w, FREE, options), [None], FREE, options).parameters, w)
 
 
 def test_it_ends_at_the_optimum_of_a_convex_problem():
@@ -234,15 +248,16 @@ def test_it_ends_at_the_optimum_of_a_convex_problem():
 
     best = minimize(objective, np.zeros(9), jac=True, tol=1e-12)
     options = SSCA(rho=(0.9, 0.1), gamma=(0.9, 0.15), tau=0.4, correct=True)
-    state = start(np.zeros(9), 1, options)
-    for _ in range(3000):
-        state = algorithm_1(state, Average(*model.value_and_gradient(state.parameters, X, y)), options, 0.01)
-    assert np.abs(state.parameters - best.x).max() < 1e-6
-    limit = model.value_and_gradient(best.x, X, y)[0]
-    state = start(np.ones(9), 1, options)
+    state = start(np.zeros(9), free(0.01), options)
     for _ in range(3000):
         average = Average(*model.value_and_gradient(state.parameters, X, y))
-        state = algorithm_2(state, [average], [limit], 1e5, options)
+        state = algorithm_1(state, [average], free(0.01), options)
+    assert np.abs(state.parameters - best.x).max() < 1e-6
+    limit = model.value_and_gradient(best.x, X, y)[0]
+    state = start(np.ones(9), bound(), options)
+    for _ in range(3000):
+        average = Average(*model.value_and_gradient(state.parameters, X, y))
+        state = algorithm_2(state, [average], bound(), [limit], 1e5, options)
     # minimising cost + l2 |w|^2 and minimising |w|^2 under that cost have one solution, with nu = 1 / l2
     assert np.abs(state.parameters - best.x).max() < 1e-4
     assert state.multipliers[0] == pytest.approx(100, rel=1e-2)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
     from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
+    from colonnade.objective.expressions import cost, mean_of, of_parameters, squared_norm
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Faults, Simulation
 
@@ -71,6 +72,10 @@ _HOME = {
     "FedAvg": "colonnade.algorithms.fedavg",
     "MiniBatchSGD": "colonnade.algorithms.fedavg",
     "ParallelRestartedSGD": "colonnade.algorithms.fedavg",
+    "cost": "colonnade.objective.expressions",
+    "mean_of": "colonnade.objective.expressions",
+    "of_parameters": "colonnade.objective.expressions",
+    "squared_norm": "colonnade.objective.expressions",
     "Identity": "colonnade.data.identity",
     "Site": "colonnade.data.site",
     "split_rows": "colonnade.data.site",
@@ -116,10 +121,14 @@ __all__ = [
     "SoftmaxRegression",
     "TransferClassifier",
     "align_parties",
+    "cost",
     "errors",
     "load",
+    "mean_of",
+    "of_parameters",
     "split",
     "split_rows",
+    "squared_norm",
 ]
 
 

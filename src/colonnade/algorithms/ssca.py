@@ -3,57 +3,77 @@
 Ye and Cui: "Sample-based Federated Learning via Mini-batch SSCA". Everything here is a pure function of what the server
 knows: the state before a round and the clients' sums in, the next state out. The equations' numbers are the paper's.
 
+Objective and constraints are any `Function`s: sums of means over rows and of |w|^2. Problem (11) is Algorithm 1 with
+the cost and lambda |w|^2, problem (18) Algorithm 2 with |w|^2 under a limit on the cost.
+
 Where the paper must be read with care:
 - A-bar below (20) lacks a minus sign. It is the mean *cost*, -sum y log Q, plus tau |w|^2.
 - (13) has tau |w|^2 in every round, which (2) gives only if it starts from tau |w|^2 instead of 0. `correct=True` is
-  (2) as it is written: the curvature grows from 0 to tau, and the first rounds do not shrink the parameters.
+  (2) as it is written: the curvature grows from 0 to tau, and the first rounds do not shrink the parameters. A limit U,
+  which is a part of f_m, then grows from 0 to U in the same way.
 - The paper's own exponents for gamma (0.35, 0.45) do not satisfy its (5), which asks for more than 0.5.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from colonnade.engine.rounds import Rounds, check_schedule
-from colonnade.errors import OptionError, at_least, whole_number
+from colonnade.algorithms.quadratics import Array, Quadratic, Solution, lemma_1, solve
+from colonnade.algorithms.schedules import Schedule, at_round, check_steps, is_power, told_steps
+from colonnade.engine.rounds import Rounds
+from colonnade.errors import OptionError, at_least, one_of, whole_number
+
+SURROGATES = ("paper", "linear", "convex")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SSCA(Rounds):
-    """Successive convex approximation: Algorithm 1, or Algorithm 2 where a cost is limited.
+    """Successive convex approximation: Algorithm 1, or Algorithm 2 where there are constraints.
 
-    The paper's own choices are in `PAPER`; the defaults here do better on MNIST and on adult.
+    The paper's own choices are in `PAPER`, and `SSCA.as_printed` is Algorithm 2 without what we added to it; the
+    defaults here do better on MNIST and on adult.
 
     Parameters
     ----------
-    rho, gamma : tuple of two floats
-        (a, alpha) of the steps a / t^alpha in (2) and (4).
+    rho, gamma : tuple of two floats, callable, or sequence of more than two floats
+        The steps of (2) and (4): (a, alpha) for a / t^alpha; a function of the round t = 1, 2, ...; or the values of
+        rounds 1, 2, ..., at least as many as `rounds`, the last of which stays. All must be > 0 and <= 1. A function is
+        asked at the start, by whoever starts the run, and what is sent are its values. The paper's theorems ask that
+        rho, gamma and gamma / rho tend to 0, that the sums of rho and of gamma diverge and that of gamma^2 does not.
     tau : float
         The weight of |w - w_t|^2 in (6) and (8).
     correct : bool
         Whether approximations start from 0, as (2) is written, or as (13) has it; see the top of this file.
+    surrogate : {"paper", "linear", "convex"}
+        What an approximation makes of |w|^2: "linear" is (6) and (8), a tangent and tau |w - w_t|^2, "convex" keeps
+        |w|^2 as it is, which satisfies Assumption 2 as well, wherever its weight is positive, and "paper" keeps it
+        where there is nothing else, as in (19), and takes the tangent in a sum, as in (12).
     penalty : float
         c_1, the price of slack; c_(j+1) is ten times c_j.
     penalties : int
         How many prices are tried, each for `rounds` rounds, until the slack vanishes.
+    lower : bool
+        Whether a limit that approximations keep and all rows exceed is lowered, by as much, for the next c_j, and
+        prices go on until all rows keep it. False is the paper's sequence of c_j, in which only the slack counts.
     tolerance : float
-        How much the cost over all rows may be above its limit for the slack to count as vanished.
+        How much the cost over all rows may be above its limit, or above it for each unit of a limit beyond 1, for the
+        limit to count as kept.
     **rounds
         The keyword parameters of `engine.rounds.Rounds`.
     """
 
-    rho: tuple[float, float] = (0.5, 0.3)
-    gamma: tuple[float, float] = (0.5, 0.35)
-    tau: float = 0.05
+    rho: Schedule = (0.2, 0.05)
+    gamma: Schedule = (0.2, 0.1)
+    tau: float = 0.03
     correct: bool = True
+    surrogate: str = "paper"
     penalty: float = 1e5
     penalties: int = 3
+    lower: bool = True
     tolerance: float = 0.01
 
     name: ClassVar[str] = "SSCA"
@@ -61,30 +81,54 @@ class SSCA(Rounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        whole_number("penalties", self.penalties, 1)
         for option in ("rho", "gamma"):
-            check_schedule(option, getattr(self, option), most=1.0)
-        if not self.gamma[1] >= self.rho[1]:
+            checked = check_steps(option, getattr(self, option), self.rounds, self.rounds * self.penalties)
+            object.__setattr__(self, option, checked)
+        if is_power(self.rho) and is_power(self.gamma) and not self.gamma[1] >= self.rho[1]:
             raise OptionError(
                 f"gamma / rho must not grow (the paper's (5)): the exponent of gamma must be at least that of rho, "
                 f"{self.rho[1]:g}, got {self.gamma[1]:g}"
             )
-        if not isinstance(self.correct, bool):
-            raise OptionError(f"correct must be True or False, got {self.correct!r}")
+        for option in ("correct", "lower"):
+            if not isinstance(getattr(self, option), bool):
+                raise OptionError(f"{option} must be True or False, got {getattr(self, option)!r}")
+        one_of("surrogate", self.surrogate, SURROGATES)
         at_least("tau", self.tau, 0, strict=True, finite=True)
         at_least("penalty", self.penalty, 0, strict=True, finite=True)
-        whole_number("penalties", self.penalties, 1)
         at_least("tolerance", self.tolerance, 0, finite=True)
+
+    @classmethod
+    def as_printed(cls, **options: Any) -> SSCA:
+        """Return both algorithms as the paper prints them.
+
+        Approximations start as in (13), Algorithm 2 runs once, for `rounds` rounds with c = `penalty`, and no limit is
+        lowered. What else is given are keyword parameters of `SSCA`.
+        """
+        return cls(**{"correct": False, "penalties": 1, "lower": False, **options})
+
+    def as_value(self) -> Any:
+        """A form that the wire can carry, in which functions of the round are their values."""
+        most = self.rounds * self.penalties
+        told = replace(self, rho=told_steps(self.rho, most), gamma=told_steps(self.gamma, most))
+        return super(SSCA, told).as_value()
 
     def steps(self, t: int) -> tuple[float, float]:
         """rho and gamma of round t, counted from 1."""
-        return self.rho[0] / t ** self.rho[1], self.gamma[0] / t ** self.gamma[1]
+        return at_round(self.rho, t), at_round(self.gamma, t)
+
+    def kept(self, function: Function) -> float:
+        """The weight of |w|^2 that an approximation of this function has as it is."""
+        if function.square <= 0 or self.surrogate == "linear":
+            return 0.0
+        return function.square if self.surrogate == "convex" or not any(function.weights) else 0.0
 
 
 # Section VI: (a_1, alpha) and (a_2, alpha + 0.05) for the batch sizes 1, 10 and 100.
 PAPER: dict[int, SSCA] = {
-    1: SSCA(batch=1, rho=(0.4, 0.4), gamma=(0.4, 0.45), tau=0.1, correct=False),
-    10: SSCA(batch=10, rho=(0.6, 0.3), gamma=(0.9, 0.35), tau=0.1, correct=False),
-    100: SSCA(batch=100, rho=(0.9, 0.3), gamma=(0.9, 0.35), tau=0.1, correct=False),
+    1: SSCA.as_printed(batch=1, rho=(0.4, 0.4), gamma=(0.4, 0.45), tau=0.1),
+    10: SSCA.as_printed(batch=10, rho=(0.6, 0.3), gamma=(0.9, 0.35), tau=0.1),
+    100: SSCA.as_printed(batch=100, rho=(0.9, 0.3), gamma=(0.9, 0.35), tau=0.1),
 }
 
 
@@ -94,6 +138,43 @@ class Average:
 
     cost: float
     gradient: Array
+
+
+@dataclass(frozen=True)
+class Function:
+    """F_m of Problem 3, without its limit: a sum of means over rows, each with its weight, and of square |w|^2."""
+
+    weights: tuple[float, ...]
+    square: float = 0.0
+
+    def average(self, averages: Sequence[Average | None], w: Array, square: float) -> Average | None:
+        """Its own average, with `square` |w|^2; None where one of those it is made of is not known."""
+        used = [(weight, each) for weight, each in zip(self.weights, averages, strict=True) if weight]
+        if any(each is None for _, each in used):
+            return None
+        cost, gradient = square * float(w @ w), 2 * square * w
+        for weight, each in used:
+            assert each is not None
+            cost, gradient = cost + weight * each.cost, gradient + weight * each.gradient
+        return Average(cost, gradient)
+
+    def value(self, means: Sequence[float], w: Array) -> float:
+        """Its value at w, where these are the means over all rows."""
+        known = sum(weight * mean for weight, mean in zip(self.weights, means, strict=True) if weight)
+        return float(known + self.square * float(w @ w))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Problem 3: minimise one function under limits on others; without any it is Problem 1."""
+
+    objective: Function
+    constraints: tuple[Function, ...] = ()
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """F_0, F_1, ..., F_M."""
+        return (self.objective, *self.constraints)
 
 
 @dataclass(frozen=True)
@@ -107,14 +188,18 @@ class State:
     multipliers: tuple[float, ...] = ()
 
 
-def start(parameters: Array, functions: int, options: SSCA) -> State:
-    """Line 1 of both algorithms, for so many functions to approximate."""
-    curvature = 0.0 if options.correct else options.tau
-    return State(parameters, (Quadratic(0.0, np.zeros_like(parameters), curvature),) * functions)
+def start(parameters: Array, problem: Problem, options: SSCA) -> State:
+    """Line 1 of both algorithms. What is kept as it is, and nothing beside it, needs no approximation."""
+    nothing, found = np.zeros_like(parameters), []
+    for function in problem.functions:
+        kept = options.kept(function)
+        known = kept if not any(function.weights) and kept else 0.0
+        found.append(Quadratic(0.0, nothing, known if options.correct or known else options.tau + kept))
+    return State(parameters, tuple(found))
 
 
-def approximate(before: Quadratic, rho: float, average: Average, at: Array, tau: float) -> Quadratic:
-    """(2) and (7), with f-bar from (6) and (8): f + gradient . (w - w_t) + tau |w - w_t|^2.
+def approximate(before: Quadratic, rho: float, average: Average, at: Array, tau: float, kept: float = 0.0) -> Quadratic:
+    """(2) and (7), with f-bar from (6) and (8): f + gradient . (w - w_t) + tau |w - w_t|^2, and what is kept of |w|^2.
 
     The linear part is (14) and (15), the constant (20) with A-bar = cost + tau |w_t|^2; Algorithm 1 needs no constant.
     """
@@ -123,16 +208,30 @@ def approximate(before: Quadratic, rho: float, average: Average, at: Array, tau:
         (1 - rho) * before.constant + rho * constant,
         (1 - rho) * before.linear + rho * (average.gradient - 2 * tau * at),
         # with the paper's start this is tau for ever; without it, what (2) gives
-        (1 - rho) * before.curvature + rho * tau,
+        (1 - rho) * before.curvature + rho * (tau + kept),
     )
 
 
-def algorithm_1(state: State, average: Average, options: SSCA, l2: float = 0.0) -> State:
-    """One round of Algorithm 1 for cost + l2 |w|^2, problem (11)."""
-    w, (rho, gamma) = state.parameters, options.steps(state.t)
-    # (12) adds 2 lambda beta . w, where beta is to w_t what B is to the gradient: one and the same recursion.
-    whole = replace(average, gradient=average.gradient + 2 * l2 * w)
-    approximation = approximate(state.approximations[0], rho, whole, w, options.tau)
+def _approximations(
+    state: State, averages: Sequence[Average | None], problem: Problem, options: SSCA
+) -> list[Quadratic]:
+    """(2) and (7) of all functions; where a function's average is not known, what is known of it stays as it is."""
+    w, (rho, _), found = state.parameters, options.steps(state.t), []
+    for function, before in zip(problem.functions, state.approximations, strict=True):
+        kept = options.kept(function)
+        exact = kept and not any(function.weights)
+        average = None if exact else function.average(averages, w, function.square - kept)
+        found.append(before if average is None else approximate(before, rho, average, w, options.tau, kept))
+    return found
+
+
+def algorithm_1(state: State, averages: Sequence[Average | None], problem: Problem, options: SSCA) -> State:
+    """One round of Algorithm 1, for a problem without constraints."""
+    w, (_, gamma) = state.parameters, options.steps(state.t)
+    # (12) has 2 lambda beta . w, where beta is to w_t what B is to the gradient: one and the same recursion.
+    (approximation,) = _approximations(state, averages, problem, options)
+    if not approximation.curvature > 0:
+        return replace(state, t=state.t + 1)  # no row of it has been seen yet
     # (16) and (17)
     best = -approximation.linear / (2 * approximation.curvature)
     # (4)
@@ -140,200 +239,36 @@ def algorithm_1(state: State, average: Average, options: SSCA, l2: float = 0.0) 
 
 
 def algorithm_2(
-    state: State, averages: Sequence[Average | None], limits: Sequence[float], c: float, options: SSCA
+    state: State,
+    averages: Sequence[Average | None],
+    problem: Problem,
+    limits: Sequence[float],
+    c: float,
+    options: SSCA,
 ) -> State:
-    """One round of Algorithm 2 for problem (18): the shortest w with cost m at most limit m, for all m.
+    """One round of Algorithm 2: the least F_0 with F_m at most limit m, for all m.
 
-    An average may be None where no row of that kind was in any batch: its approximation stays as it is.
+    An average may be None where no row of that kind was in any batch: the approximations that need it stay as they are.
     """
-    w, (rho, gamma) = state.parameters, options.steps(state.t)
-    approximations = tuple(
-        before if average is None else approximate(before, rho, average, w, options.tau)
-        for before, average in zip(state.approximations, averages, strict=True)
-    )
-    constraints = [
-        replace(each, constant=each.constant - limit) for each, limit in zip(approximations, limits, strict=True)
-    ]
+    w, (_, gamma) = state.parameters, options.steps(state.t)
+    objective, *others = approximations = _approximations(state, averages, problem, options)
+    constraints = []
+    for function, each, limit in zip(problem.constraints, others, limits, strict=True):
+        # A limit is a part of f_m, so it has the weight in F-bar_m that (2) has given to all f-bar_m so far.
+        kept = options.kept(function)
+        whole = kept if kept and not any(function.weights) else options.tau + kept
+        constraints.append(replace(each, constant=each.constant - each.curvature / whole * limit))
     known = [m for m, each in enumerate(constraints) if each.curvature > 0]
-    solution = problem_19([constraints[m] for m in known], c)
-    # (4)
-    moved = (1 - gamma) * w + gamma * solution.parameters if known else w
     slack, multipliers = np.zeros((2, len(constraints)))  # of those that no row has yet been seen of: nothing
-    slack[known], multipliers[known] = solution.slack, solution.multipliers
-    return State(moved, approximations, state.t + 1, tuple(slack.tolist()), tuple(multipliers.tolist()))
+    moved = w
+    if known and objective.curvature > 0:
+        solution = problem_5(objective, [constraints[m] for m in known], c)
+        moved = (1 - gamma) * w + gamma * solution.parameters  # (4)
+        slack[known], multipliers[known] = solution.slack, solution.multipliers
+    return State(moved, tuple(approximations), state.t + 1, tuple(slack.tolist()), tuple(multipliers.tolist()))
 
 
-def problem_19(constraints: Sequence[Quadratic], c: float) -> Solution:
-    """Problem (19): minimise |w|^2 + c s under one constraint (Lemma 1) or several (its dual)."""
-    if len(constraints) == 1:
-        return lemma_1(constraints[0], c)
-    if not constraints:
-        return Solution(np.zeros(0), (), ())
-    nothing = Quadratic(0.0, np.zeros_like(constraints[0].linear), 1.0)
-    return solve(nothing, constraints, c)
-
-
-def lemma_1(constraint: Quadratic, c: float) -> Solution:
-    """Lemma 1. The constraint's constant is A - U, its linear part B and C, its curvature tau."""
-    tau, room = constraint.curvature, -constraint.constant  # U - A
-    b = float(constraint.linear @ constraint.linear)
-    inside = b + 4 * tau * room
-    # (23)
-    nu = c
-    if inside > 0:
-        nu = min(max((math.sqrt(b / inside) - 1) / tau, 0.0), c)
-    # (21) and (22)
-    w = -nu * constraint.linear / (2 * (1 + nu * tau))
-    return Solution(w, (constraint.above_zero(w),), (nu,))
-
-
-# -- problem 5 of the SSCA paper: a small convex problem whose quadratic terms are all multiples of |w|^2 ------------
-
-# Minimise F_0(w) + c (s_1 + ... + s_M) so that F_m(w) <= s_m and s_m >= 0, where F_m(w) = a_m + b_m . w + k_m |w|^2.
-# Its dual has M variables nu_m between 0 and c, however many parameters w has: for given nu the best w is -(b_0 + sum
-# nu_m b_m) / (2 (k_0 + sum nu_m k_m)), and all that the dual needs to know of the b_m are their inner products.
-
-
-Array = npt.NDArray[np.float64]
-
-_ITERATIONS, _HALVINGS = 500, 60
-# A constraint counts as kept, and a bound as reached, to this part of the numbers it is made of; or nearly so.
-_EXACT, _NEAR = 1e-13, 1e-10
-_RIDGE = 1e-14  # for constraints that say the same twice, of a matrix with 1 on its diagonal
-# Gains below this part of the dual's value drown in its rounding.
-_BLIND = 1e-12
-
-
-@dataclass(frozen=True)
-class Quadratic:
-    """constant + linear . w + curvature |w|^2."""
-
-    constant: float
-    linear: Array
-    curvature: float
-
-    def __call__(self, w: Array) -> float:
-        """Its value at w."""
-        return float(self.constant + self.linear @ w + self.curvature * (w @ w))
-
-    def above_zero(self, w: Array) -> float:
-        """What its value at w exceeds 0 by; nothing where that is no more than the rounding of its parts."""
-        parts = (self.constant, float(self.linear @ w), self.curvature * float(w @ w))
-        value = self(w)
-        return value if value > _NEAR * sum(map(abs, parts)) else 0.0
-
-
-@dataclass(frozen=True)
-class Solution:
-    """(w, s) of Problem 5, and the multipliers of its constraints."""
-
-    parameters: Array
-    slack: tuple[float, ...]
-    multipliers: tuple[float, ...]
-
-
-def solve(objective: Quadratic, constraints: Sequence[Quadratic], c: float) -> Solution:
-    """Problem 5, through its dual."""
-    if not objective.curvature > 0:
-        raise OptionError(f"the objective must be strongly convex (curvature > 0), got {objective.curvature!r}")
-    every = (objective, *constraints)
-    linear = np.stack([each.linear for each in every])
-    dual = _Dual(
-        np.array([each.constant for each in constraints]),
-        np.array([each.curvature for each in every]),
-        linear @ linear.T,
-    )
-    nu = _newton(dual, len(constraints), c)
-    weights = np.concatenate([[1.0], nu])
-    w = -(weights @ linear) / (2.0 * (weights @ dual.curvatures))
-    slack = tuple(each.above_zero(w) for each in constraints)
-    return Solution(w, slack, tuple(nu.tolist()))
-
-
-@dataclass(frozen=True)
-class _Dual:
-    """The dual with its sign changed: convex, to be minimised over 0 <= nu <= c."""
-
-    constants: Array
-    curvatures: Array
-    gram: Array  # inner products of b_0, b_1, ...
-
-    def value(self, nu: Array) -> float:
-        weights = np.concatenate([[1.0], nu])
-        return float(weights @ self.gram @ weights / (4.0 * (weights @ self.curvatures)) - nu @ self.constants)
-
-    def slope(self, nu: Array) -> tuple[Array, Array, Array]:
-        """First and second derivatives, and the size of the numbers that the first ones are made of."""
-        weights = np.concatenate([[1.0], nu])
-        length = weights @ self.curvatures
-        products = self.gram @ weights  # with u = b_0 + sum nu_m b_m
-        square = weights @ products
-        parts = self.constants, products[1:] / (2 * length), self.curvatures[1:] * square / (4 * length**2)
-        first = -parts[0] + parts[1] - parts[2]
-        # of the gradients b_m + 2 k_m w of the constraints: all inner products, over 2 (k_0 + sum nu k)
-        k = self.curvatures[1:]
-        cross = np.outer(products[1:], k) / length
-        second = (self.gram[1:, 1:] - cross - cross.T + np.outer(k, k) * square / length**2) / (2 * length)
-        return first, second, np.abs(parts[0]) + np.abs(parts[1]) + np.abs(parts[2])
-
-
-def _newton(dual: _Dual, constraints: int, c: float) -> Array:
-    """Newton's method within the box (Bertsekas 1982): exact at bounds, quadratic between them.
-
-    The slope in nu_m is minus the constraint's value: when all of them are 0, or push against a bound, it is done.
-    """
-    nu = np.zeros(constraints)
-    for _ in range(_ITERATIONS):
-        first, second, size = dual.slope(nu)
-        pressed = ((nu <= 0) & (first >= 0)) | ((nu >= c) & (first <= 0))
-        free = ~pressed & (np.abs(first) > _EXACT * size)
-        if not free.any():
-            return nu
-        nu, moved = _search(dual, nu, _step(nu, first, second, ~pressed, c), first, c)
-        if not moved and (np.abs(first) > _NEAR * size)[free].any():
-            # Rounding has spoilt Newton's step (constraints that say nearly the same): each for itself still goes down.
-            nu, moved = _search(dual, nu, np.where(pressed, 0.0, -first / _bends(second)), first, c)
-        if not moved:
-            return nu
-    return nu
-
-
-def _step(nu: Array, first: Array, second: Array, moving: npt.NDArray[np.bool_], c: float) -> Array:
-    """Newton's step for those that move; who stands at a bound and would leave by it stays, and the rest think again.
-
-    Cut off at the bound instead, what is left of the step need not go down at all, and the search would end there.
-    """
-    moving, scale = moving.copy(), 1.0 / np.sqrt(_bends(second))
-    while True:
-        step, of = np.zeros(len(nu)), scale[moving]
-        block = second[np.ix_(moving, moving)] * np.outer(of, of) + _RIDGE * np.eye(len(of))
-        step[moving] = -of * np.linalg.solve(block, of * first[moving])
-        leaving = moving & (((nu <= 0) & (step < 0)) | ((nu >= c) & (step > 0)))
-        if not leaving.any() or leaving[moving].all():
-            return step
-        moving &= ~leaving
-
-
-def _bends(second: Array) -> Array:
-    """Second derivatives in each multiplier alone, none of them 0."""
-    bends = np.diag(second)
-    return np.maximum(bends, max(float(bends.max(initial=0.0)) * 1e-24, 1e-200))
-
-
-def _search(dual: _Dual, nu: Array, step: Array, first: Array, c: float) -> tuple[Array, bool]:
-    """As far along the step, bent at the bounds, as the dual falls; False where rounding leaves nothing to gain."""
-    value, length = dual.value(nu), 1.0
-    for _ in range(_HALVINGS):
-        trial = np.clip(nu + length * step, 0.0, c)
-        if np.array_equal(trial, nu):
-            break
-        gain = float(first @ (trial - nu))
-        if abs(gain) <= _BLIND * (1.0 + abs(value)):
-            # Too close for the values to tell: the slopes still can.
-            after = dual.slope(trial)[0]
-            closer = bool(np.abs(after[step != 0]).max() < np.abs(first[step != 0]).max())
-            return (trial, True) if closer else (nu, False)
-        if dual.value(trial) <= value + 1e-4 * gain:
-            return trial, True
-        length /= 2
-    return nu, False
+def problem_5(objective: Quadratic, constraints: Sequence[Quadratic], c: float) -> Solution:
+    """Problem 5: by Lemma 1 where |w|^2 is minimised under one constraint, which is (19), and by its dual otherwise."""
+    alone = objective.curvature == 1.0 and not objective.linear.any()
+    return lemma_1(constraints[0], c) if alone and len(constraints) == 1 else solve(objective, constraints, c)

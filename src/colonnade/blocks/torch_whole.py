@@ -15,28 +15,40 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import OptionError
+from colonnade.objective.expressions import RowFunction
 
 Array = npt.NDArray[Any]
 
 
+def function_name(given: Any) -> str | None:
+    """Return 'package.module:function' of a function that every process can import, and None for anything else."""
+    module, name = getattr(given, "__module__", ""), getattr(given, "__qualname__", "")
+    if not callable(given) or module == "__main__" or getattr(sys.modules.get(module), name, None) is not given:
+        return None
+    return f"{module}:{name}"
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """Return the function that `function_name` named, in a process whose program has the name as an argument."""
+    module, function = name.split(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
+
+
 def maker_name(make: Any) -> str:
-    """Return 'package.module:function' of a function that every process can import; refuse anything else."""
-    module, name = getattr(make, "__module__", ""), getattr(make, "__qualname__", "")
-    if not callable(make) or module == "__main__" or getattr(sys.modules.get(module), name, None) is not make:
+    """Return the name of a function that makes networks; refuse one that other processes could not import."""
+    name = function_name(make)
+    if name is None:
         raise OptionError(
             f"network must be a function at the top level of a module you can import, make(features, classes) -> "
             f"torch.nn.Module, got {make!r}; move it there"
         )
-    return f"{module}:{name}"
+    return name
 
 
 def maker_of(name: str | None) -> Callable[[int, int], Any] | None:
-    """Return the function that `maker_name` named, in a process whose program has the name as an argument."""
-    if name is None:
-        return None
-    module, function = name.split(":")
-    found: Callable[[int, int], Any] = getattr(import_module(module), function)
-    return found
+    """Return the function that `maker_name` named; None where there is none."""
+    return None if name is None else function_of(name)
 
 
 class TorchModule:
@@ -89,13 +101,25 @@ class TorchModule:
         with self._torch.no_grad():
             return np.asarray(self._forward(X).numpy())
 
-    def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
-        """Return torch's cross-entropy over these rows and its gradient, with dropout and the like on."""
+    def value_and_gradient(
+        self, parameters: Array, X: Any, y: Array, of: RowFunction | None = None
+    ) -> tuple[float, Array]:
+        """Return torch's cross-entropy over these rows, or the mean of another function, and its gradient.
+
+        Dropout and the like are on.
+        """
         self._load(parameters)
         self._module.train()
         self._module.zero_grad()
-        target = self._torch.from_numpy(np.array(y, dtype=np.int64))
-        cost: Any = self._torch.nn.functional.cross_entropy(self._forward(X), target)
-        cost.backward()
+        scores = self._forward(X)
+        if of is None:
+            target = self._torch.from_numpy(np.array(y, dtype=np.int64))
+            cost: Any = self._torch.nn.functional.cross_entropy(scores, target)
+            cost.backward()
+            value = float(cost.detach())
+        else:
+            values, slopes = of(scores.detach().numpy(), y)
+            scores.backward(self._torch.from_numpy(slopes / len(y)))
+            value = float(values.mean())
         parts = [part.grad.reshape(-1) for part in self._module.parameters()]
-        return float(cost.detach()), np.asarray(self._torch.cat(parts).numpy(), dtype=np.float64)
+        return value, np.asarray(self._torch.cat(parts).numpy(), dtype=np.float64)

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.objective.expressions import RowFunction
+
 Array = npt.NDArray[Any]
 
 
@@ -29,8 +31,10 @@ class WholeModel(Protocol):
         """Return the logarithms of the classes' probabilities, up to a number per row."""
         ...
 
-    def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
-        """Return the mean cost -log Q_y over these rows, and its gradient."""
+    def value_and_gradient(
+        self, parameters: Array, X: Any, y: Array, of: RowFunction | None = None
+    ) -> tuple[float, Array]:
+        """Return the mean cost -log Q_y over these rows, or the mean of another function, and its gradient."""
         ...
 
 
@@ -48,8 +52,11 @@ def probabilities(scores: Array) -> Array:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def _surplus(scores: Array, y: Array) -> tuple[float, Array]:
-    """Return the mean cost, and its gradient by the scores, which is (Q - y) / rows."""
+def _surplus(scores: Array, y: Array, of: RowFunction | None) -> tuple[float, Array]:
+    """Return the mean of a function, and its gradient by the scores; that of the cost is (Q - y) / rows."""
+    if of is not None:
+        values, slopes = of(scores, y)
+        return float(values.mean()), (slopes / len(y)).astype(scores.dtype, copy=False)
     surplus = probabilities(scores)
     surplus[np.arange(len(y)), y] -= 1
     return float(costs(scores, y).mean()), surplus / len(y)
@@ -97,11 +104,13 @@ class ThreeLayers:
         scores: Array = cells @ outer[:-1] + outer[-1] if self._constant else cells @ outer
         return scores
 
-    def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
+    def value_and_gradient(
+        self, parameters: Array, X: Any, y: Array, of: RowFunction | None = None
+    ) -> tuple[float, Array]:
         """Return the cost, and its gradient as B-bar and C-bar of the paper, over these rows: the lines below (15)."""
         inner, outer = self._layers(parameters, X)
         cells, slopes = _swish(self._hidden(X, inner))
-        cost, surplus = _surplus(self._out(cells, outer), y)
+        cost, surplus = _surplus(self._out(cells, outer), y, of)
         above = outer[:-1] if self._constant else outer
         back = (surplus @ above.T) * slopes
         parts = [X.T @ back, back.sum(axis=0), cells.T @ surplus, surplus.sum(axis=0)]
@@ -126,8 +135,10 @@ class Linear:
         scores: Array = X @ W[:-1] + W[-1] if self._constant else X @ W
         return scores
 
-    def value_and_gradient(self, parameters: Array, X: Any, y: Array) -> tuple[float, Array]:
+    def value_and_gradient(
+        self, parameters: Array, X: Any, y: Array, of: RowFunction | None = None
+    ) -> tuple[float, Array]:
         """Return the mean cost over these rows and its gradient X^T (Q - y) / rows."""
-        cost, surplus = _surplus(self.scores(parameters, X), y)
+        cost, surplus = _surplus(self.scores(parameters, X), y, of)
         parts = [X.T @ surplus, surplus.sum(axis=0)] if self._constant else [X.T @ surplus]
         return cost, np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)

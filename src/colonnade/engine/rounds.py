@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
-from colonnade.errors import OptionError, at_least, whole_number
+from colonnade.errors import at_least, whole_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +63,3 @@ class Rounds:
         """A form that the wire can carry; `horizontal.messages.method_from_value` is its inverse."""
         options = ((key, tuple(v) if isinstance(v, list) else v) for key, v in asdict(self).items())
         return (self.name, tuple(options))
-
-
-def check_schedule(name: str, given: Any, most: float = math.inf) -> None:
-    """Refuse anything but a pair (a, alpha) with 0 < a <= most and alpha >= 0."""
-    numbers = isinstance(given, (tuple, list)) and len(given) == 2
-    numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in given)
-    if not numbers or not 0 < given[0] <= most or not given[1] >= 0:
-        bound = "" if math.isinf(most) else f" <= {most:g}"
-        raise OptionError(f"{name} must be (a, alpha) with 0 < a{bound} and alpha >= 0, for a / t^alpha, got {given!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -33,11 +33,14 @@ from colonnade.families.checks import warn_scales
 from colonnade.families.protection import MASKED, PLAIN, check_word, masked_sum
 from colonnade.families.rows import RowsFamily
 from colonnade.horizontal.conduct import Result, ServerJob
-from colonnade.horizontal.cost_limits import CostLimits, limits_of_sites
 from colonnade.horizontal.messages import METHODS, check_description, describe_model, model_from_value
+from colonnade.horizontal.own_functions import function_names
 from colonnade.horizontal.program import attend, serve
+from colonnade.horizontal.row_keys import RowKeys, check_groups
 from colonnade.horizontal.site_work import rows_to_value
+from colonnade.horizontal.stated_problem import StatedProblem, check_problem, state_problem
 from colonnade.objective import losses
+from colonnade.objective.expressions import Constraint, Expression
 from colonnade.objective.metrics import METRICS
 from colonnade.progress import History
 from colonnade.runtimes.net import Outcome, Runtime, check_runtime
@@ -49,24 +52,33 @@ Model = TypeVar("Model", bound="SSCAClassifier")
 
 SERVER, SHARED = "server", "model"
 SUMS = ("auto", "pairwise", "plain")
+L2 = 1e-5  # the weight of |w|^2, where none is given
 
 
 class SSCAClassifier(Estimator):
     """A network with one hidden layer (swish, softmax), or another model, trained over sites that hold rows.
 
     Without a limit, the objective is cost + l2 |w|², where the cost is the mean of -log(probability of the right
-    class). With a limit, the model is the one with the smallest |w|² whose cost is at most the limit. Every site ends
-    with the whole model, so that predictions need nobody else.
+    class). With a limit, the model is the one with the smallest |w|² whose cost is at most the limit. Any other problem
+    is an `objective` and `constraints` of `colonnade.cost`, `squared_norm`, `mean_of` and `of_parameters`. Every site
+    ends with the whole model, so that predictions need nobody else.
 
     Parameters
     ----------
     hidden : int
         How many cells the hidden layer has; 0 is softmax regression.
-    l2 : float
-        The weight of |w|² in the objective, where there is no limit.
+    l2 : float, optional
+        The weight of |w|² in the objective; None is 1e-5. It is refused beside `cost_limit` and `objective`, which say
+        themselves what is minimised.
     cost_limit : float or dict, optional
         The most that the cost may be: a number for all rows, or a dict with a limit for the rows of each class, or of
         each named group where the sites have `groups`. It needs the algorithm `SSCA`.
+    objective : Expression, optional
+        What is minimised, such as `cost() + 0.1 * cost("dark")`; None is cost() + l2 |w|². It needs the algorithm
+        `SSCA`.
+    constraints : Constraint or sequence of Constraint, optional
+        What must hold, such as `[squared_norm() <= 50, cost("dark") - cost("light") <= 0.05]`. They need not be convex,
+        and need the algorithm `SSCA`.
     fit_intercept : bool
         Whether an input cell and a hidden cell are always 1; the paper's network has no such cells.
     network : callable, optional
@@ -95,8 +107,9 @@ class SSCAClassifier(Estimator):
     classes_ : numpy array
         The classes, sorted.
     costs_, slack_, multipliers_ : dict
-        {class or group: number} for each limit, or {None: number} for all rows: the cost at the last evaluation (empty
-        where too few sites answered), how far the limit was relaxed, and its Lagrange multiplier.
+        {class or group: number} for each limit, {words of a constraint: number} for each of `constraints`, or {None:
+        number} for all rows: the cost, or what the constraint limits, at the last evaluation (empty where too few sites
+        answered), how far the limit was relaxed, and its Lagrange multiplier.
     penalty_ : float
         The price of slack at the end of the run.
     met_ : bool
@@ -113,14 +126,16 @@ class SSCAClassifier(Estimator):
         `sum`, or what `protection` makes of "auto".
     """
 
-    _unsaved: ClassVar = ("algorithm", "verbose", "network", "classes", "cost_limit")
+    _unsaved: ClassVar = ("algorithm", "verbose", "network", "classes", "cost_limit", "objective", "constraints")
 
     def __init__(
         self,
         *,
         hidden: int = 128,
-        l2: float = 1e-5,
+        l2: float | None = None,
         cost_limit: float | Mapping[Any, float] | None = None,
+        objective: Expression | None = None,
+        constraints: Constraint | Sequence[Constraint] | None = None,
         fit_intercept: bool = True,
         network: Any = None,
         algorithm: SSCA | LocalSteps | None = None,
@@ -132,6 +147,8 @@ class SSCAClassifier(Estimator):
         self.hidden = hidden
         self.l2 = l2
         self.cost_limit = cost_limit
+        self.objective = objective
+        self.constraints = constraints
         self.fit_intercept = fit_intercept
         self.network = network
         self.algorithm = algorithm
@@ -173,32 +190,44 @@ class SSCAClassifier(Estimator):
         classes = common_classes(sites, self.classes)
         held_out = self._check_held_out(sites, validation, classes)
         warn_scales(sites)
-        limits = limits_of_sites(self.cost_limit, sites, classes)
+        stated = self.statement(any(site.groups is not None for site in sites))
+        check_groups(stated.rows, sites, classes)
         order = tuple(site.name for site in sites)
         maker = None if self.network is None else maker_name(self.network)  # an argument of every program
-        plan = self.plan(method, order, sites[0].features, len(classes), limits)
-        parts = [part_of(site, classes, limits) for site in sites]
-        others = [None if held_out is None else part_of(site, classes, limits) for site in held_out or sites]
-        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker))}
+        of_rows, of_parameters = function_names(stated.row_functions), function_names(stated.parameter_functions)
+        plan = self.plan(method, order, sites[0].features, len(classes), stated)
+        parts = [part_of(site, classes, stated.rows) for site in sites]
+        others = [None if held_out is None else part_of(site, classes, stated.rows) for site in held_out or sites]
+        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker, of_parameters))}
         for site, train, other in zip(sites, parts, others, strict=True):
-            programs[site.name] = (attend, (SERVER, plan.as_value(), (train, other, maker, *_who_is_who(site))))
+            mine = (train, other, maker, *_who_is_who(site), of_rows)
+            programs[site.name] = (attend, (SERVER, plan.as_value(), mine))
         outcomes = self._carry_out(programs, on, method, order)
         _say_missing([name for name in order if outcomes[name].error is not None])
-        if not limits.limits:  # under limits the cost of rows that have none may well rise
+        if stated.usual:  # otherwise the cost of some rows may well rise
             _warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
-        self.take_result(plan, classes, limits, naming(sites).columns, ended)
-        if limits.limits and not ended.met:
-            raise LimitNotMet(limits.sentence(ended.costs, ended.slack, self.rounds_, method.wait))
+        self.take_result(plan, classes, stated, naming(sites).columns, ended)
+        if stated.limits and not ended.met:
+            raise LimitNotMet(stated.sentence(ended.costs, ended.slack, self.rounds_, method.wait))
         return self
 
     def plan(
-        self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, limits: CostLimits
+        self, method: SSCA | LocalSteps, sites: tuple[str, ...], features: int, classes: int, stated: StatedProblem
     ) -> ServerJob:
-        """Return what the server is told: who takes part, the model, the algorithm and the limits."""
+        """Return what the server is told: who takes part, the model, the algorithm and the problem."""
         described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
         threshold = (method.threshold or default_threshold(len(sites))) if _masks(self._sum(), len(sites)) else 0
-        return ServerJob(sites, described, method.as_value(), float(self.l2), limits.names, limits.limits, threshold)
+        numbers = tuple((each.weights, each.square) for each in stated.problem.functions)
+        about = (stated.measures, stated.names, numbers, stated.limits)
+        return ServerJob(sites, described, method.as_value(), self._l2(), *about, threshold)
+
+    def _l2(self) -> float:
+        return L2 if self.l2 is None else float(self.l2)
+
+    def statement(self, grouped: bool) -> StatedProblem:
+        """Return the problem in numbers; `grouped` is whether keys of costs are groups rather than classes."""
+        return state_problem(self._l2(), self.cost_limit, self.objective, self.constraints, grouped)
 
     def _carry_out(self, programs: Any, on: Runtime | None, method: Any, sites: tuple[str, ...]) -> dict[str, Outcome]:
         history = History(METRICS["classes"], method.rounds, self.verbose)
@@ -213,14 +242,14 @@ class SSCAClassifier(Estimator):
         return dict(outcomes)
 
     def take_result(
-        self, plan: ServerJob, classes: Array, limits: CostLimits, columns: tuple[str, ...], ended: Result
+        self, plan: ServerJob, classes: Array, stated: StatedProblem, columns: tuple[str, ...], ended: Result
     ) -> None:
         """Take over what a run ended with, and warn of rounds that were skipped."""
         self.parties_, self.holders_, self.sum_, self._family = (SHARED,), (SHARED,), self._sum(), RowsFamily.name
         self.sites_, self.classes_, self.columns_ = plan.sites, classes, {SHARED: columns}
         self._states, self._model = {SHARED: (ended.parameters,)}, plan.model
-        self.costs_, self.slack_ = limits.by_key(ended.costs), limits.by_key(ended.slack)
-        self.multipliers_, self.penalty_ = limits.by_key(ended.multipliers), ended.penalty
+        self.costs_, self.slack_ = stated.by_key(ended.costs), stated.by_key(ended.slack)
+        self.multipliers_, self.penalty_ = stated.by_key(ended.multipliers), ended.penalty
         self.met_, self.skipped_ = ended.met, tuple(ended.skipped)
         if self.skipped_:
             some = ", ".join(map(str, self.skipped_[:5])) + (", ..." if len(self.skipped_) > 5 else "")
@@ -233,15 +262,15 @@ class SSCAClassifier(Estimator):
     def check_options(self, sites: int) -> SSCA | LocalSteps:
         """Return the algorithm, once all options are found to be allowed for so many sites."""
         whole_number("hidden", self.hidden, 0)
-        at_least("l2", self.l2, 0, finite=True)
+        if self.l2 is not None:
+            at_least("l2", self.l2, 0, finite=True)
         one_of("sum", self.sum, SUMS)
         check_word(self.protection, family(RowsFamily.name))
         added = self._sum()
         method = SSCA() if self.algorithm is None else self.algorithm
         if not isinstance(method, tuple(METHODS.values())):
             raise OptionError(f"algorithm must be one of {', '.join(METHODS)}, got {method!r}")
-        if self.cost_limit is not None and not method.keeps_limits:
-            raise OptionError(f"cost_limit needs algorithm=SSCA(...), got {method!r}; no other keeps a limit")
+        check_problem(self.l2, self.cost_limit, self.objective, self.constraints, method.keeps_limits, method)
         least = max(2, sites // 2 + 1)
         if method.threshold is not None and not least <= method.threshold <= sites:
             raise OptionError(
@@ -424,10 +453,10 @@ class _Table:
         self.X, self.columns, self.named, self.features = party.X, party.columns, party.named, party.features
 
 
-def part_of(site: Site, classes: Array, limits: CostLimits) -> Any:
+def part_of(site: Site, classes: Array, rows: RowKeys) -> Any:
     """Return a site's rows as its program takes them, with classes and groups by number."""
     y = np.searchsorted(classes, site.y).astype(np.int64)
-    return (rows_to_value(site.X), y, limits.numbers(site))
+    return (rows_to_value(site.X), y, rows.numbers(site))
 
 
 def _who_is_who(site: Site) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ keys and its own part, is kept in Flower's `context.state`, which never leaves t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from flwr.clientapp import ClientApp
 from colonnade.data.site import Site, common_classes
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
 from colonnade.estimators.horizontal import part_of
-from colonnade.horizontal.cost_limits import CostLimits
 from colonnade.horizontal.messages import Make, instruction
+from colonnade.horizontal.row_keys import RowKeys
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork, Turn, going_on
+from colonnade.objective.expressions import RowFunction
 from colonnade.runtimes.wire import decode, encode
 from colonnade.sums.dropout import Member
 
@@ -45,7 +46,9 @@ def unpacked(message: Message) -> Any:
     return decode(bytes(data))
 
 
-def client_app(load: Load, *, plain: bool = False, network: Make | None = None) -> ClientApp:
+def client_app(
+    load: Load, *, plain: bool = False, network: Make | None = None, functions: Sequence[RowFunction] = ()
+) -> ClientApp:
     """Return a ClientApp for one site.
 
     Parameters
@@ -57,8 +60,11 @@ def client_app(load: Load, *, plain: bool = False, network: Make | None = None) 
     network
         The function make(features, classes) -> torch.nn.Module, where the strategy has one. It is this site's own: the
         server tells the shapes of its parameters, and never what to call.
+    functions
+        The functions of rows that the strategy's objective and constraints have, in the order in which they name them.
+        They are this site's own as well: the server tells their numbers.
     """
-    app, held = ClientApp(), _Held(load, plain, network)
+    app, held = ClientApp(), _Held(load, plain, network, tuple(functions))
 
     def answer(message: Message, context: Context) -> Message:
         try:
@@ -75,8 +81,9 @@ def client_app(load: Load, *, plain: bool = False, network: Make | None = None) 
 class _Held:
     """The sites of this process by node, since a simulation runs many nodes in one process."""
 
-    def __init__(self, load: Load, plain: bool, network: Make | None) -> None:
+    def __init__(self, load: Load, plain: bool, network: Make | None, functions: tuple[RowFunction, ...]) -> None:
         self._load, self.plain, self.network, self._sites = load, plain, network, dict[tuple[int, int], Site]()
+        self.functions = functions
 
     def site(self, context: Context) -> Site:
         key = (context.run_id, context.node_id)
@@ -103,14 +110,15 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
         if turn is not None:
             _keep(turn, context)
         return answer
-    if not isinstance(job, tuple) or len(job) != 5:
+    if not isinstance(job, tuple) or len(job) != 4:
         raise ProtocolError("the server tells no job with its task; use one version of colonnade everywhere")
     told, *about = job
     site = held.site(context)
-    classes, limits = _labels(about)
+    classes, rows = _labels(about)
     common_classes([site], classes)  # refuses labels that are not among them
-    part = SiteRows.from_value(part_of(site, np.asarray(classes), limits))
-    work = SiteWork.of(told, site.name, part, None, Own(held.network, site.identity, site.roster), tuple(about))
+    part = SiteRows.from_value(part_of(site, np.asarray(classes), rows))
+    own = Own(held.network, site.identity, site.roster, held.functions)
+    work = SiteWork.of(told, site.name, part, None, own, tuple(about))
     if not work.threshold and not held.plain:
         raise OptionError(
             f"site {site.name!r} answers under masks only, and the server asks for its part in the clear; leave "
@@ -122,17 +130,14 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
     return answer
 
 
-def _labels(about: list[Any]) -> tuple[tuple[Any, ...], CostLimits]:
-    """Return classes and limits, if that is what the server tells, and refuse anything else."""
-    classes, keys, limits, grouped = about
+def _labels(about: list[Any]) -> tuple[tuple[Any, ...], RowKeys]:
+    """Return classes and what costs are about, if that is what the server tells, and refuse anything else."""
+    classes, keys, grouped = about
     plain = (int, float, bool, str)
-    tuples = [isinstance(one, tuple) for one in (classes, keys, limits)]
+    tuples = [isinstance(one, tuple) for one in (classes, keys)]
     if not all(tuples) or not all(isinstance(one, plain) for one in (*classes, *keys)) or type(grouped) is not bool:
-        raise ProtocolError("the server's classes and limits can't be read; use one version of colonnade everywhere")
-    if keys and len(keys) != len(limits):
-        raise ProtocolError(f"the server tells {len(limits)} limits for {len(keys)} groups")
-    given = dict(zip(keys, limits, strict=True)) if keys else None
-    return classes, CostLimits.of(given, grouped)
+        raise ProtocolError("the server's classes and groups can't be read; use one version of colonnade everywhere")
+    return classes, RowKeys(keys, grouped)
 
 
 def _introduction(site: Site, context: Context) -> Any:

@@ -24,7 +24,6 @@ from colonnade.estimators.horizontal import SSCAClassifier
 from colonnade.flower.client import packed, unpacked
 from colonnade.horizontal.conduct import Result as Ended
 from colonnade.horizontal.conduct import ServerJob, conduct
-from colonnade.horizontal.cost_limits import CostLimits
 from colonnade.horizontal.gathering import Heard, Task, gather
 from colonnade.horizontal.messages import model_from_value
 
@@ -48,7 +47,8 @@ class SSCAStrategy(Strategy):
     classes
         All values that labels take, at all sites.
     groups
-        Whether the keys of a `cost_limit` that is a dict are groups rather than classes.
+        Whether the keys of a `cost_limit` that is a dict, and of costs in `objective` and `constraints`, are groups
+        rather than classes.
     **options
         The other options are those of `colonnade.SSCAClassifier`.
     """
@@ -58,9 +58,9 @@ class SSCAStrategy(Strategy):
         self.sites, self._classes = sites, np.unique(np.asarray(list(classes)))
         self._model = SSCAClassifier(**{"verbose": 0, **options, "classes": self._classes.tolist()})
         self.method = self._model.check_options(sites)
-        self._limits = CostLimits.of(self._model.cost_limit, groups)
+        self._stated = self._model.statement(groups)
         if not groups:
-            self._limits.check_known(self._classes)
+            self._stated.rows.check_known(self._classes)
         self.ended: Ended | None = None
         self._nodes: dict[int, int] = {}  # number of a site: its node
         self._server_job: ServerJob | None = None
@@ -119,7 +119,8 @@ class SSCAStrategy(Strategy):
         model = model_from_value(job.model, self._model.network, "the server")
         first = None if initial_arrays is None else _flat(initial_arrays, model.size)
         result, wait = Result(), self.method.wait or timeout
-        run = conduct(job, model, lambda said: self._note(result, said), first)
+        own = self._stated.parameter_functions
+        run = conduct(job, model, lambda said: self._note(result, said), first, own)
         task = next(run)
         while True:
             heard = self._sum(grid, task, wait)
@@ -134,7 +135,7 @@ class SSCAStrategy(Strategy):
                 break
         result.arrays = _record(self.ended.parameters)
         if job.limits and not self.ended.met:
-            log(WARNING, "%s", self._limits.sentence(self.ended.costs, self.ended.slack, self._last, self.method.wait))
+            log(WARNING, "%s", self._stated.sentence(self.ended.costs, self.ended.slack, self._last, self.method.wait))
         if self.ended.skipped:
             log(WARNING, "Rounds %s were skipped: too few sites answered", list(self.ended.skipped))
         return result
@@ -204,9 +205,8 @@ class SSCAStrategy(Strategy):
                 what = f"other columns than {other!r}" if count == wanted else f"{count} columns, {other!r} {wanted}"
                 raise DataError(f"site {name!r} has {what}; all sites need the same columns in the same order")
         self._nodes, self._columns = dict(enumerate(order)), int(heard[order[0]][2])
-        told = (self._limits.keys, self._limits.limits, self._limits.grouped)
-        self._job = (tuple(self._classes.tolist()), *told)
-        return self._model.plan(self.method, names, self._columns, len(self._classes), self._limits)
+        self._job = (tuple(self._classes.tolist()), self._stated.rows.keys, self._stated.rows.grouped)
+        return self._model.plan(self.method, names, self._columns, len(self._classes), self._stated)
 
     # -- one exchange -------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class SSCAStrategy(Strategy):
         if self.ended is None:
             raise errors.NotFittedError("this strategy has not run; call start(grid) first")
         columns = tuple(f"x{j}" for j in range(self._columns))
-        self._model.take_result(self._known, self._classes, self._limits, columns, self.ended)
+        self._model.take_result(self._known, self._classes, self._stated, columns, self.ended)
         return self._model
 
 

@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedavg import LocalSteps
-from colonnade.algorithms.ssca import SSCA, Average, State, algorithm_1, algorithm_2, start
+from colonnade.algorithms.ssca import SSCA, Average, Function, Problem, State, algorithm_1, algorithm_2, start
 from colonnade.blocks.whole import WholeModel
 from colonnade.errors import LabelError, PartySilent
 from colonnade.horizontal.gathering import Heard, Task
 from colonnade.horizontal.messages import method_from_value
+from colonnade.horizontal.own_functions import average_of
+from colonnade.objective.expressions import ParameterFunction
 
 Array = npt.NDArray[Any]
 Say = Callable[[tuple[Any, ...]], None]
@@ -36,9 +38,11 @@ class ServerJob:
     sites: tuple[str, ...]
     model: Any  # the description of the model (`messages.describe_model`)
     method: Any  # the algorithm, as its `as_value` gives it
-    l2: float
-    groups: tuple[str, ...]  # names of the groups with a cost limit, for sentences; "" stands for all rows
-    limits: tuple[float, ...]  # the limit of each group; empty without limits
+    l2: float  # for algorithms in which sites take steps of their own
+    measures: tuple[tuple[int, int], ...]  # means over rows: (number of the key, number of the function), -1 for all
+    names: tuple[str, ...]  # what sentences call the rows of each; "" stands for all rows
+    functions: tuple[tuple[Any, ...], ...]  # (weights, square) of the objective and of each constraint
+    limits: tuple[float, ...]  # the limit of each constraint; empty without constraints
     threshold: int  # sites that have to stay in a masked sum; 0 is a sum without masks
 
     @classmethod
@@ -48,11 +52,18 @@ class ServerJob:
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry."""
-        return (self.sites, self.model, self.method, self.l2, self.groups, self.limits, self.threshold)
+        about = (self.measures, self.names, self.functions, self.limits)
+        return (self.sites, self.model, self.method, self.l2, *about, self.threshold)
+
+    @property
+    def problem(self) -> Problem:
+        """The objective and the constraints."""
+        objective, *constraints = (Function(*each) for each in self.functions)
+        return Problem(objective, tuple(constraints))
 
     def as_site_job(self, number: int) -> Any:
         """Return what the site of that number has to know of it, for `SiteWork.of`."""
-        return (number, self.sites, self.model, self.method, len(self.groups), self.l2, self.threshold)
+        return (number, self.sites, self.model, self.method, self.measures, self.l2, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ class Result:
     parameters: Array
     costs: tuple[
         float, ...
-    ] = ()  # over all rows with each limit, at the last evaluation; NaN where nobody has such rows
+    ] = ()  # what each limit is about, over all rows, at the last evaluation; NaN where nobody has such rows
     slack: tuple[float, ...] = ()
     multipliers: tuple[float, ...] = ()
     penalty: float = 0.0
@@ -81,6 +92,8 @@ class _Run:
     say: Say
     state: State
     totals: Array
+    problem: Problem
+    own: tuple[ParameterFunction, ...] = ()  # functions of the parameters, which no site is asked for
     round: int = 0
     records: int = 0
     last: int = -1  # the round of the last evaluation
@@ -89,8 +102,8 @@ class _Run:
     aims: tuple[float, ...] = ()  # the limits that rounds work with
 
     @property
-    def functions(self) -> int:
-        return len(self.job.groups)
+    def measures(self) -> int:
+        return len(self.job.measures)
 
     @property
     def measured(self) -> tuple[float, ...]:
@@ -102,7 +115,18 @@ class _Run:
         return self.method.evaluate_every or max(1, self.method.rounds // 10)
 
 
-def conduct(job: ServerJob, model: WholeModel, say: Say, first: Array | None = None) -> Generator[Task, Heard, Result]:
+def vanished(slack: float, limit: float) -> bool:
+    """Whether a slack is nothing, beside its limit where that is large."""
+    return slack < VANISHED * max(1.0, abs(limit))
+
+
+def conduct(
+    job: ServerJob,
+    model: WholeModel,
+    say: Say,
+    first: Array | None = None,
+    functions: tuple[ParameterFunction, ...] = (),
+) -> Generator[Task, Heard, Result]:
     """Run Algorithm 1, Algorithm 2 or one of those they are compared with, from the first sum to the last.
 
     Parameters
@@ -115,19 +139,21 @@ def conduct(job: ServerJob, model: WholeModel, say: Say, first: Array | None = N
         Hears progress and records.
     first
         Parameters to begin with; by default those of the model's own start.
+    functions
+        The problem's functions of the parameters.
     """
-    method = method_from_value(job.method)
-    heard = yield Task("count", (), len(job.groups) + 2, 0)
+    method, problem = method_from_value(job.method), job.problem
+    heard = yield Task("count", (), len(job.measures) + 2, 0)
     if heard.total is None:
         raise _too_few(job, heard, f"only {heard.answered} of {len(job.sites)} sites answered at the start")
-    for name, count in zip(job.groups, heard.total, strict=False):
+    for name, count in zip(job.names, heard.total, strict=False):
         if not count:
             everybody = heard.answered == len(job.sites)
             who = "no site" if everybody else f"none of the {heard.answered} sites that answered"
-            raise LabelError(f"{who} has a row of {name}, which has a cost limit; leave its limit out")
+            raise LabelError(f"{who} has a row of {name}, which a cost or its limit is about; leave it out")
     options = SSCA() if method.own_steps else cast("SSCA", method)
-    state = start(model.start(method.seed) if first is None else first, len(job.groups), options)
-    run = _Run(job, method, say, state, heard.total, aims=job.limits)
+    state = start(model.start(method.seed) if first is None else first, problem, options)
+    run = _Run(job, method, say, state, heard.total, problem, functions, aims=job.limits)
     yield from _evaluate(run)
     if method.own_steps:
         yield from _rounds(run, 0.0)
@@ -136,11 +162,11 @@ def conduct(job: ServerJob, model: WholeModel, say: Say, first: Array | None = N
     for _ in range(options.penalties):
         yield from _rounds(run, c)
         met = _met(run, options)
-        if met:
+        if met or (not options.lower and _no_slack(run)):
             break
         # "Repeat Algorithm 2 with c = c_j until |s_j| is sufficiently small": it goes on from where it stands.
         c *= 10
-        run.aims = _lower_aims(run)
+        run.aims = _lower_aims(run) if options.lower else run.aims
     state = run.state
     return Result(state.parameters, run.measured, state.slack, state.multipliers, c, met, tuple(run.skipped))
 
@@ -157,19 +183,33 @@ def _lower_aims(run: _Run) -> tuple[float, ...]:
     The best w of a noisy approximation is one whose noise is favourable, so the cost over all rows settles above a
     limit that the approximation keeps exactly. By how much is what all sites together have just measured.
     """
-    if max(run.state.slack, default=0.0) >= VANISHED or not run.measured:
+    if not _no_slack(run) or not run.measured:
         return run.aims  # the limit is not reached yet, so it is not noise; or nobody knows the costs
-    over = (max(0.0, cost - limit) for cost, limit in zip(run.measured, run.job.limits, strict=True))
-    return tuple(max(0.5 * aim, aim - each) for aim, each in zip(run.aims, over, strict=True))
+    aims = []
+    for function, aim, value, limit in zip(
+        run.problem.constraints, run.aims, run.measured, run.job.limits, strict=True
+    ):
+        noisy = any(function.weights[: run.measures])  # what is known exactly has no noise to make up for
+        lower = aim - max(0.0, value - limit) if noisy else aim
+        aims.append(max(0.5 * aim, lower) if aim > 0 else lower)
+    return tuple(aims)
+
+
+def _no_slack(run: _Run) -> bool:
+    """Whether the slack of every constraint has vanished."""
+    return all(vanished(slack, limit) for slack, limit in zip(run.state.slack, run.job.limits, strict=False))
 
 
 def _met(run: _Run, method: SSCA) -> bool:
     """Whether slack has vanished, and every cost over all rows is within the tolerance of its limit."""
     if not run.job.limits:
         return True
-    if max(run.state.slack, default=0.0) >= VANISHED or not run.measured:
+    if not _no_slack(run) or not run.measured:
         return False
-    return all(cost <= limit + method.tolerance for cost, limit in zip(run.costs, run.job.limits, strict=False))
+    return all(
+        value <= limit + method.tolerance * max(1.0, abs(limit))
+        for value, limit in zip(run.costs, run.job.limits, strict=True)
+    )
 
 
 def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
@@ -179,7 +219,7 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
         w = run.state.parameters
         t = run.state.t
         parts = method.chosen(len(run.job.sites), t)
-        heard = yield Task("step", (t, w, run.totals), run.functions * (2 + len(w)), parts=parts)
+        heard = yield Task("step", (t, w, run.totals), run.measures * (2 + len(w)), parts=parts)
         if heard.total is None:
             run.skipped.append(run.round)
             if parts:
@@ -191,7 +231,7 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
                 raise _too_few(run.job, heard, f"{what} {len(run.job.sites)} sites answered in the last")
         else:
             streak = 0
-            run.state = _advance(run, heard.total.reshape(run.functions, -1), c)
+            run.state = _advance(run, heard.total.reshape(run.measures, -1), c)
         run.say(("progress", run.round, run.round))
         if run.round % run.stride == 0 or index == method.rounds - 1:
             yield from _evaluate(run)
@@ -200,13 +240,15 @@ def _rounds(run: _Run, c: float) -> Generator[Task, Heard, None]:
 def _advance(run: _Run, sums: Array, c: float) -> State:
     """Line 5 of the paper's algorithms: compute the next parameters from the sums of one round."""
     averages = [Average(row[1] / row[0], row[2:] / row[0]) if row[0] > 0 else None for row in sums]
-    state, method, first = run.state, run.method, averages[0]
-    if method.own_steps:
+    state, first = run.state, averages[0]
+    if run.method.own_steps:
         moved = 0.0 if first is None else first.gradient
         return State(state.parameters + moved, state.approximations, state.t + 1)
+    averages += [average_of(function, state.parameters) for function in run.own]
+    method = cast("SSCA", run.method)
     if run.job.limits:
-        return algorithm_2(state, averages, run.aims, c, cast("SSCA", method))
-    return state if first is None else algorithm_1(state, first, cast("SSCA", method), run.job.l2)
+        return algorithm_2(state, averages, run.problem, run.aims, c, method)
+    return algorithm_1(state, averages, run.problem, method)
 
 
 def _evaluate(run: _Run) -> Generator[Task, Heard, None]:
@@ -214,14 +256,16 @@ def _evaluate(run: _Run) -> Generator[Task, Heard, None]:
     if run.last == run.round:
         return
     w = run.state.parameters
-    heard = yield Task("evaluate", (run.records, w, run.totals), 2 * run.functions + 6)
+    heard = yield Task("evaluate", (run.records, w, run.totals), 2 * run.measures + 6)
     if heard.total is None:
         return
     run.last = run.round
-    of_groups, of_all = np.split(heard.total, [2 * run.functions])
+    measured, of_all = np.split(heard.total, [2 * run.measures])
     # Nothing is known of a group whose sites were all silent, least of all that its limit is kept.
-    run.costs = tuple(float(cost / weight) if weight else math.nan for weight, cost in of_groups.reshape(-1, 2))
+    means = [float(value / weight) if weight else math.nan for weight, value in measured.reshape(-1, 2)]
+    means += [average_of(function, w).cost for function in run.own]
     weight, cost, right = (float(v) for v in of_all[:3])
+    run.costs = tuple(each.value(means, w) for each in run.problem.constraints) or (cost / weight,)
     record = [run.records, run.round, run.round, cost / weight, right / weight]
     if of_all[3]:
         record += [float(of_all[4] / of_all[3]), float(of_all[5] / of_all[3])]

@@ -29,7 +29,7 @@ METHODS: dict[str, type[SSCA | LocalSteps]] = {
 }
 LAYERS, OWN = "layers", "own"
 _MOST = 1 << 40  # parameters; no array of them is made before the server has sent as many
-_MOST_LIMITS = 1 << 16  # every limit costs a pass over the rows
+_MOST_MEASURES = 1 << 16  # every one costs a pass over the rows
 
 
 def method_from_value(value: Any) -> SSCA | LocalSteps:
@@ -153,14 +153,18 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
 
 
 def is_job(job: Any) -> bool:
-    """Whether this is (number, names, model, algorithm, limits, l2, threshold).
+    """Whether this is (number, names, model, algorithm, measures, l2, threshold).
 
-    The model and the algorithm are checked by functions of their own.
+    A measure is a pair: the number of a class or group, and that of a function; -1 is all rows, and the cost. The model
+    and the algorithm are checked by functions of their own.
     """
     if not isinstance(job, tuple) or len(job) != 7:
         return False
-    number, names, _, _, functions, l2, threshold = job
+    number, names, _, _, measures, l2, threshold = job
     if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
         return False
-    sizes = type(number) is int and 0 <= number < len(names) and type(functions) is int and type(threshold) is int
-    return sizes and 1 <= functions <= _MOST_LIMITS and threshold >= 0 and type(l2) is float and 0 <= l2 < math.inf
+    if not isinstance(measures, tuple) or not 1 <= len(measures) <= _MOST_MEASURES or not _each(int, int)(measures):
+        return False
+    numbers = all(-1 <= key < _MOST_MEASURES and function >= -1 for key, function in measures)
+    sizes = type(number) is int and 0 <= number < len(names) and type(threshold) is int
+    return sizes and numbers and threshold >= 0 and type(l2) is float and 0 <= l2 < math.inf

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from colonnade.blocks.torch_whole import maker_of
+from colonnade.blocks.torch_whole import function_of, maker_of
 from colonnade.data.identity import Identity
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.horizontal.conduct import ServerJob, conduct
@@ -25,7 +25,7 @@ INSTRUCTION = "instruction"
 _WAIT, _LONGEST = 1 / 7, 0.16
 
 
-async def serve(net: Net, job: Any, network: str | None = None) -> Any:
+async def serve(net: Net, job: Any, network: str | None = None, functions: tuple[str, ...] = ()) -> Any:
     """Run as the server, and return how the run ended (`Result.as_value`).
 
     Parameters
@@ -36,12 +36,14 @@ async def serve(net: Net, job: Any, network: str | None = None) -> Any:
         A `ServerJob` as a value.
     network
         The name of the function that makes the network, where the model is one of torch.
+    functions
+        The names of the problem's functions of parameters.
     """
     told = ServerJob.from_value(job)
     model = model_from_value(told.model, maker_of(network), "the server")
     net.spare(told.sites)
     desk = _Desk(net, told)
-    run = conduct(told, model, net.report)
+    run = conduct(told, model, net.report, functions=tuple(map(function_of, functions)))
     task = next(run)
     while True:
         heard = await desk.sum(task)
@@ -119,16 +121,17 @@ async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
     job
         A `ServerJob` as a value.
     mine
-        Rows, rows to validate with, the name of the function that makes its network, the secret of its identity, and
-        its roster.
+        Rows, rows to validate with, the name of the function that makes its network, the secret of its identity, its
+        roster, and the names of the problem's functions of rows.
     """
     told = ServerJob.from_value(job)
     net.spare(told.sites)
     number = told.sites.index(net.me)
-    train, validation, network, secret, roster = mine
+    train, validation, network, secret, roster, functions = mine
     held_out = None if validation is None else SiteRows.from_value(validation)
     identity = None if secret is None else Identity(secret)
-    own = Own(maker_of(network), identity, None if roster is None else dict(roster))
+    known = None if roster is None else dict(roster)
+    own = Own(maker_of(network), identity, known, tuple(map(function_of, functions)))
     work = SiteWork.of(told.as_site_job(number), net.me, SiteRows.from_value(train), held_out, own)
     turn: Turn | None = None
     while True:

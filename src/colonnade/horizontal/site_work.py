@@ -20,8 +20,10 @@ from colonnade.blocks.whole import WholeModel, costs
 from colonnade.crypto.masks import KeyPair
 from colonnade.crypto.ring import Ring
 from colonnade.data.identity import Identity
-from colonnade.errors import ProtocolError
+from colonnade.errors import OptionError, ProtocolError
 from colonnade.horizontal.messages import Make, is_job, method_from_value, model_from_value
+from colonnade.horizontal.own_functions import checked
+from colonnade.objective.expressions import RowFunction
 from colonnade.runtimes.wire import encode, expect_array
 from colonnade.sums.dropout import FEWEST, Member, SumTerms
 
@@ -46,7 +48,7 @@ def rows_from_value(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class SiteRows:
-    """Rows of a site: their numbers, their classes by number, and the number of each row's group (-1 for none)."""
+    """Rows of a site: their numbers, their classes by number, and the number of each row's key (-1 for none)."""
 
     X: Any
     y: Array
@@ -69,6 +71,7 @@ class Own:
     network: Make | None = None  # the function that makes its network, where the model is one of torch
     identity: Identity | None = None  # what it signs with
     roster: Mapping[str, bytes] | None = None  # the public keys of all sites
+    functions: tuple[RowFunction, ...] = ()  # those of the problem, where it has any
 
 
 @dataclass
@@ -123,7 +126,7 @@ class SiteWork:
     names: tuple[str, ...]  # of all sites
     model: WholeModel
     method: SSCA | LocalSteps
-    functions: int  # how many costs there are: 1, or as many as there are groups with a limit
+    measures: tuple[tuple[int, int], ...]  # means over rows: (number of the key, number of the function), -1 for all
     l2: float
     threshold: int  # 0 is a sum without masks
     train: SiteRows
@@ -144,7 +147,7 @@ class SiteWork:
         """
         if not is_job(job):
             raise ProtocolError("this site can't read the server's job; use one version of colonnade everywhere")
-        number, names, model, method, functions, l2, threshold = job
+        number, names, model, method, measures, l2, threshold = job
         if names[number] != name:
             raise ProtocolError(f"the server takes site {name!r} for {names[number]!r}; have it ask who is who again")
         made = model_from_value(model, own.network, f"site {name!r}"), method_from_value(method)
@@ -154,10 +157,17 @@ class SiteWork:
                 f"the server's model is of {model[1]} columns and {model[3]} classes, site {name!r} has {features} "
                 f"columns and at least {classes} classes"
             )
-        if int(train.groups.max()) >= functions:
-            raise ProtocolError(f"the server counts {functions} limits, site {name!r} has rows of more")
+        keys = 1 + max(key for key, _ in measures)
+        if keys and int(train.groups.max()) >= keys:
+            raise ProtocolError(f"the server counts {keys} classes or groups, site {name!r} has rows of more")
+        needed = 1 + max(function for _, function in measures)
+        if needed > len(own.functions):
+            raise OptionError(
+                f"the problem has {needed} functions of rows, and site {name!r} was given {len(own.functions)}; give "
+                f"it functions=, those of the others, in the order in which the problem names them"
+            )
         told = _digest((*job[1:], *also))
-        return cls(number, names, *made, functions, float(l2), threshold, train, validation, own, told)
+        return cls(number, names, *made, measures, float(l2), threshold, train, validation, own, told)
 
     @property
     def name(self) -> str:
@@ -190,24 +200,27 @@ class SiteWork:
         if kind == "count":
             return Ring(self.sites, 0).encode(self.counts(), name)
         w = expect_array(content[1], (self.model.size,), np.float64, "server", kind)
-        totals = expect_array(content[2], (self.functions + 2,), np.float64, "server", kind)
+        totals = expect_array(content[2], (len(self.measures) + 2,), np.float64, "server", kind)
         found = self.step(int(content[0]), w, totals) if kind == "step" else self.evaluate(w, totals)
         return Ring(self.sites).encode(found, name)
 
     # -- tasks --------------------------------------------------------------------------------------------------
 
     def counts(self) -> Array:
-        """Return how many rows there are of each function, in all, and to validate with."""
-        of = self._functions_of(self.train)
-        found = [float(len(rows)) for rows in of]
+        """Return how many rows there are of each measure, in all, and to validate with."""
+        found = [float(len(rows)) for rows in self._rows_of(self.train)]
         return np.array([*found, float(len(self.train)), float(len(self.validation or ()))])
 
-    def _functions_of(self, part: SiteRows) -> list[Array]:
-        """Return the rows that each cost is a mean over."""
-        return [np.nonzero(part.groups == m)[0] for m in range(self.functions)]
+    def _rows_of(self, part: SiteRows) -> list[Array]:
+        """Return the rows that each measure is a mean over."""
+        every = np.arange(len(part))
+        return [every if key < 0 else np.nonzero(part.groups == key)[0] for key, _ in self.measures]
+
+    def _function(self, number: int) -> RowFunction | None:
+        return None if number < 0 else checked(self.own.functions[number])
 
     def step(self, t: int, w: Array, totals: Array) -> Array:
-        """Line 4 of the paper's algorithms: return (weight, weight x cost, weight x gradient) of each function.
+        """Line 4 of the paper's algorithms: return (weight, weight x value, weight x gradient) of each measure.
 
         The weight is N_i / N; with the mean over the batch this makes the paper's N_i / (B N). A site that is missing
         in a round is missing in the sum of weights too.
@@ -215,16 +228,18 @@ class SiteWork:
         rng = np.random.default_rng([self.method.seed, self.number, t])
         if self.method.own_steps:
             return self._own_steps(cast("LocalSteps", self.method), t, w, totals, rng)
-        parts, sizes = [], self.method.batch_for(len(self.train))
-        for rows, total in zip(self._functions_of(self.train), totals, strict=False):
+        parts, sizes, drawn = [], self.method.batch_for(len(self.train)), dict[int, Array]()
+        for (key, function), rows, total in zip(self.measures, self._rows_of(self.train), totals, strict=False):
             if not len(rows):
                 parts.append(np.zeros(2 + len(w)))
                 continue
-            # Every group has its share of the batch, so that no cost moves with how many rows of a group were drawn.
-            share = min(len(rows), max(1, round(sizes * len(rows) / len(self.train))))
-            batch = rng.choice(rows, share, replace=False)
-            cost, gradient = self.model.value_and_gradient(w, self.train.X[batch], self.train.y[batch])
-            parts.append(len(rows) / total * np.concatenate([[1.0, cost], gradient]))
+            if key not in drawn:  # measures of the same rows have the same batch
+                # Every group has its share of it, so that no cost moves with how many rows of a group were drawn.
+                share = min(len(rows), max(1, round(sizes * len(rows) / len(self.train))))
+                drawn[key] = rng.choice(rows, share, replace=False)
+            X, y = self.train.X[drawn[key]], self.train.y[drawn[key]]
+            value, gradient = self.model.value_and_gradient(w, X, y, self._function(function))
+            parts.append(len(rows) / total * np.concatenate([[1.0, value], gradient]))
         return np.concatenate(parts)
 
     def _own_steps(self, method: LocalSteps, t: int, w: Array, totals: Array, rng: Any) -> Array:
@@ -235,11 +250,12 @@ class SiteWork:
         return weight * np.concatenate([[1.0, cost], moved])
 
     def evaluate(self, w: Array, totals: Array) -> Array:
-        """Return (weight, cost) of each function, and (weight, cost, right) of all rows and of the validation rows."""
+        """Return (weight, value) of each measure, and (weight, cost, right) of all rows and of the validation rows."""
         found: list[float] = []
-        each, right = self._costs(w, self.train)
-        for rows, total in zip(self._functions_of(self.train), totals, strict=False):
-            found += [len(rows) / total, float(each[rows].sum()) / total]
+        each, right, *own = self._costs(w, self.train, self.own.functions)
+        for (_, function), rows, total in zip(self.measures, self._rows_of(self.train), totals, strict=False):
+            values = each if function < 0 else own[function]
+            found += [len(rows) / total, float(values[rows].sum()) / total]
         found += [len(each) / totals[-2], float(each.sum()) / totals[-2], float(right.sum()) / totals[-2]]
         if self.validation is not None and totals[-1]:
             each, right = self._costs(w, self.validation)
@@ -248,14 +264,18 @@ class SiteWork:
             found += [0.0, 0.0, 0.0]
         return np.array(found)
 
-    def _costs(self, w: Array, part: SiteRows) -> tuple[Array, Array]:
+    def _costs(self, w: Array, part: SiteRows, functions: tuple[RowFunction, ...] = ()) -> tuple[Array, ...]:
+        """Return of each row its cost, whether it is right, and what the problem's functions make of it."""
         each, right = np.empty(len(part)), np.empty(len(part), dtype=bool)
+        own = [np.empty(len(part)) for _ in functions]
         for at in range(0, len(part), _CHUNK):
             piece = slice(at, at + _CHUNK)
             scores = self.model.scores(w, part.X[piece])
             each[piece] = costs(scores, part.y[piece])
             right[piece] = scores.argmax(axis=1) == part.y[piece]
-        return each, right
+            for values, function in zip(own, functions, strict=True):
+                values[piece] = checked(function)(scores, part.y[piece])[0]
+        return each, right, *own
 
     def effort(self, content: Any) -> float:
         """Return how many numbers a task touches, for the virtual clock."""
