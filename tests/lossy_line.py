@@ -67,8 +67,9 @@ class LossyLine:
             line.close()
 
     def _close(self) -> None:
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
+        if self._listening.fileno() >= 0:  # it may have been told to refuse callers before
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
 
     def _call(self, *functions) -> None:
         done = threading.Event()
