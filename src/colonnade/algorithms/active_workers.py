@@ -134,8 +134,10 @@ class AtOwnPace(Together):
                 return
             new, drawn = await self._begin(holder)
             reading = await self.steps.read(holder, rows, new, drawn, self.lanes[holder])
-            flow.staleness.append(await self.steps.write(reading))
-            flow.rows, flow.used = flow.rows + len(rows), flow.used + len(rows)
+            between = await self.steps.write(reading)
+            if self.session.net.me in self.lanes:  # others have no part of f, so nothing of theirs is stale
+                flow.staleness.append(between)
+                flow.rows, flow.used = flow.rows + len(rows), flow.used + len(rows)
             self.session.count_round(epoch)
 
     async def _begin(self, holder: str) -> tuple[slice | None, dict[str, int]]:
