@@ -35,7 +35,7 @@ class Reading(NamedTuple):
     before: int  # steps that had been written here when f was read
 
 
-class Steps(Protocol):
+class WorkerSteps(Protocol):
     """What is done about a batch, in two halves; see `fdskl.DoublyStochasticSteps`."""
 
     session: KernelSession
@@ -61,7 +61,7 @@ class Steps(Protocol):
         ...
 
 
-async def open_workers(how: str, steps: Steps) -> InTurn:
+async def open_workers(how: str, steps: WorkerSteps) -> InTurn:
     """The workers as the option says; one alone is always in turn."""
     if how == IN_TURN or len(steps.session.job.holders) == 1:
         return InTurn(steps)
@@ -71,7 +71,7 @@ async def open_workers(how: str, steps: Steps) -> InTurn:
 class InTurn:
     """One step after the other, in the order of the batches: f(x) is always the newest."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: WorkerSteps) -> None:
         self.steps, self.session, self.exchange = steps, steps.session, steps.exchange
 
     async def run(self, epoch: int, batches: Sequence[Batch]) -> None:
@@ -85,7 +85,7 @@ class InTurn:
 class Together(InTurn):
     """Each worker a step in every round: all read the same f before any of them writes, side by side."""
 
-    def __init__(self, steps: Steps, lanes: Mapping[str, Lane]) -> None:
+    def __init__(self, steps: WorkerSteps, lanes: Mapping[str, Lane]) -> None:
         super().__init__(steps)
         self.lanes = lanes
 
@@ -115,7 +115,7 @@ class Together(InTurn):
 class AtOwnPace(Together):
     """Each worker step after step, whatever the others do. They meet only where the model is evaluated."""
 
-    def __init__(self, steps: Steps, lanes: Mapping[str, Lane]) -> None:
+    def __init__(self, steps: WorkerSteps, lanes: Mapping[str, Lane]) -> None:
         super().__init__(steps, lanes)
         self._told = {holder: (0,) * len(lanes) for holder in lanes}
 
