@@ -55,8 +55,8 @@ class Size:
 
     sets: tuple[str, ...] = tuple(TASKS)
     epochs: tuple[int, ...] = (1, 3, 30)
-    features: int | None = 2048
-    rows: int = 4_000  # of a curve, training and test rows
+    features: int | None = None
+    rows: int = 8_000  # of a curve, training and test rows
 
 
 QUICK = Size(("phishing",), (1, 3), 256)
