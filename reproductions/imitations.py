@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from colonnade.errors import one_of
 from reproductions.datasets import Array, DataSet, unit_rows
+from reproductions.dense_imitations import DENSE
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,11 @@ WORDS = {
     "webspam": Words(350_000, 16_609_143, 3727.7, 0.90, 0.85, 0.606, "counts", 0.22, 0.5),
     "url": Words(2_396_130, 3_231_961, 115.6, 0.15, 1.10, 0.331, "ones", 0.50),
     "E2006-tfidf": Words(16_087, 150_360, 1241.4, 0.75, 1.00, None, "tf-idf", 0.0),
+    "real-sim": Words(72_309, 20_958, 51.3, 0.80, 1.00, 0.3075, "tf-idf", 0.63),
+    "w8a": Words(64_700, 300, 11.65, 0.55, 0.80, 0.0297, "ones", 1.0),
 }
 YEAR = "YearPredictionMSD"
-IMITATED = (*WORDS, YEAR)
+IMITATED = (*WORDS, YEAR, *DENSE)
 _YEAR_ROWS, _YEAR_TRAIN = 515_345, 463_715
 # The most frequent words are nearly equally frequent: Zipf's law starts at this rank.
 _FIRST_RANK = 10
@@ -65,6 +68,9 @@ def imitate(name: str, scale: float, seed: int = 0) -> DataSet:
     if name == YEAR:
         X, y = _songs(round(_YEAR_ROWS * scale), rng)
         return DataSet(name, X, y, _YEAR_TRAIN * len(y) // _YEAR_ROWS, "square", origin, X.shape[1])
+    if name in DENSE:
+        X, y = DENSE[name](scale, rng)
+        return DataSet(name, X, y, round(0.8 * len(y)), "logistic", origin, ordered=True)
     words = WORDS[name]
     rows, columns = round(words.rows * scale), round(words.columns * scale)
     classes = _classes(words, rows, rng)

@@ -37,6 +37,19 @@ def pp_svmv(
     return classes[outcomes[holder].value], max(outcome.seconds for outcome in outcomes.values())
 
 
+def distances(X: Any, Z: Any) -> Array:
+    """|x - z|² of all rows of X and Z, dense or sparse; below 0 by rounding at worst."""
+    products = X @ Z.T
+    products = products.toarray() if hasattr(products, "toarray") else np.asarray(products)
+    found: Array = _lengths(X)[:, None] + _lengths(Z) - 2.0 * products
+    return found
+
+
+def _lengths(X: Any) -> Array:
+    squares = X.multiply(X) if hasattr(X, "multiply") else np.square(X)
+    return np.asarray(squares.sum(axis=1), dtype=np.float64).ravel()
+
+
 def _dense(X: Any) -> Array:
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
 
@@ -44,12 +57,11 @@ def _dense(X: Any) -> Array:
 async def _program(net: Net, holder: str, X: Array, many: int, y: Any, gamma: float, strength: float) -> Any:
     """One party; the first `many` rows train."""
     secure = await open_sum("pairwise", net, "ring")
-    lengths = np.square(X).sum(axis=1)
     kernel = np.empty((len(X), many)) if net.me == holder else None
     step = max(1, _BAND // many)
     for at in range(0, len(X), step):
         band = slice(at, min(at + step, len(X)))
-        apart = lengths[band, None] + lengths[:many] - 2.0 * (X[band] @ X[:many].T)
+        apart = distances(X[band], X[:many])
         await net.work(apart.size * X.shape[1], "forward")
         total = await secure.total("distances", apart.ravel(), holder)
         if kernel is not None and total is not None:

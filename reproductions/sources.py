@@ -44,6 +44,10 @@ SCALES = {
     "url": 0.02,
     "E2006-tfidf": 0.5,
     "YearPredictionMSD": 0.1,
+    "real-sim": 1.0,
+    "w8a": 1.0,
+    "cod-rna": 1.0,
+    "epsilon": 0.05,
 }
 # In short forms every set has about so many rows.
 SHORT_ROWS = 400

@@ -75,9 +75,9 @@ def linear(algorithm: Any, kind: Any = cn.LogisticRegression) -> Callable[..., A
     return lambda _cast, **options: kind(algorithm=algorithm, l2=L2, verbose=0, **options)
 
 
-def kernel(_cast: Cast, **options: Any) -> Any:
-    method = cn.FDSKL(block=4, batch=16, epochs=4, tol=None)
-    return cn.KernelClassifier(features=12, alpha=1e-2, algorithm=method, verbose=0, **options)
+def kernel(workers: str) -> Callable[..., Any]:
+    method = cn.FDSKL(block=4, batch=16, epochs=4, tol=None, workers=workers)
+    return lambda _cast, **options: cn.KernelClassifier(features=12, alpha=1e-2, algorithm=method, verbose=0, **options)
 
 
 def network(algorithm: Any, top: bool = False) -> Callable[..., Any]:
@@ -137,7 +137,8 @@ CASES = (
     Case("AFSGD svrg, asynchronous", linear(cn.AFSGD("svrg", **LONG)), "optimum", 0.1, **SEVERAL),
     Case("FDML, synchronous", linear(cn.FDML(asynchronous=False, **SHORT)), holders=1),
     Case("FDML, asynchronous", linear(cn.FDML(**LONG)), "optimum", 0.1, holders=1),
-    Case("FDSKL", kernel, **SEVERAL),
+    Case("FDSKL", kernel("in turn"), **SEVERAL),
+    Case("FDSKL, together", kernel("together"), **SEVERAL),
     # Pieces have signs of their own choice, which need not be the same in the next run.
     Case("BlockNewton", linear(cn.BlockNewton(epochs=5, tol=None, pieces=1)), **SEVERAL),
     Case(

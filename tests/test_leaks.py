@@ -194,6 +194,9 @@ ALGORITHMS = {
     "BlockNewton in turn": cn.BlockNewton(**SHORT, order="sequential", grow_from=20),
     "FDSKL": cn.FDSKL(**SHORT, block=8, batch=16),
     "FDSKL shared": cn.FDSKL(**SHORT, block=8, batch=16, directions="shared", step=0.1),
+    "FDSKL as printed": cn.FDSKL(**SHORT, block=8, batch=16, refit=False, step=0.1),
+    "FDSKL together": cn.FDSKL(**SHORT, block=8, batch=16, workers="together"),
+    "FDSKL asynchronous": cn.FDSKL(**SHORT, block=8, batch=16, workers="asynchronous"),
 }
 KERNEL = KernelOptions("rbf", "scale", 24, 1e-4)
 # Labels follow from a column of the last party, so that cuts of it are opened whatever the noise.

@@ -71,6 +71,29 @@ def test_features_stand_for_their_kernel(name, kernel):
     np.testing.assert_allclose(phi @ phi.T / width, expected, atol=0.03)
 
 
+def test_algorithm_3_read_literally_gives_a_part_of_the_kernel():
+    """A phase picked anew in each call: K / (q - 1), for a row and itself too. The sum of all shares: K."""
+    X, q, width = RNG.standard_normal((2, 8)), 4, 200_000
+    columns = np.split(np.arange(8), q)
+    omega = RNG.standard_normal((8, width)) * np.sqrt(2 * 0.1)
+    shares = RNG.uniform(0, 2 * np.pi, (q, width))  # b^l, with the seed of worker l and feature i
+
+    def algorithm_3(x, caller):
+        xi = sum(x[mine] @ omega[mine] + b for mine, b in zip(columns, shares, strict=True))  # line 5
+        picked = RNG.choice([worker for worker in range(q) if worker != caller], size=width)  # line 6
+        others = shares.sum(axis=0) - shares[picked, np.arange(width)]  # line 7
+        return np.sqrt(2) * np.cos(xi - others)
+
+    def ours(x):
+        return np.sqrt(2) * np.cos(sum(x[mine] @ omega[mine] + b for mine, b in zip(columns, shares, strict=True)))
+
+    for one, two in ((0, 1), (0, 0)):
+        kernel = np.exp(-0.1 * ((X[one] - X[two]) ** 2).sum())
+        literal = np.mean(algorithm_3(X[one], 0) * algorithm_3(X[two], 0))
+        assert literal == pytest.approx(kernel / (q - 1), abs=0.01)
+        assert np.mean(ours(X[one]) * ours(X[two])) == pytest.approx(kernel, abs=0.01)
+
+
 def test_directions_are_drawn_again_or_kept_and_the_same():
     kept, again = (Directions(SECRET, SECRET, Kernel("rbf", 0.5), 4, budget) for budget in (1 << 20, 0))
     X = DenseColumns(RNG.standard_normal((3, 4)))

@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 
 import colonnade as cn
-from colonnade.algorithms.fdskl import Exchange
+from colonnade.algorithms.kernel_session import Exchange
 from colonnade.algorithms.vfb2 import SNAPSHOT_EVERY
 from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.encrypted_shares import EncryptedShares
@@ -259,14 +259,14 @@ def _noted(tag: str) -> Callable[[Any], Any]:
 
 
 def _phases(method: Any) -> Any:
-    async def get(self: Exchange, part: Any, rows: Any, owner: str, pieces: Any, beside: Any) -> None:
+    async def get(self: Exchange, part: Any, rows: Any, owner: str, pieces: Any, beside: Any, lane: Any) -> None:
         spans = [self.layout.span(owner, piece.number) for piece in pieces]
         index = self.layout.owners.index(owner)
         self.net.view.phases[:] = [
             (rows[piece.rows], (index, piece.number), span.stop - span.start)
             for piece, span in zip(pieces, spans, strict=True)
         ]
-        await method(self, part, rows, owner, pieces, beside)
+        await method(self, part, rows, owner, pieces, beside, lane)
 
     return get
 

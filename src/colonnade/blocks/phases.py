@@ -7,6 +7,14 @@ so it travels as a whole number modulo 2^32 = 2 pi: sums wrap around by themselv
 The coordinates of omega are independent for both kernels, so every party can draw its own from a secret of its own,
 and the kernel is the same in distribution. Who knows a party's directions can solve its contributions for its columns:
 that is the paper's form, `directions="shared"`.
+
+Algorithm 3 needs a correction. Its line 6 picks a worker l' at random in each call, of the q - 1 that are not the
+caller, and the output is omega . x + b^l'. So two rows meet under the same feature with the phases of two independent
+picks. With probability 1 / (q - 1) the picks agree, and the mean of phi(x) phi(x') over omega and b is K(x, x'); else
+the phases are independent and uniform, and it is 0. In all it is K / (q - 1): K / 3 with four workers, and a row's
+product with itself has the same factor between two calls. Lemma 3 says that b is uniform, which it is, and overlooks
+that it must be the same b whenever a feature is computed. Here b is the sum of all parties' shares, b^1 + ... + b^q on
+the circle: uniform as well, the same in every call, and nobody has to pick. Then the mean is K.
 """
 
 from __future__ import annotations

@@ -41,6 +41,11 @@ class Stopping:
         self._steps = 0
         self.said: list[tuple[Any, ...]] = []  # about the evaluations so far
 
+    @property
+    def judged(self) -> tuple[int, int]:
+        """How many evaluations there have been, and how many rounds at the last of them."""
+        return self._records, self._rounds
+
     def eta(self) -> float:
         """The step size of this party's next step."""
         self._steps += 1

@@ -64,7 +64,8 @@ class KernelModel(Estimator):
     gamma_ : float
         The kernel's gamma, also where the option was "scale".
     parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
-        Who took part and how training went; `Estimator` describes each of them.
+        Who took part and how training went; `Estimator` describes each of them. A record of `history_` also has
+        `features`, how many are drawn by then; the first one since which steps draw no more has that round as `refit`.
     """
 
     _LOSSES: ClassVar[dict[str, str]]

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.fdskl import FDSKL, Exchange, KernelSession
+from colonnade.algorithms.fdskl import FDSKL
+from colonnade.algorithms.kernel_session import Exchange, KernelSession
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.blocks.coefficients import KernelBlock
 from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
