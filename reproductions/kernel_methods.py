@@ -143,6 +143,15 @@ def _found(predicted: Array, trial: Trial, took: Watch) -> Found:
     return Found(100 * float(np.mean(predicted != trial.y_test)), took.seconds, took.cpu)
 
 
+def _of_parties(model: Any, trial: Trial, at: Setting) -> Found:
+    """Train a model of ours, and ask it about the test rows."""
+    train, test = _dealt(trial, at)
+    watch = Watch()
+    model.fit(*train, on=at.on)
+    watch.stop()
+    return _found(model.predict(*test), trial, watch)
+
+
 def _kernel(trial: Trial, at: Setting, how: Mapping[str, Any]) -> Found:
     """The alpha that corresponds to SVC's C."""
     # Masks change no bit: they are left out where only the error is asked for.
@@ -150,11 +159,7 @@ def _kernel(trial: Trial, at: Setting, how: Mapping[str, Any]) -> Found:
         gamma=at.task.gamma, features=at.task.features, alpha=1 / (len(trial.y) * at.task.strength),
         algorithm=FDSKL(epochs=at.epochs, seed=at.seed, **how), sum="plain" if at.on is None else "auto", verbose=0,
     )  # fmt: skip
-    train, test = _dealt(trial, at)
-    watch = Watch()
-    model.fit(*train, on=at.on)
-    watch.stop()
-    return _found(model.predict(*test), trial, watch)
+    return _of_parties(model, trial, at)
 
 
 def _dsg(trial: Trial, at: Setting) -> Found:
@@ -194,11 +199,7 @@ def _trees(trial: Trial, at: Setting) -> Found:
     model = BoostedTreesClassifier(
         trees=min(TREES, 4 * at.epochs), depth=DEPTH, bins=BINS, learning_rate=RATE, protection="sealed", verbose=0
     )
-    train, test = _dealt(dense, at)
-    watch = Watch()
-    model.fit(*train, on=at.on)
-    watch.stop()
-    return _found(model.predict(*test), trial, watch)
+    return _of_parties(model, dense, at)
 
 
 def _svc(trial: Trial, at: Setting) -> Found:
