@@ -9,6 +9,8 @@ from __future__ import annotations
 # In the order of the papers, with about how many minutes each takes on two cores.
 MINUTES = {
     "fedbcd-rounds": 5,
+    "fedbcd-parties": 20,
+    "fedbcd-rate": 15,
     "fedbcd-encrypted": 1,
     "fedbcd-mnist": 5,
     "fedbcd-nus": 5,
@@ -31,4 +33,4 @@ MINUTES = {
 REPRODUCTIONS = {name: f"reproductions.{name.replace('-', '_')}" for name in MINUTES}
 
 # These draw what they run on and read no file.
-WITHOUT_DATA = frozenset({"fdskl-topologies", "vfb2-scaling"})
+WITHOUT_DATA = frozenset({"fdskl-topologies", "fedbcd-rate", "vfb2-scaling"})
