@@ -110,9 +110,9 @@ def squared_gradient_at(problem: Problem, point: Point) -> float:
     if point.done == 0:
         return problem.squared_gradient(np.zeros(COLUMNS))
     algorithm = FedBCD(
-        point.Q, signal="exact" if fresh else "frozen", step="theorem" if point.eta is None else point.eta, schedule="constant",
-        sampling="uniform", batch=BATCH, epochs=ceil(point.done * BATCH / ROWS), rounds=point.done, tol=None,
-        seed=point.seed,
+        point.Q, signal="exact" if fresh else "frozen", step="theorem" if point.eta is None else point.eta,
+        schedule="constant", sampling="uniform", batch=BATCH, epochs=ceil(point.done * BATCH / ROWS),
+        rounds=point.done, tol=None, seed=point.seed,
     )  # fmt: skip
     model = LogisticRegression(l2=L2, fit_intercept=False, algorithm=algorithm, sum="plain", verbose=0)
     return problem.squared_gradient(np.concatenate(list(model.fit(*problem.parties(count)).coef_.values())))
