@@ -9,8 +9,8 @@ from __future__ import annotations
 # In the order of the papers, with about how many minutes each takes on two cores.
 MINUTES = {
     "fedbcd-rounds": 5,
-    "fedbcd-parties": 20,
-    "fedbcd-rate": 15,
+    "fedbcd-parties": 2,
+    "fedbcd-rate": 2,
     "fedbcd-encrypted": 1,
     "fedbcd-mnist": 5,
     "fedbcd-nus": 5,

@@ -44,13 +44,13 @@ class Size:
 
     train_rows: int = TRAIN_ROWS
     test_rows: int = TEST_ROWS
-    seeds: int = 3
+    seeds: int = 1
     parties: tuple[int, ...] = (2, 5, 17)
     steps: tuple[int, ...] = (1, 5, 50)
-    grid: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    grid: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
     target: float = TARGET
-    epochs: int = 4
-    evaluate_every: int = 2
+    epochs: int = 2
+    evaluate_every: int = 5
     many_steps: tuple[int, ...] = (1, 2, 5, 10, 15, 25, 50, 100)  # of the third table
     targets: tuple[float, ...] = (0.82, 0.83, TARGET)
 
@@ -75,7 +75,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     tasks = {K: physionet2012(data, size.train_rows, size.test_rows, K) for K in size.parties}
     seeds = range(seed, seed + size.seeds)
     one = [Setting(name, Q, ONE_ETA, s, size.epochs, parties=K) for name, K, Q in _rows(size) for s in seeds]
-    tuned = [replace(s, eta0=eta0, goal=size.target) for s in one for eta0 in size.grid]
+    tuned = [replace(s, eta0=e, goal=size.target) for s in one if s.algorithm == ORDERS[0] for e in size.grid]
     few = [
         Setting("FedBCD-p", Q, ONE_ETA, s, size.epochs, signal=signal)
         for Q in size.many_steps for signal in SIGNALS for s in seeds
@@ -156,7 +156,7 @@ def _parties(curves: Curves, etas: Mapping[Row, tuple[float, float | None]], siz
     if whole:
         return Table("one-eta0", "1. Two, five and seventeen parties, one eta0 for all", header, rows, words)
     words = [f"eta0 from {', '.join(f'{eta0:g}' for eta0 in size.grid)}: the one with the fewest exchanges."]
-    return Table("tuned", "2. The same, eta0 tuned for each row", header, rows, words)
+    return Table("tuned", "2. FedBCD-p with eta0 tuned for each row", header, rows, words)
 
 
 def _local_steps(curves: Curves, few: Sequence[Setting], size: Size) -> Table:

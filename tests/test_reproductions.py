@@ -459,6 +459,8 @@ WRITES = {
     "afsgd-fdml": ("accuracy", "runs"),
     "afsgd-speedup": ("best-steps", "one-step", "details", "curves"),
     "fedbcd-mnist": ("one-eta0", "tuned", "final", "curves"),
+    "fedbcd-parties": ("one-eta0", "tuned", "local-steps", "decay", "curves"),
+    "fedbcd-rate": ("runs", "slopes", "looks"),
     "fedbcd-nus": ("rounds", "large-q", "parties", "transfer", "curves"),
     "vfb2-accuracy": ("accuracy", "differences", "trials"),
     "vfb2-convergence": ("l2", "nonconvex", "curves"),
