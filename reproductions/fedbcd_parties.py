@@ -56,7 +56,7 @@ class Size:
 
 
 # Fewer rows give a poorer model, so the short form aims lower.
-QUICK = Size(2000, 1000, 1, (2, 5), (1, 5), (0.1, 0.3), 0.8, 2, 4, (1, 5), (0.8,))
+QUICK = Size(1000, 500, 1, (2, 5), (1, 5), (0.1, 0.3), 0.78, 2, 4, (1, 5), (0.75, 0.78))
 Curves = Mapping[Setting, Curve]
 Row = tuple[str, int, int]  # order, K, Q
 
