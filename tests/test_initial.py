@@ -135,6 +135,21 @@ def test_networks_start_with_the_modules_that_they_are_given():
     np.testing.assert_allclose(two.modules_["party2"].weight.detach(), made["party2"].weight.detach(), atol=1e-6)
 
 
+SITES = cn.split_rows(X, Y, into=3)
+ROUNDS = cn.FedAvg(rounds=3, step=(1e-9, 0.0))
+
+
+def test_a_model_over_rows_starts_anywhere():
+    one = cn.SSCAClassifier(hidden=4, algorithm=ROUNDS, verbose=0).fit(*SITES)
+    start = one.parameters_ + 1.0
+    two = cn.SSCAClassifier(hidden=4, algorithm=ROUNDS, verbose=0).fit(*SITES, initial=start)
+    np.testing.assert_allclose(two.parameters_, start, rtol=0, atol=1e-6)
+    three = cn.SSCAClassifier(hidden=4, algorithm=cn.SSCA(rounds=3), verbose=0).fit(*SITES, initial=two)
+    assert three.history_[0]["loss"] == pytest.approx(two.history_[-1]["loss"], abs=1e-6)
+    plain = cn.SSCAClassifier(hidden=4, algorithm=cn.SSCA(rounds=3), verbose=0).fit(*SITES)
+    assert three.history_[0]["loss"] > plain.history_[0]["loss"] + 1e-3
+
+
 SHORT = cn.FedSGD(**STEP)
 
 
@@ -167,6 +182,16 @@ SHORT = cn.FedSGD(**STEP)
         (
             lambda: fit(SHORT, fit(SHORT, parties=cn.split(X, np.where(Y, "a", "b"), into=2))),
             LabelError, r"initial tells the classes \['a', 'b'\] apart, these are \[0, 1\]",
+        ),
+        (
+            lambda: cn.SSCAClassifier(hidden=4, verbose=0).fit(*SITES, initial=np.zeros(3)),
+            DataError, r"initial gives parameters of shape \(3,\); give the shape \(\d+,\), as `parameters_` has it",
+        ),
+        (
+            lambda: cn.SSCAClassifier(hidden=4, verbose=0).fit(
+                *SITES, initial=cn.SSCAClassifier(hidden=5, algorithm=ROUNDS, verbose=0).fit(*SITES)
+            ),
+            OptionError, "initial is a SSCAClassifier of another network; give one of the same",
         ),
         (
             lambda: cn.KernelClassifier(verbose=0).fit(*PARTIES, initial=START),

@@ -1,8 +1,9 @@
 """Where training starts: parameters of the user's own, or those of a model that was trained before.
 
-`fit(..., initial=)` takes a fitted model of the same kind, and for linear models also {party: coefficients}. Networks
-start with the parameters of the modules that they are given, so that `networks=model.modules_` goes on; boosted trees
-have `warm_start`. Each party is given its own part and nothing of the others'.
+`fit(..., initial=)` takes a fitted model of the same kind; linear models also take {party: coefficients}, and models
+over rows an array of all parameters. Networks start with the parameters of the modules that they are given, so that
+`networks=model.modules_` goes on; boosted trees have `warm_start`. Each party is given its own part, and nothing of the
+others'.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.blocks.whole import WholeModel
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, OptionError
@@ -20,6 +22,7 @@ from colonnade.estimators.base import Estimator, check_columns
 from colonnade.families import family
 from colonnade.families.linear import AveragedFamily
 from colonnade.families.protection import seals
+from colonnade.families.rows import RowsFamily
 from colonnade.families.training import TrainingJob
 
 Array = npt.NDArray[Any]
@@ -40,8 +43,7 @@ def check_goes_on(initial: Estimator, model: Estimator, job: TrainingJob, partie
         )
     for party in parties:
         check_columns(initial.columns_[party.name], party)
-    if not np.array_equal(initial.classes_, y):
-        raise LabelError(f"initial tells the classes {initial.classes_.tolist()} apart, these are {y.tolist()}")
+    _check_classes(initial, y)
 
 
 def kernel_start(
@@ -64,6 +66,25 @@ def kernel_start(
         if old != new:
             raise OptionError(f"initial has {name} {old!r}, got {new!r}; go on with the same features")
     return {name: (_bytes_of(values), *secrets) for name, (values, *secrets, _) in made._states.items()}
+
+
+def whole_start(initial: Any, described: Any, whole: WholeModel, classes: Array) -> Array | None:
+    """Return all parameters of a model over rows, which `described` says and `whole` is; None without `initial`."""
+    if initial is None:
+        return None
+    if isinstance(initial, Estimator):
+        initial._check_fitted()
+        made: Any = initial
+        if initial._family != RowsFamily.name or made._model != described:
+            raise OptionError(f"initial is a {type(initial).__name__} of another network; give one of the same")
+        _check_classes(initial, classes)
+        initial = made.parameters_
+    return _numbers(initial, whole.start(0).shape, "parameters", "parameters_")
+
+
+def _check_classes(initial: Estimator, classes: Array) -> None:
+    if not np.array_equal(initial.classes_, classes):
+        raise LabelError(f"initial tells the classes {initial.classes_.tolist()} apart, these are {classes.tolist()}")
 
 
 def _bytes_of(values: Array | None) -> bytes:
@@ -121,13 +142,13 @@ def _shape(party: Party, job: TrainingJob) -> tuple[int, ...]:
     return (party.features,) if job.outputs == 1 else (job.outputs, party.features)
 
 
-def _numbers(value: Any, shape: tuple[int, ...], what: str) -> npt.NDArray[np.float64]:
+def _numbers(value: Any, shape: tuple[int, ...], what: str, of: str = "coef_") -> npt.NDArray[np.float64]:
     try:
         found = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"initial gives {what} that are no numbers; give numbers of shape {shape}") from None
     if found.shape != shape:
-        raise DataError(f"initial gives {what} of shape {found.shape}; give the shape {shape}, as `coef_` has it")
+        raise DataError(f"initial gives {what} of shape {found.shape}; give the shape {shape}, as `{of}` has it")
     if not np.isfinite(found).all():
         raise DataError(f"initial gives {what} that are not finite; give finite numbers")
     return found
