@@ -9,11 +9,11 @@ from __future__ import annotations
 # In the order of the papers, with about how many minutes each takes on two cores.
 MINUTES = {
     "fedbcd-rounds": 5,
-    "fedbcd-parties": 2,
-    "fedbcd-rate": 2,
     "fedbcd-encrypted": 1,
     "fedbcd-mnist": 5,
     "fedbcd-nus": 5,
+    "fedbcd-parties": 2,
+    "fedbcd-rate": 2,
     "vfb2-accuracy": 30,
     "vfb2-convergence": 30,
     "vfb2-scaling": 10,
