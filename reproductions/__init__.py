@@ -12,6 +12,8 @@ MINUTES = {
     "fedbcd-encrypted": 1,
     "fedbcd-mnist": 5,
     "fedbcd-nus": 5,
+    "fedbcd-parties": 2,
+    "fedbcd-rate": 2,
     "vfb2-accuracy": 30,
     "vfb2-convergence": 30,
     "vfb2-scaling": 10,
@@ -31,4 +33,4 @@ MINUTES = {
 REPRODUCTIONS = {name: f"reproductions.{name.replace('-', '_')}" for name in MINUTES}
 
 # These draw what they run on and read no file.
-WITHOUT_DATA = frozenset({"fdskl-topologies", "vfb2-scaling"})
+WITHOUT_DATA = frozenset({"fdskl-topologies", "fedbcd-rate", "vfb2-scaling"})

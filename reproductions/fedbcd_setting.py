@@ -21,6 +21,7 @@ class Setting:
     parties: int = 2
     goal: float | None = None  # a test AUC at which the run is over
     signal: str = "auto"  # what local steps without labels go by, see `FedBCD`
+    decay: str = "exchange"  # what r of the schedule counts
 
     def options(self, batch: int, evaluate_every: int | None, schedule: str = "sqrt") -> FedSGD | FedBCD:
         """The algorithm of this run."""
@@ -30,5 +31,6 @@ class Setting:
         }  # fmt: skip
         if self.algorithm == "FedSGD":
             return FedSGD(**shared)
-        order = "sequential" if self.algorithm == "FedBCD-s" else "parallel"
-        return FedBCD(**shared, local_steps=self.Q, order=order, proximal=self.proximal, signal=self.signal)
+        order = {"FedBCD-s": "sequential", "FedBCD-s once": "sequential-once"}.get(self.algorithm, "parallel")
+        more: dict[str, Any] = {"proximal": self.proximal, "signal": self.signal, "decay": self.decay}
+        return FedBCD(**shared, local_steps=self.Q, order=order, **more)

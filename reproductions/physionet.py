@@ -1,4 +1,4 @@
-"""physionet2012: summaries of hourly records, cut into two parties.
+"""physionet2012: summaries of hourly records, cut into two parties or more.
 
 12,000 intensive-care stays of the PhysioNet/CinC Challenge 2012 (Silva et al., ODC-BY 1.0), 48 hourly
 values of 37 vital signs and laboratory tests, and in-hospital death. An open stand-in for MIMIC-III mortality.
@@ -37,11 +37,11 @@ class Task:
     test: list[Party]
 
 
-def physionet2012(data: Path, train_rows: int = TRAIN_ROWS, test_rows: int = TEST_ROWS) -> Task:
-    """Death in hospital from the first 48 hours, two parties.
+def physionet2012(data: Path, train_rows: int = TRAIN_ROWS, test_rows: int = TEST_ROWS, parties: int = 2) -> Task:
+    """Death in hospital from the first 48 hours; all columns of a clinical variable are at one party.
 
-    "holder" holds the labels, every other clinical variable and who the patient is; "partner" the other variables.
-    Trains on the first rows of sets a and b, tests on the first rows of set c.
+    The parties take the variables in turn. "holder" holds the labels, its variables and who the patient is; "partner",
+    or "partner1" and so on, the other variables. Trains on the first rows of sets a and b, tests on the first of set c.
     """
     stored = read_npz(
         data, "physionet2012", ("data", "indices", "indptr", "static", "static_columns", "variables", "y")
@@ -53,7 +53,9 @@ def physionet2012(data: Path, train_rows: int = TRAIN_ROWS, test_rows: int = TES
     y = stored["y"][chosen]
 
     train, test = [], []
-    for name, variables in (("holder", range(0, VARIABLES, 2)), ("partner", range(1, VARIABLES, 2))):
+    for place in range(parties):
+        name = "holder" if place == 0 else "partner" if parties == 2 else f"partner{place}"
+        variables = range(place, VARIABLES, parties)
         columns = table[:, variables].reshape(len(table), -1)
         names = [
             f"{stored['variables'][v]} {statistic} {start}-{end} h"

@@ -138,6 +138,29 @@ def test_the_algorithm_may_be_left_out():
         job(f"{text}[algorithm]\nlocal_steps = 7\n")
 
 
+def test_options_of_a_researcher_reach_a_job():
+    more = (
+        'order = "sequential-once"\nstep = 0.1\nschedule = "sqrt"\ndecay = "step"\nsampling = "uniform"\nrounds = 90\n'
+    )
+    read = job(GOOD.replace("local_steps = 3", 'local_steps = "auto"') + more)
+    given = {"order": "sequential-once", "step": 0.1, "schedule": "sqrt", "decay": "step", "sampling": "uniform"}
+    assert read.algorithm == cn.FedBCD("auto", epochs=7, rounds=90, **given)
+    theorem = GOOD + 'step = "theorem"\nschedule = "constant"\n'
+    assert job(theorem).algorithm.step == "theorem"
+    for text, sentence in (
+        (
+            GOOD + 'sampling = "iid"\n',
+            r"key algorithm\.sampling: sampling must be one of 'passes', 'uniform', got 'iid'",
+        ),
+        (GOOD + "rounds = 0\n", r"key algorithm\.rounds: rounds must be >= 1, got 0"),
+        (GOOD + 'decay = "step"\n', r"key algorithm\.decay: decay='step' needs a schedule that falls"),
+        (GOOD + 'step = "theorem"\n', r"key algorithm\.step: step='theorem' is a constant step"),
+        (theorem.replace('"logistic"', '"poisson"'), "key algorithm: step='theorem' needs a loss whose curvature"),
+    ):
+        with pytest.raises(OptionError, match=sentence):
+            job(text)
+
+
 def test_what_is_disclosed():
     """Of two parties and of three, with one label holder and with two, whatever the algorithm."""
     two = replace(job(GOOD), aligned=True)

@@ -459,6 +459,8 @@ WRITES = {
     "afsgd-fdml": ("accuracy", "runs"),
     "afsgd-speedup": ("best-steps", "one-step", "details", "curves"),
     "fedbcd-mnist": ("one-eta0", "tuned", "final", "curves"),
+    "fedbcd-parties": ("one-eta0", "tuned", "local-steps", "decay", "curves"),
+    "fedbcd-rate": ("runs", "slopes", "looks"),
     "fedbcd-nus": ("rounds", "large-q", "parties", "transfer", "curves"),
     "vfb2-accuracy": ("accuracy", "differences", "trials"),
     "vfb2-convergence": ("l2", "nonconvex", "curves"),
@@ -622,6 +624,18 @@ def test_a_short_form_runs_and_says_its_seed(name, tmp_path, capsys):
             if row["rounds"] == "0"
         }
         assert len(began) == 4  # whatever ran beside it, a run begins with the networks of its seed
+    if name == "fedbcd-parties":
+        for row in tables["one-eta0"]:
+            each = int(row["K"]) - 1 if row["algorithm"] == "FedBCD-s" else 1
+            assert row["exchanges"].startswith(">") or int(row["exchanges"]) == each * int(row["batches"])
+        ended = {(row["algorithm"], row["K"], row["Q"]): row["last AUC"] for row in tables["one-eta0"]}
+        assert all(float(ended[name, "5", "5"]) > float(ended[name, "5", "1"]) for name in ("FedBCD-p", "FedBCD-s"))
+        assert [row["r counts"] for row in tables["decay"]] == ["exchange", "step"] * 2
+    if name == "fedbcd-rate":
+        assert all(float(row["here"]) < float(row["of (11)"]) for row in tables["runs"])  # a bound is one
+        assert all(float(row["by rounds"]) < 0 for row in tables["slopes"])
+        starts = {row["|grad L|²"] for row in tables["looks"] if row["look"] == "0"}
+        assert len(starts) == 1
     if name == "afsgd-speedup":
         assert [row["SAGA, paper"] for row in tables["one-step"]] == ["1.79", "1.95", "2.38"]
     if name == "vfb2-accuracy":

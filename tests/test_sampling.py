@@ -146,7 +146,6 @@ def test_a_kernel_takes_both_and_a_limit_of_rounds():
         (lambda: cn.BlockNewton(sampling="uniform"), "BlockNewton takes no sampling, got 'uniform'"),
         (lambda: cn.BlockNewton(rounds=3), "BlockNewton takes no rounds, got 3"),
         (lambda: cn.SealedNewton(sampling="uniform"), "SealedNewton takes no sampling, got 'uniform'"),
-        (lambda: cn.SealedNewton(rounds=3), "SealedNewton takes no rounds, got 3"),
     ],
 )
 def test_options_are_refused_in_one_sentence(make, sentence):

@@ -41,6 +41,7 @@ class AFSGD(VFB2):
 
     name: ClassVar[str] = "AFSGD"
     tells_signals: ClassVar[bool] = False
+    moves_unlabelled: ClassVar[bool] = False
 
     def warnings(self, setting: Setting) -> tuple[str, ...]:
         """A party whose columns do not enter the model should know."""

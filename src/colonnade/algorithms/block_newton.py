@@ -254,7 +254,7 @@ class NewtonParty:
 
     async def _held_of(self, part: Part, rows: Rows, holder: str, epoch: int) -> Held | None:
         """The scores as they are now, at the holder."""
-        if epoch or not self.alone:
+        if epoch or not self.alone or self.session.job.started:
             return self._hold(part, rows, await self.session.scores_of(part, rows, holder))
         # At the very start all weights are 0, and only the intercept of the one label holder is not.
         return self._hold(part, rows, self.block.scores(rows, part.columns)) if self.leads else None

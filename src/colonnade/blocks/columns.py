@@ -257,6 +257,12 @@ class Needed:
         """The needed columns, without the others."""
         return columns if self._kept is None else columns.only(self._kept)
 
+    def cut(self, theta: FloatArray) -> FloatArray:
+        """Parameters of the needed columns out of those of all; of the column of zeros, where none is needed, zero."""
+        if self._kept is None:
+            return theta
+        return theta[self._kept] if len(self._kept) else np.zeros((1, theta.shape[1]))
+
     def spread(self, theta: FloatArray) -> FloatArray:
         """Parameters of all columns from those of the needed ones."""
         if self._kept is None:

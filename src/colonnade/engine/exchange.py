@@ -43,12 +43,15 @@ class Agreement:
         The parties with labels; the first of them, the leader, decides when to stop.
     sum, topology : str
         The secure sum, and the way that its messages take.
+    started : bool
+        Whether parameters were given to start with, so that nobody knows the first scores beforehand.
     """
 
     loss: Loss
     holders: tuple[str, ...]
     sum: str
     topology: str
+    started: bool = False
 
 
 @dataclass

@@ -84,6 +84,8 @@ class Training:
     second_order: ClassVar[bool] = False
     # Whether a label holder tells the others signals in the clear, from which its own part of a score can be read.
     tells_signals: ClassVar[bool] = True
+    # Whether blocks of parties without labels move.
+    moves_unlabelled: ClassVar[bool] = True
     # Training that runs out of epochs is reported as unfinished if the last five evaluations still improved the
     # objective by this part of it; None is one per cent of the whole way.
     worthwhile: ClassVar[float | None] = None

@@ -28,6 +28,7 @@ from colonnade.errors import (
     whole_number,
 )
 from colonnade.estimators.base import Estimator
+from colonnade.estimators.initial import whole_start
 from colonnade.families import family
 from colonnade.families.checks import warn_scales
 from colonnade.families.protection import MASKED, PLAIN, check_word, masked_sum
@@ -162,7 +163,13 @@ class SSCAClassifier(Estimator):
 
     # -- training -----------------------------------------------------------------------------------------------
 
-    def fit(self: Model, *sites: Site, on: Runtime | None = None, validation: list[Site] | None = None) -> Model:
+    def fit(
+        self: Model,
+        *sites: Site,
+        on: Runtime | None = None,
+        validation: list[Site] | None = None,
+        initial: Any = None,
+    ) -> Model:
         """Train on these sites, with a server that holds nothing.
 
         If the limits are not met, a `LimitNotMet` error says which; the model can be used all the same.
@@ -176,6 +183,9 @@ class SSCAClassifier(Estimator):
             None is `Simulation()`: all of them in this process, under a virtual clock.
         validation : list of Site, optional
             The same sites with other rows, for the history.
+        initial : SSCAClassifier or array, optional
+            Where training starts: a fitted model of the same network and classes, or all parameters as `parameters_`
+            has them. None draws them from the algorithm's seed.
 
         Returns
         -------
@@ -196,9 +206,10 @@ class SSCAClassifier(Estimator):
         maker = None if self.network is None else maker_name(self.network)  # an argument of every program
         of_rows, of_parameters = function_names(stated.row_functions), function_names(stated.parameter_functions)
         plan = self.plan(method, order, sites[0].features, len(classes), stated)
+        first = whole_start(initial, plan.model, model_from_value(plan.model, self.network, "this model"), classes)
         parts = [part_of(site, classes, stated.rows) for site in sites]
         others = [None if held_out is None else part_of(site, classes, stated.rows) for site in held_out or sites]
-        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker, of_parameters))}
+        programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker, of_parameters, first))}
         for site, train, other in zip(sites, parts, others, strict=True):
             mine = (train, other, maker, *_who_is_who(site), of_rows)
             programs[site.name] = (attend, (SERVER, plan.as_value(), mine))

@@ -16,6 +16,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.initial import kernel_start
 from colonnade.families import family
 from colonnade.families.checks import all_labels, label_holders
 from colonnade.families.kernel import KernelFamily, KernelOptions
@@ -97,7 +98,13 @@ class KernelModel(Estimator):
 
     # -- training -----------------------------------------------------------------------------------------------
 
-    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+    def fit(
+        self: Model,
+        *parties: Party,
+        on: Runtime | None = None,
+        validation: list[Party] | None = None,
+        initial: KernelModel | None = None,
+    ) -> Model:
         """Train on these parties.
 
         Parameters
@@ -111,6 +118,9 @@ class KernelModel(Estimator):
         validation : list of Party, optional
             The same parties with other rows, for early stopping and for the history. The model that does best on them
             is kept.
+        initial : KernelModel, optional
+            A fitted model of the same class to go on from, with the same parties, kernel and features; its gamma is
+            kept where the option is "scale". None draws features of its own.
 
         Returns
         -------
@@ -122,6 +132,8 @@ class KernelModel(Estimator):
         algorithm = self._check_options(parties[0].rows)
         holders, loss = label_holders(parties), self._minimised()
         gamma = self.gamma if isinstance(self.gamma, str) else float(self.gamma)
+        if isinstance(gamma, str) and isinstance(initial, KernelModel):
+            gamma = initial.gamma_
         options = KernelOptions(self.kernel, gamma, int(self.features), float(self.alpha))
         kind = family(KernelFamily.name)
         classes = self._classes(parties, loss)
@@ -129,7 +141,7 @@ class KernelModel(Estimator):
         sum_name = self._summed(kind.name, len(parties))
         job = TrainingJob(kind.name, options, loss.name, 1, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
-        self._train(job, parties, classes, held_out, on)
+        self._train(job, parties, classes, held_out, on, kernel_start(initial, self, job, parties, classes))
         return self
 
     def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,6 +16,7 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import OptionError
 from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
 from colonnade.families.checks import (
@@ -121,7 +123,13 @@ class LinearModel(Estimator):
 
     # -- training -----------------------------------------------------------------------------------------------
 
-    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+    def fit(
+        self: Model,
+        *parties: Party,
+        on: Runtime | None = None,
+        validation: list[Party] | None = None,
+        initial: LinearModel | Mapping[str, Any] | None = None,
+    ) -> Model:
         """Train on these parties.
 
         Parameters
@@ -136,6 +144,11 @@ class LinearModel(Estimator):
             The same parties with other rows, for early stopping and for the history. The model that does best on them
             is kept. With protection="sealed" it is a request for a metric: after training the label holder sees the
             scores of these rows, and it alone the loss and the metric, in one record of `history_`.
+        initial : LinearModel or dict, optional
+            Where training starts: a fitted model of the same class with the same parties, or {party: coefficients} in
+            the shape of `coef_`, or {party: (coefficients, intercept)} for a party with an intercept. A party that is
+            not named starts at zero. None is zero, with the best intercept for that. Sealed training and
+            sum="encrypted" take none.
 
         Returns
         -------
@@ -160,7 +173,7 @@ class LinearModel(Estimator):
         check_penalty(sum_name, holders, self.penalty)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
-        self._train(job, parties, classes, held_out, on)
+        self._train(job, parties, classes, held_out, on, linear_start(initial, self, job, parties, classes))
         return self
 
     def _describe(self, job: TrainingJob, parties: tuple[Party, ...], classes: Array) -> None:

@@ -122,6 +122,10 @@ class KernelFamily(Family):
         directions = Directions(secret, own, Kernel(options.kernel, width), columns.shape[1])
         exchange = Exchange(net, secure, layout, directions, parts, method.cache_mb * 1_000_000)
         block = KernelBlock(columns.shape[0], layout, net.me, options.alpha)
+        if part.own is not None:  # coefficients to start with, and the features that they are of
+            values, *secrets = part.own
+            exchange.thaw((tuple(map(layout.blocks, layout.owners)), *secrets))
+            block.values[:, 0] = np.frombuffer(values)[: block.width]
         train = Part(None, columns.shape[0], part.y, part.labelled)
         held_out = None if part.validation is None else Part(None, parts[1].shape[0], *part.validation[1:])
         agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)

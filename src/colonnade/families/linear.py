@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedSGD
@@ -117,12 +118,17 @@ class LinearFamily(Family):
         block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
         if block.intercept is not None and part.y is not None:
             block.intercept[:] = loss.start(part.y[part.labelled])
+        if part.own is not None:  # parameters to start with
+            theta, intercept = part.own
+            block.weights.V[:] = needed.cut(np.stack(theta, axis=1))
+            if intercept is not None and block.intercept is not None:
+                block.intercept[:] = intercept
         train = Part(None, whole.shape[0], part.y, part.labelled)
         held_out = None
         if part.validation is not None:
             other = needed.of(columns_from_value(part.validation[0]))
             held_out = Part(other, other.shape[0], *part.validation[1:])
-        agreed = Agreement(loss, job.holders, job.sum, job.topology)
+        agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)

@@ -105,7 +105,7 @@ class TrainingPart:
     validation
         The same three for other rows, or None.
     own
-        What its family takes beside columns, as a wire value: its network.
+        What its family takes beside columns, as a wire value: its network, or parameters to start with.
     weights, held_out_weights
         How much each row counts, as the user has it, in training and among the other rows; only the party with the
         labels has them, and None is that all count alike.

@@ -25,7 +25,9 @@ INSTRUCTION = "instruction"
 _WAIT, _LONGEST = 1 / 7, 0.16
 
 
-async def serve(net: Net, job: Any, network: str | None = None, functions: tuple[str, ...] = ()) -> Any:
+async def serve(
+    net: Net, job: Any, network: str | None = None, functions: tuple[str, ...] = (), first: Any = None
+) -> Any:
     """Run as the server, and return how the run ended (`Result.as_value`).
 
     Parameters
@@ -38,12 +40,14 @@ async def serve(net: Net, job: Any, network: str | None = None, functions: tuple
         The name of the function that makes the network, where the model is one of torch.
     functions
         The names of the problem's functions of parameters.
+    first
+        Parameters to begin with; None leaves them to the model.
     """
     told = ServerJob.from_value(job)
     model = model_from_value(told.model, maker_of(network), "the server")
     net.spare(told.sites)
     desk = _Desk(net, told)
-    run = conduct(told, model, net.report, functions=tuple(map(function_of, functions)))
+    run = conduct(told, model, net.report, first, functions=tuple(map(function_of, functions)))
     task = next(run)
     while True:
         heard = await desk.sum(task)

@@ -1,0 +1,164 @@
+"""Where training starts: parameters of the user's own, or those of a model that was trained before.
+
+`fit(..., initial=)` takes a fitted model of the same kind; linear models also take {party: coefficients}, and models
+over rows an array of all parameters. Networks start with the parameters of the modules that they are given, so that
+`networks=model.modules_` goes on; boosted trees have `warm_start`. Each party is given its own part, and nothing of the
+others'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.blocks.whole import WholeModel
+from colonnade.data.party import Party
+from colonnade.engine.exposure import ENCRYPTED
+from colonnade.errors import DataError, LabelError, OptionError
+from colonnade.estimators.base import Estimator, check_columns
+from colonnade.families import family
+from colonnade.families.linear import AveragedFamily
+from colonnade.families.protection import seals
+from colonnade.families.rows import RowsFamily
+from colonnade.families.training import TrainingJob
+
+Array = npt.NDArray[Any]
+
+
+def check_goes_on(initial: Estimator, model: Estimator, job: TrainingJob, parties: Sequence[Party], y: Array) -> None:
+    """Refuse a model with other parties, columns, labels or of another kind; `y` are the classes, if there are any."""
+    initial._check_fitted()
+    if type(initial) is not type(model) or initial._family != job.family:
+        made = type(initial).__name__ if type(initial) is not type(model) else f"model trained by {initial._family}"
+        raise OptionError(
+            f"initial is a {made}, which {type(model).__name__} can't go on from; give one of its own kind"
+        )
+    names = tuple(party.name for party in parties)
+    if set(initial.parties_) != set(names) or initial.holders_ != job.holders:
+        raise OptionError(
+            f"initial has the parties {list(initial.parties_)}, labels at {list(initial.holders_)}; give the same"
+        )
+    for party in parties:
+        check_columns(initial.columns_[party.name], party)
+    _check_classes(initial, y)
+
+
+def kernel_start(
+    initial: Any, model: Any, job: TrainingJob, parties: Sequence[Party], classes: Array
+) -> dict[str, Any] | None:
+    """Return {party: its coefficients as bytes, and the secrets of its features}; None without `initial`."""
+    if initial is None:
+        return None
+    if not isinstance(initial, Estimator):
+        raise OptionError(f"initial must be a fitted {type(model).__name__}, got {type(initial).__name__}")
+    check_goes_on(initial, model, job, parties, classes)
+    made: Any = initial
+    block = family(job.family).facts(job)["block"]
+    for name, old, new in (
+        ("kernel", made.kernel, job.options.kernel),
+        ("features", int(made.features), job.options.features),
+        ("gamma", made.gamma_, job.options.gamma),
+        ("the algorithm's block", made._block, block),
+    ):
+        if old != new:
+            raise OptionError(f"initial has {name} {old!r}, got {new!r}; go on with the same features")
+    return {name: (_bytes_of(values), *secrets) for name, (values, *secrets, _) in made._states.items()}
+
+
+def whole_start(initial: Any, described: Any, whole: WholeModel, classes: Array) -> Array | None:
+    """Return all parameters of a model over rows, which `described` says and `whole` is; None without `initial`."""
+    if initial is None:
+        return None
+    if isinstance(initial, Estimator):
+        initial._check_fitted()
+        made: Any = initial
+        if initial._family != RowsFamily.name or made._model != described:
+            raise OptionError(f"initial is a {type(initial).__name__} of another network; give one of the same")
+        _check_classes(initial, classes)
+        initial = made.parameters_
+    return _numbers(initial, whole.start(0).shape, "parameters", "parameters_")
+
+
+def _check_classes(initial: Estimator, classes: Array) -> None:
+    if not np.array_equal(initial.classes_, classes):
+        raise LabelError(f"initial tells the classes {initial.classes_.tolist()} apart, these are {classes.tolist()}")
+
+
+def _bytes_of(values: Array | None) -> bytes:
+    return b"" if values is None else np.ascontiguousarray(values, dtype=np.float64).tobytes()
+
+
+def linear_start(
+    initial: Any, model: Estimator, job: TrainingJob, parties: Sequence[Party], classes: Array
+) -> dict[str, Any] | None:
+    """Return {party: its coefficients, score by score, and its intercept or None}; None without `initial`."""
+    if initial is None:
+        return None
+    if seals(job.algorithm):
+        raise OptionError("initial has no effect on sealed training, which ends at the optimum; leave it out")
+    if job.sum == ENCRYPTED:
+        raise OptionError("initial does not go with sum='encrypted', whose shares start at zero; leave out one of them")
+    if isinstance(initial, Estimator):
+        check_goes_on(initial, model, job, parties, classes)
+        given = {name: initial._states[name][:2] for name in initial.parties_}
+    elif isinstance(initial, Mapping):
+        given = _by_party(initial, job, parties)
+    else:
+        kind = type(initial).__name__
+        raise OptionError(f"initial must be a fitted model or a dict {{party: coefficients}}, got {kind}")
+    _check_frozen(given, job, parties)
+    # One array per score: lengths of arrays are cut where a run is rehearsed, and the number of scores is not.
+    return {
+        name: (tuple(np.ascontiguousarray(theta.T)), None if intercept is None else tuple(intercept.tolist()))
+        for name, (theta, intercept) in given.items()
+    }
+
+
+def _by_party(initial: Mapping[str, Any], job: TrainingJob, parties: Sequence[Party]) -> dict[str, Any]:
+    """Return {party: (coefficients by column and score, intercept or None)}; who is not named starts at zero."""
+    names = [party.name for party in parties]
+    for name in initial:
+        if name not in names:
+            raise OptionError(f"initial names the party {name!r}, which does not take part; the parties are {names}")
+    found = {}
+    for party in parties:
+        value = initial.get(party.name, np.zeros(_shape(party, job)))
+        coefficients, intercept = value if isinstance(value, tuple) else (value, None)
+        theta = _numbers(coefficients, _shape(party, job), f"party {party.name!r} coefficients")
+        if intercept is not None:
+            if not job.options.intercept or (party.name != job.holders[0] and job.family != AveragedFamily.name):
+                owner = f"only {job.holders[0]!r} has" if job.options.intercept else "nobody has"
+                raise OptionError(f"initial gives party {party.name!r} an intercept, which {owner}; leave it out")
+            shape: tuple[int, ...] = () if job.outputs == 1 else (job.outputs,)
+            intercept = _numbers(intercept, shape, f"party {party.name!r} an intercept").reshape(job.outputs)
+        found[party.name] = (theta.reshape(job.outputs, party.features).T, intercept)
+    return found
+
+
+def _shape(party: Party, job: TrainingJob) -> tuple[int, ...]:
+    return (party.features,) if job.outputs == 1 else (job.outputs, party.features)
+
+
+def _numbers(value: Any, shape: tuple[int, ...], what: str, of: str = "coef_") -> npt.NDArray[np.float64]:
+    try:
+        found = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"initial gives {what} that are no numbers; give numbers of shape {shape}") from None
+    if found.shape != shape:
+        raise DataError(f"initial gives {what} of shape {found.shape}; give the shape {shape}, as `{of}` has it")
+    if not np.isfinite(found).all():
+        raise DataError(f"initial gives {what} that are not finite; give finite numbers")
+    return found
+
+
+def _check_frozen(given: Mapping[str, Any], job: TrainingJob, parties: Sequence[Party]) -> None:
+    """Refuse coefficients of blocks that never move, which say of themselves that they contribute nothing."""
+    for party in parties:
+        if not job.algorithm.moves_unlabelled and not party.active and np.any(given[party.name][0]):
+            raise OptionError(
+                f"initial gives party {party.name!r} coefficients, and {job.algorithm.name} never moves those of a "
+                f"party without labels; leave them out, or use VFB2"
+            )
