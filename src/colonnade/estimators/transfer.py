@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.transfer import ALIGNMENTS, PHI
+from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.data import labels
@@ -21,8 +21,8 @@ from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.families import family
 from colonnade.families.checks import check_values, label_holders
 from colonnade.families.protection import check_word
-from colonnade.families.torch_networks import TransferFamily, TransferOptions
 from colonnade.families.training import ScoringPart, TrainingJob, rows_of
+from colonnade.families.transfer import TransferFamily, TransferOptions
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 
@@ -48,6 +48,12 @@ class TransferClassifier(NetworkModel):
         What is aligned: the squared distance of two representations, or minus their scalar product.
     anchors : int, optional
         How many labelled rows of the source stand behind each step; None is all of them.
+    loss : {"logistic", "taylor"}
+        The loss of a score: the logistic one, or the paper's approximation of it by a square.
+    exchange : {"representations", "signals"}
+        What the source sends for a batch: all that the target's gradient depends on, so that the target's local steps
+        follow its own network (FedBCD, equation (9)); or the gradient by its representations, which then stays the same
+        in all local steps of an exchange. The target can work out the same from both.
     shape : dict, optional
         {party: shape of a row} for networks that take images, such as {"bank": (1, 28, 14)}.
     optimizer : {"sgd", "momentum", "adam"} or dict
@@ -72,7 +78,7 @@ class TransferClassifier(NetworkModel):
     modules_ : dict
         {party: its trained network}; they are new modules each time.
     loss_ : str
-        The name of the loss, "logistic".
+        The name of the loss that scores are turned into probabilities with, "logistic".
     parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
@@ -86,6 +92,8 @@ class TransferClassifier(NetworkModel):
         gamma: float = 0.05,
         alignment: str = "distance",
         anchors: int | None = None,
+        loss: str = "logistic",
+        exchange: str = "representations",
         shape: Mapping[str, Sequence[int]] | None = None,
         optimizer: str | Mapping[str, str] = "sgd",
         l2: float = 0.0,
@@ -101,6 +109,8 @@ class TransferClassifier(NetworkModel):
         self.gamma = gamma
         self.alignment = alignment
         self.anchors = anchors
+        self.loss = loss
+        self.exchange = exchange
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -141,6 +151,8 @@ class TransferClassifier(NetworkModel):
         check_step(algorithm.step, self.optimizer, parties, "for transfer learning")
         at_least("gamma", self.gamma, 0, finite=True)
         one_of("alignment", self.alignment, ALIGNMENTS)
+        one_of("loss", self.loss, TRANSFER_LOSSES)
+        one_of("exchange", self.exchange, EXCHANGES)
         if self.anchors is not None:
             whole_number("anchors", self.anchors, 1)
         loss = losses.loss("logistic")
@@ -155,8 +167,9 @@ class TransferClassifier(NetworkModel):
                     f"that of {target.name!r} of {widths[target.name]}; they are compared, so give both the same width"
                 )
             options = TransferOptions(
-                float(self.l2), self.evaluate_rows, float(self.gamma), self.alignment, self.anchors
-            )
+                float(self.l2), self.evaluate_rows, float(self.gamma), self.alignment, self.anchors, self.loss,
+                self.exchange,
+            )  # fmt: skip
             # The sum is for losses and penalties: two parties have nothing to mask.
             holders = (source.name,)
             job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, "plain", "tree", algorithm)

@@ -26,7 +26,7 @@ KINDS = (
     "signal", "evaluation", "objective", "verdict", "prediction", "kept versions", "masks", "alignment", "classes",
     "rows", "scoring", "phases", "kernel scale", "gamma", "encryption key", "encrypted signal", "blinded gradient",
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
-    "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
+    "representations to evaluate", "mean representation", "labels", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace", "lag",
     "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
