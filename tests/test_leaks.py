@@ -393,7 +393,7 @@ def test_every_message_of_transfer_learning(monkeypatch):
     leaks = transfer_leaks(setting, algorithm)
     assert not record.unaccounted(setting, leaks)
     kinds = {kind for _, _, kind, _ in record.letters}
-    assert {"representations", "representations to evaluate", "representations to predict", "prediction"} <= kinds
+    assert {"representations", "representations to evaluate", "mean representation", "labels"} <= kinds
     assert record.unaccounted(setting, [leak for leak in leaks if "representations" not in leak.kinds])
 
 

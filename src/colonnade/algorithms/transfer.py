@@ -39,7 +39,7 @@ from colonnade.engine.exchange import Part
 from colonnade.engine.session import CHUNK, session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.errors import ProtocolError
-from colonnade.leaks import OF_COLUMNS, OF_LABELS, REPRESENTATIONS, SIGNALS, Leak, Setting
+from colonnade.leaks import OF_COLUMNS, OF_LABELS, PREDICTED, REPRESENTATIONS, SIGNALS, Leak, Setting
 from colonnade.objective import losses, metrics
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -58,15 +58,17 @@ def transfer_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ..
     times Phi, and the distance of two representations, one of which is its own.
     """
     source, target = (setting.leader,), setting.hearers
-    sent = ("representations", "representations to evaluate", "representations to predict")
+    sent = ("representations", "representations to evaluate")
     words = "{who} could work out every number that your network gives for {people}"
-    back = ("representations", "mean representation", "signal", "prediction")
+    back = ("representations", "mean representation", "signal")
+    asked = "{who} can see the score of everybody whom they ask about, when they ask for predictions"
     labels = "{who} can see, or could work out, your label of each of {people}"
     return (
         *session_leaks(setting, options),
         Leak(REPRESENTATIONS, OF_COLUMNS, target, source, sent, words, options.numbers_per_row(setting), left=True),
         Leak(REPRESENTATIONS, OF_COLUMNS, source, target, back, words),
         Leak(SIGNALS, OF_LABELS, source, target, ("labels", "signal"), labels),
+        Leak(PREDICTED, OF_COLUMNS, target, source, ("prediction",), asked),
     )
 
 
@@ -205,6 +207,7 @@ class TransferSession(NetworkSession):
     async def collect(self, tag: str, mine: FloatArray, holder: str) -> FloatArray | None:
         """Return [u_A, u_B] of the same rows at A, and None at B."""
         mine, widths = mine.reshape(len(mine), -1), dict.fromkeys((holder, *self.net.names), self.block.outputs)
+        self.sum.count(mine.size)
         if tag == "scores":
             return await side_by_side(self.net, "representations", mine, holder, widths)
         return await side_by_side(self.net, "representations to evaluate", mine, holder, widths)
@@ -285,6 +288,27 @@ class TransferSession(NetworkSession):
             return loss.value(z, y), *seen
         parts = (torch.from_numpy(piece) for piece in (found[:, :width], found[:, width:], phi, y))
         return float(self.aim.value(*parts)), *seen
+
+
+async def with_phi(net: Net, source: str, state: Any, width: int) -> Any:
+    """Return the state with Phi at both parties: A tells B, whose predictions then need nobody else."""
+    if net.me == source:
+        for name in net.names:
+            if name != source:
+                await net.send(name, "mean representation", without_phi(state)[1])
+        return state
+    phi = await hear_numbers(net, source, "mean representation", (width,))
+    names, arrays, still = state
+    return (*names, PHI), (*arrays, phi), still
+
+
+def without_phi(state: Any) -> tuple[Any, Any]:
+    """Return (the network's parameters, Phi or None where there is none) out of a state."""
+    names, arrays, still = state
+    if PHI not in names:
+        return state, None
+    at = names.index(PHI)
+    return ((*names[:at], *names[at + 1 :]), (*arrays[:at], *arrays[at + 1 :]), still), arrays[at]
 
 
 async def told_by_source(net: Net, source: str, rows: int, width: int) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES
+from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.data import labels
@@ -210,16 +210,12 @@ class TransferClassifier(NetworkModel):
         return next(name for name in self.parties_ if name not in self.holders_)
 
     def _split(self, name: str) -> tuple[Any, Any]:
-        names, arrays, still = self._states[name]
-        if PHI not in names:
-            return (names, arrays, still), None
-        at = names.index(PHI)
-        return ((*names[:at], *names[at + 1 :]), (*arrays[:at], *arrays[at + 1 :]), still), arrays[at]
+        return without_phi(self._states[name])
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Return the scores phi of the target's rows, at the target.
 
-        The source takes part with what it has learnt, and without any row.
+        The target has its network and Phi, so the source takes no part in it, and sees nothing of it.
 
         Parameters
         ----------
@@ -242,16 +238,18 @@ class TransferClassifier(NetworkModel):
         (party,), source = parties, self.holders_[0]
         check_values(family(TransferFamily.name), parties)
         check_columns(self.columns_[target], party)
-        network = self._for_use(target)
-        job = self._scoring_job(target=target, width=self._widths[target], rows=party.rows)
+        how, state, *rest = self._for_use(target)
+        # A run that broke off left Phi at the source alone, as version 0.2 always did.
+        phi = self._split(target)[1] if self._split(target)[1] is not None else self._split(source)[1]
+        whole = ((*state[0], PHI), (*state[1], phi), state[2])
         parts = {
-            source: ScoringPart(None, self._split(source)[1]),
-            target: ScoringPart(columns_to_value(party.X), None, network),
+            source: ScoringPart(None, None),
+            target: ScoringPart(columns_to_value(party.X), whole, (how, None, *rest)),
         }
         try:
-            return self._score(job, parts, on, target)
+            return self._score(self._scoring_job(), parts, on, target)
         finally:
-            forget(network[0])
+            forget(how)
 
     def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Return the probability of both classes for the target's rows.

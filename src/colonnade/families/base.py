@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
@@ -83,6 +83,8 @@ class Family(ABC):
         Whether all its algorithms need exactly one label holder.
     takes_missing
         Whether values of columns may be missing (NaN).
+    predicts_alone
+        Whether a party without labels has all that its own predictions need, and is told what the classes are called.
     takes_categories
         Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
     lacks
@@ -107,6 +109,7 @@ class Family(ABC):
     one_holder: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     takes_categories: ClassVar[bool] = False
+    predicts_alone: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -129,6 +132,10 @@ class Family(ABC):
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what this family can't train with these label holders; `model` is what the user calls the model."""
+        return
+
+    def check_parties(self, model: str, parties: tuple[str, ...]) -> None:
+        """Refuse what this family can't train between so many parties; `model` is what the user calls the model."""
         return
 
     def check_weighs(self, party: str) -> None:
@@ -175,6 +182,14 @@ class Family(ABC):
         `sizes` are what `Training.least_numbers` takes: outputs, parties, holders, batches.
         """
         return algorithm.least_numbers(*sizes)
+
+    def brings(self, own: Any, everything: Callable[[], tuple[Any, Any, Any]]) -> Any:
+        """Return `own` of a `TrainingPart` in a job.
+
+        `everything` returns columns, labels and which rows have one of all of the party's rows that are not held out,
+        whether the others have them too or not.
+        """
+        return own
 
     def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
         """Try out what a party brings beside columns, and return a few words about it."""

@@ -70,7 +70,7 @@ class TorchFamily(Family):
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
-    def read_options(self, model: Settings) -> TorchOptions:
+    def read_options(self, model: Settings) -> Any:
         """Return the weight decay, which is all that a job says about networks."""
         return TorchOptions(model["l2"])
 
@@ -212,7 +212,7 @@ class SplitFamily(TorchFamily):
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
         """Train by FedSGD or FedBCD, with embeddings side by side in place of a sum."""
-        check_no_budget(budget, self.called)
+        _check_no_budget(budget, self.called)
         method, options = job.algorithm, job.options
         network, top = part.own
         places, holding = dict(options.widths), net.me == job.holders[0]
@@ -249,7 +249,7 @@ class SplitFamily(TorchFamily):
         return np.concatenate(pieces) if pieces else None
 
 
-def check_no_budget(budget: Limit | None, called: str) -> None:
+def _check_no_budget(budget: Limit | None, called: str) -> None:
     """Refuse a budget of numbers that may leave: embeddings leave in the clear, and nobody counts them."""
     if budget is not None:
         raise OptionError(

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.transfer import FRESH, FROZEN, Aim, SourceBlock, TargetBlock, TransferSession, transfer_leaks
+from colonnade.algorithms.transfer import (
+    ALIGNMENTS,
+    EXCHANGES,
+    FRESH,
+    FROZEN,
+    Aim,
+    SourceBlock,
+    TargetBlock,
+    TransferSession,
+    transfer_leaks,
+    with_phi,
+    without_phi,
+)
+from colonnade.blocks import FloatArray, NotFinite, Rows
+from colonnade.blocks.columns import Columns, columns_from_value, rows_of_value
 from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.engine.session import CHUNK
 from colonnade.engine.torch_session import make_block, parts_of, watch_over
-from colonnade.errors import OptionError
-from colonnade.families.scoring import Scorer
-from colonnade.families.torch_networks import TorchFamily, check_no_budget
+from colonnade.errors import LabelError, OptionError
+from colonnade.families.scoring import Scorer, SummedScorer
+from colonnade.families.torch_networks import NetworkScorer, TorchFamily
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
 from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.wire import expect_array
-from colonnade.settings.settings import Key
+from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
 
 
@@ -50,15 +62,62 @@ class TransferFamily(TorchFamily):
 
     name: ClassVar[str] = "transfer"
     called: ClassVar[str] = "transfer"
-    kinds: ClassVar[Mapping[str, str]] = {}
-    keys: ClassVar[tuple[Key, ...]] = ()
+    kinds: ClassVar[Mapping[str, str]] = {"transfer": "logistic"}
+    keys: ClassVar[tuple[Key, ...]] = (
+        Key("l2", float, default=1e-4, least=0),
+        Key("gamma", float, default=0.05, least=0),
+        Key("alignment", str, default=ALIGNMENTS[0], allowed=ALIGNMENTS),
+        Key("anchors", int, default=0, least=0),
+        Key("exchange", str, default=FRESH, allowed=EXCHANGES),
+    )
     options: ClassVar[type[Any]] = TransferOptions
+    one_holder: ClassVar[bool] = True
+    predicts_alone: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {
         "sealed": "is for linear models; transfer learning has 'plain' alone, as the source gets the "
         "target's representations as they are",
         "masked": "needs sums, and in transfer learning the source gets the target's representations as they are; "
         "give 'plain'",
     }
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def read_options(self, model: Settings) -> Any:
+        """Return what a job says about the model; no anchors are all of them."""
+        given = (model["gamma"], model["alignment"], model["anchors"] or None)
+        return TransferOptions(model["l2"], None, *given, exchange=model["exchange"])
+
+    def setting(self, options: Any) -> dict[str, Any]:
+        """Say that this is transfer learning, whose leaks are its own."""
+        return {"model": self.name}
+
+    def check_parties(self, model: str, parties: tuple[str, ...]) -> None:
+        """Refuse other than two parties."""
+        if len(parties) != 2:
+            raise OptionError(
+                f"{model} is between two parties, a source with labels and a target without, got {len(parties)}"
+            )
+
+    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
+        """Refuse labels at both parties."""
+        if len(holders) != 1:
+            raise LabelError(f"{model} has one label holder, the source, got {len(holders)}")
+
+    def brings(self, own: Any, everything: Callable[[], tuple[Any, Any, Any]]) -> Any:
+        """Return (the party's network, at the source the columns and labels of all its labelled rows)."""
+        X, y, labelled = everything()
+        return own, None if y is None else (rows_of_value(X, np.flatnonzero(labelled)), y[labelled])
+
+    def estimator(self, loss: str) -> str:
+        """Return the one class of transferred models."""
+        return "TransferClassifier"
+
+    def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
+        """Return what the model is; the networks themselves stay with their owners."""
+        kept = ("l2", "gamma", "alignment", "anchors", "loss", "exchange")
+        return {name: getattr(options, name) for name in kept}
+
+    # -- training and use ---------------------------------------------------------------------------------------
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Return what transfer learning shows: representations, in the clear."""
@@ -67,14 +126,18 @@ class TransferFamily(TorchFamily):
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
     ) -> Any:
-        """Train by FedSGD or FedBCD on the rows in common; the source's state has Phi too.
+        """Train by FedSGD or FedBCD on the rows in common; both parties' states have Phi beside their parameters.
 
         `part` has the columns of the rows in common, at the source their labels and which of them have one, and rows to
         evaluate on.
         """
-        check_no_budget(budget, self.called)
         method, options, source = job.algorithm, job.options, net.me == job.holders[0]
         network, anchors = part.own
+        if method.step == "auto" and network[3] != "adam":
+            raise OptionError(
+                f"step must be a number for transfer learning, party {net.me!r} has optimizer {network[3]!r}; give a "
+                f"number, or let both parties have 'adam'"
+            )
         aim = Aim(options.gamma, options.alignment, options.loss)
         goes_on = NetworkBlock if options.exchange == FROZEN else TargetBlock
         block = make_block(net, network, part.X, options.l2, method.seed, SourceBlock if source else goes_on)
@@ -89,34 +152,39 @@ class TransferFamily(TorchFamily):
         agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
         secure = await open_sum(job.sum, net, job.topology)
         session = TransferSession(
-            net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=options.evaluate_rows,
+            net, agreed, block, method, train, held_out, secure, keeper, budget, evaluate_rows=options.evaluate_rows,
             aim=aim, exchange=options.exchange, known=part.labelled,
         )  # fmt: skip
         await session.agree()
-        return await watch_over(net, session, method)
+        return await with_phi(net, job.holders[0], await watch_over(net, session, method), block.outputs)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
-        """Refuse to take part in a sum, as representations do not add up to scores."""
-        raise OptionError("a transferred model has no parts that add up to scores")
+        """Return a part that adds phi(u_B) = Phi . u_B to the scores at the target, and nothing at the source."""
+        return TransferScorer(me, own, state, source=me in job.holders)
 
     async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
-        """Score new rows of the target, which sends representations and gets phi of each row from the source.
+        """Score new rows at the target, which has its network and Phi, and needs nobody; the source returns None."""
+        if net.me in job.holders:
+            return None
+        columns = columns_from_value(part.X)
+        return TransferScorer(net.me, part.own, part.state, source=False).of(columns, np.arange(columns.shape[0]))[:, 0]
 
-        `part` has the rows and the network at the target, and Phi as the state at the source.
-        """
-        source, target, width, rows = job.holders[0], *(job.facts[key] for key in ("target", "width", "rows"))
-        pieces = []
-        if net.me == target:
-            block = make_block(net, part.own, part.X, 0.0, 0)
-            for at in range(0, rows, CHUNK):
-                u = block.scores(np.arange(at, min(at + CHUNK, rows))).reshape(-1, width)
-                await net.send(source, "representations to predict", np.ascontiguousarray(u))
-                answer = await net.recv(source, "prediction")
-                pieces.append(expect_array(answer, (len(u),), np.float64, source, "prediction"))
-            return np.concatenate(pieces)
-        for at in range(0, rows, CHUNK):
-            shape = (min(CHUNK, rows - at), width)
-            u = await net.recv(target, "representations to predict")
-            u = expect_array(u, shape, np.float64, target, "representations to predict")
-            await net.send(target, "prediction", u @ part.state)
-        return None
+
+class TransferScorer(SummedScorer):
+    """A party's side of a prediction: Phi . u_B at the target, and zeros at the source, which only asks."""
+
+    outputs = 1
+
+    def __init__(self, party: str, own: Any, state: tuple[Any, ...], *, source: bool) -> None:
+        network, self._phi = without_phi(state)
+        self._network = None if source else NetworkScorer(party, own, network, len(self._phi))
+
+    def of(self, columns: Columns, rows: Rows) -> FloatArray:
+        """Return what this party adds to the scores, one row per person."""
+        if self._network is None:
+            return np.zeros((len(rows), 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: FloatArray = self._network.of(columns, rows) @ self._phi[:, None]
+        if not np.isfinite(found).all():
+            raise NotFinite
+        return found
