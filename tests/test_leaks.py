@@ -16,6 +16,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.algorithms.boosted import KINDS as TREE_KINDS
+from colonnade.algorithms.encrypted_transfer import encrypted_transfer_leaks
 from colonnade.algorithms.split import split_leaks
 from colonnade.algorithms.transfer import transfer_leaks
 from colonnade.alignment.protocol import align
@@ -431,8 +432,9 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
         for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss, validation=0.2, model=LinearOptions(weighted=True)))
     ]
     two = Setting(("bank", "shop"), ("bank",))
+    transferred = (*transfer_leaks(two, cn.FedSGD()), *encrypted_transfer_leaks(two, cn.FedSGD()))
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
-    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
+    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transferred):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)

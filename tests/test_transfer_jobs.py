@@ -18,12 +18,12 @@ from colonnade.families.transfer import TransferOptions
 from colonnade.jobs import model_file
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
-from colonnade.leaks import CLASSES, REPRESENTATIONS, SIGNALS
+from colonnade.leaks import CLASSES, COVARIANCES, GRADIENTS, HELD_OUT, REPRESENTATIONS, SIGNALS
 from colonnade.service.check import check
 from colonnade.service.training import share_out
 from test_federation import federation, run_all
 from test_job import GOOD, complete
-from test_job_training import ORDER, THIRD, job_for, sources
+from test_job_training import ORDER, THIRD, Source, job_for, sources
 from test_network_jobs import run
 
 MODEL = '[model]\nkind = "transfer"\nl2 = 0.01\ngamma = 0.1\n'
@@ -97,6 +97,47 @@ def test_a_step_that_nobody_can_choose_and_widths_that_differ(tmp_path):
     wrong = made | {"shop": (("named", maker(tmp_path, "wrong", 2, 2)), None, None, "sgd")}
     with pytest.raises(ProtocolError, match=r"shop sent .*, expected is an array of float64 with shape \(211, 3\)"):
         run(job_for(transferred(GOOD)), pair(), wrong)
+
+
+def people(count=520, seed=3):
+    """Two tables of the same people, as many as encrypted sums need, of whom the bank has labelled all."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.standard_normal((count, 2))
+    labels = np.where(hidden[:, 0] > 0, "yes", "no").astype(object)
+    ids = [f"p{k}" for k in range(count)]
+    return {"bank": Source(hidden[:500] @ [[1, 1], [0, 2]], ids[:500], labels[:500]), "shop": Source(hidden, ids)}
+
+
+def test_a_masked_job_trains_last_layers_on_encrypted_sums(tmp_path):
+    made, given = networks(tmp_path), people()
+    job = job_for(transferred(GOOD, "masked"), validation=0.2)
+    assert (job.protection, job.sum) == ("masked", "encrypted")
+    shown = set(job.disclosed())
+    assert {GRADIENTS, COVARIANCES, HELD_OUT} <= shown
+    assert shown.isdisjoint({REPRESENTATIONS, SIGNALS})
+    results, _ = run(job, given, made)
+    parties = {n: cn.Party(n, s.X, s.labels, ids=s.ids) for n, s in given.items()}
+    aligned = cn.align_parties(*parties.values(), verbose=0)
+    _, held_out = share_out(np.arange(500), 0.2, job.algorithm.seed)
+    apart = [party.take(held_out) for party in aligned]
+    left = {n: party.take(np.flatnonzero(~np.isin(party.ids, apart[0].ids))) for n, party in parties.items()}
+    model = cn.TransferClassifier(
+        {name: how[1] for name, (how, *_) in made.items()}, gamma=0.1, l2=0.01, algorithm=job.algorithm, verbose=0,
+        protection="masked",
+    ).fit(*left.values(), validation=apart)  # fmt: skip
+    for name, result in results.items():
+        for one, other in zip(result.state[1], model._states[name][1], strict=True):
+            assert np.abs(one - other).max() < 1e-8
+    with pytest.raises(OptionError, match="key protection: 'sealed' is for linear models; transfer learning has"):
+        job_for(transferred(GOOD, "sealed"))
+
+
+def test_init_writes_a_job_of_transfer_learning(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "new"), "--parties", "bank,shop", "--model", "transfer"]) == 0
+    assert 'protection = "masked"' in capsys.readouterr().out
+    job = read_job(tmp_path / "new" / "job.toml")
+    assert (job.family, job.protection, job.algorithm.name) == ("transfer", "masked", "FedSGD")
+    assert read_party(tmp_path / "new" / "shop.toml", job).network[0][1].endswith("shop_network.py:make")
 
 
 @pytest.fixture

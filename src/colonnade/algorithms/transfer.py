@@ -197,7 +197,7 @@ class TransferSession(NetworkSession):
     known: Any = None  # at the source: which of the common rows have a label
     _told: Any = None  # at the source: what the last signal was made of
 
-    follows: ClassVar[str] = "frozen"  # dL/du_B depends on Phi, which the target does not have
+    follows: ClassVar[str] = "frozen"  # `TargetSteps` computes signals afresh itself
 
     @property
     def source(self) -> SourceBlock:

@@ -20,7 +20,7 @@ from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.families import family
 from colonnade.families.checks import check_values, label_holders
-from colonnade.families.protection import check_word
+from colonnade.families.protection import AUTO, MASKED, PLAIN, check_word
 from colonnade.families.training import ScoringPart, TrainingJob, rows_of
 from colonnade.families.transfer import TransferFamily, TransferOptions
 from colonnade.objective import losses
@@ -48,8 +48,9 @@ class TransferClassifier(NetworkModel):
         What is aligned: the squared distance of two representations, or minus their scalar product.
     anchors : int, optional
         How many labelled rows of the source stand behind each step; None is all of them.
-    loss : {"logistic", "taylor"}
-        The loss of a score: the logistic one, or the paper's approximation of it by a square.
+    loss : {"auto", "logistic", "taylor"}
+        The loss of a score: the logistic one, or the paper's approximation of it by a square. "auto" is "taylor" with
+        protection="masked", which needs it, and "logistic" otherwise.
     exchange : {"representations", "signals"}
         What the source sends for a batch: all that the target's gradient depends on, so that the target's local steps
         follow its own network (FedBCD, equation (9)); or the gradient by its representations, which then stays the same
@@ -65,9 +66,11 @@ class TransferClassifier(NetworkModel):
         optimizer="adam".
     evaluate_rows : int, optional
         How many of the common rows evaluations look at; None is all of them.
-    protection : {"auto", "plain"}
-        How training is protected: both words say that the source gets the target's representations as they are.
-        "sealed" and "masked" are refused, as there is no sum to hide them in.
+    protection : {"auto", "masked", "plain"}
+        "plain", which is also "auto": both parties get each other's representations of common rows, and the target the
+        labels. "masked": each party gets sums over all common rows of its own numbers times the other's, made of
+        encrypted ones, and nothing about a single row. Then only the last layers learn, which must be `nn.Linear`, the
+        loss is "taylor", and all rows are one batch.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -92,7 +95,7 @@ class TransferClassifier(NetworkModel):
         gamma: float = 0.05,
         alignment: str = "distance",
         anchors: int | None = None,
-        loss: str = "logistic",
+        loss: str = "auto",
         exchange: str = "representations",
         shape: Mapping[str, Sequence[int]] | None = None,
         optimizer: str | Mapping[str, str] = "sgd",
@@ -151,7 +154,7 @@ class TransferClassifier(NetworkModel):
         check_step(algorithm.step, self.optimizer, parties, "for transfer learning")
         at_least("gamma", self.gamma, 0, finite=True)
         one_of("alignment", self.alignment, ALIGNMENTS)
-        one_of("loss", self.loss, TRANSFER_LOSSES)
+        one_of("loss", self.loss, (AUTO, *TRANSFER_LOSSES))
         one_of("exchange", self.exchange, EXCHANGES)
         if self.anchors is not None:
             whole_number("anchors", self.anchors, 1)
@@ -170,9 +173,9 @@ class TransferClassifier(NetworkModel):
                 float(self.l2), self.evaluate_rows, float(self.gamma), self.alignment, self.anchors, self.loss,
                 self.exchange,
             )  # fmt: skip
-            # The sum is for losses and penalties: two parties have nothing to mask.
+            added = TransferFamily.masks if self.protection == MASKED else PLAIN
             holders = (source.name,)
-            job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, "plain", "tree", algorithm)
+            job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, added, "tree", algorithm)
             job.check(type(self).__name__, tuple(common))
             all_rows = rows_of(source.take(labelled), classes, loss)
             own = {name: (made, all_rows[:2] if name == source.name else None) for name, made in networks.items()}

@@ -87,6 +87,8 @@ class Family(ABC):
         Whether a party without labels has all that its own predictions need, and is told what the classes are called.
     takes_categories
         Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
+    masks
+        The sum that the protection "masked" stands for where nobody names one.
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -110,6 +112,7 @@ class Family(ABC):
     takes_missing: ClassVar[bool] = False
     takes_categories: ClassVar[bool] = False
     predicts_alone: ClassVar[bool] = False
+    masks: ClassVar[str] = "pairwise"
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -134,8 +137,8 @@ class Family(ABC):
         """Refuse what this family can't train with these label holders; `model` is what the user calls the model."""
         return
 
-    def check_parties(self, model: str, parties: tuple[str, ...]) -> None:
-        """Refuse what this family can't train between so many parties; `model` is what the user calls the model."""
+    def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
+        """Refuse jobs that this family can't train between these parties; `model` is what the user calls the model."""
         return
 
     def check_weighs(self, party: str) -> None:

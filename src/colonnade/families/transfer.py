@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from colonnade.algorithms.encrypted_transfer import EncryptedTransferSession, encrypted_transfer_leaks
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import (
     ALIGNMENTS,
@@ -22,11 +23,13 @@ from colonnade.algorithms.transfer import (
     with_phi,
     without_phi,
 )
+from colonnade.algorithms.transfer_sums import SourceLastLayer, TargetLastLayer
 from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.columns import Columns, columns_from_value, rows_of_value
 from colonnade.blocks.torch_network import NetworkBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement
+from colonnade.engine.exposure import ENCRYPTED
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.torch_session import make_block, parts_of, watch_over
@@ -40,6 +43,11 @@ from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
 
+_WORDS = {
+    "masked": "each party sees sums over all common rows with the other's numbers, and nothing about a single one",
+    "plain": "the source sees the target's representations of common rows, and the target the source's, and the labels",
+}
+
 
 @dataclass(frozen=True)
 class TransferOptions:
@@ -50,7 +58,7 @@ class TransferOptions:
     gamma: float = 0.05
     alignment: str = "distance"
     anchors: int | None = None
-    loss: str = "logistic"
+    loss: str = "auto"
     exchange: str = FRESH
 
 
@@ -73,11 +81,10 @@ class TransferFamily(TorchFamily):
     options: ClassVar[type[Any]] = TransferOptions
     one_holder: ClassVar[bool] = True
     predicts_alone: ClassVar[bool] = True
+    masks: ClassVar[str] = ENCRYPTED
     lacks: ClassVar[Mapping[str, str]] = {
-        "sealed": "is for linear models; transfer learning has 'plain' alone, as the source gets the "
-        "target's representations as they are",
-        "masked": "needs sums, and in transfer learning the source gets the target's representations as they are; "
-        "give 'plain'",
+        "sealed": "is for linear models; transfer learning has 'masked', in which each party sees sums over all common "
+        "rows with the other's numbers and nothing about a single one, or 'plain'"
     }
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -91,12 +98,19 @@ class TransferFamily(TorchFamily):
         """Say that this is transfer learning, whose leaks are its own."""
         return {"model": self.name}
 
-    def check_parties(self, model: str, parties: tuple[str, ...]) -> None:
-        """Refuse other than two parties."""
+    def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
+        """Refuse other than two parties, and options that do not go with encrypted sums."""
         if len(parties) != 2:
             raise OptionError(
                 f"{model} is between two parties, a source with labels and a target without, got {len(parties)}"
             )
+        usual = {"loss": ("auto", "taylor"), "exchange": (FRESH,), "anchors": (None,)}
+        for name, allowed in usual.items() if job.sum == ENCRYPTED else ():
+            if (given := getattr(job.options, name)) not in allowed:
+                raise OptionError(
+                    f"{name} can't be {given!r} with protection='masked', which trains the last layers with the "
+                    f"quadratic loss on sums over all rows; leave it out, or give protection='plain'"
+                )
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse labels at both parties."""
@@ -120,8 +134,13 @@ class TransferFamily(TorchFamily):
     # -- training and use ---------------------------------------------------------------------------------------
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
-        """Return what transfer learning shows: representations, in the clear."""
-        return transfer_leaks(setting, cast("FedSGD | FedBCD", algorithm))
+        """Return what transfer learning shows: representations in the clear, or sums over all rows."""
+        shown = encrypted_transfer_leaks if setting.sum == ENCRYPTED else transfer_leaks
+        return shown(setting, cast("FedSGD | FedBCD", algorithm))
+
+    def protection_words(self, protection: str, algorithm: Training, leader: str) -> str:
+        """Say what a protection is for transfer learning."""
+        return _WORDS[protection]
 
     async def train(
         self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
@@ -138,7 +157,9 @@ class TransferFamily(TorchFamily):
                 f"step must be a number for transfer learning, party {net.me!r} has optimizer {network[3]!r}; give a "
                 f"number, or let both parties have 'adam'"
             )
-        aim = Aim(options.gamma, options.alignment, options.loss)
+        if job.sum == ENCRYPTED:
+            return await self._train_encrypted(net, job, part, keeper, budget)
+        aim = Aim(options.gamma, options.alignment, "logistic" if options.loss == "auto" else options.loss)
         goes_on = NetworkBlock if options.exchange == FROZEN else TargetBlock
         block = make_block(net, network, part.X, options.l2, method.seed, SourceBlock if source else goes_on)
         if source:
@@ -155,6 +176,25 @@ class TransferFamily(TorchFamily):
             net, agreed, block, method, train, held_out, secure, keeper, budget, evaluate_rows=options.evaluate_rows,
             aim=aim, exchange=options.exchange, known=part.labelled,
         )  # fmt: skip
+        await session.agree()
+        return await with_phi(net, job.holders[0], await watch_over(net, session, method), block.outputs)
+
+    async def _train_encrypted(
+        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+    ) -> Any:
+        """Train the last layers on encrypted sums."""
+        method, options, source = job.algorithm, job.options, net.me == job.holders[0]
+        network, anchors = part.own
+        aim, kind = Aim(options.gamma, options.alignment, "taylor"), SourceLastLayer if source else TargetLastLayer
+        block = make_block(net, network, part.X, options.l2, method.seed, kind)
+        if source:
+            y = np.where(cast("Any", part.labelled), cast("Any", part.y), 0.0)
+            cast("SourceLastLayer", block).brings(anchors[0], anchors[1], y, aim)
+        everything = np.ones(block.rows, dtype=bool) if source else None
+        train, held_out = parts_of(block, part.y, everything, part.validation)
+        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        secure = await open_sum(job.sum, net, job.topology)
+        session = EncryptedTransferSession(net, agreed, block, method, train, held_out, secure, keeper, budget, aim=aim)
         await session.agree()
         return await with_phi(net, job.holders[0], await watch_over(net, session, method), block.outputs)
 
