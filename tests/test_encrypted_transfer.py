@@ -175,6 +175,7 @@ def test_bad_options_and_too_few_rows():
     bad("exchange can't be 'signals' with protection='masked'", exchange="signals")
     bad("anchors can't be 20 with protection='masked'", anchors=20)
     bad("takes all 600 rows in common at once, .*got batch=64; leave batch out", how=algorithm(batch=64))
+    bad("sampling can't be 'uniform' with protection='masked'", how=algorithm(sampling="uniform"))
     ends = {**networks(), "shop": nn.Sequential(nn.Linear(5, WIDTH), nn.Tanh())}
     bad("that of party 'shop' must be nn.Linear, alone or at the end of nn.Sequential, got Tanh", ends)
     bad(

@@ -209,7 +209,7 @@ def test_bad_input():
     bad(OptionError, "party 'shop' has no network", given={"bank": nn.Linear(6, 2)})
     bad(OptionError, "gamma must be >= 0", gamma=-0.1)
     bad(OptionError, "alignment must be one of 'distance', 'product', got 'cosine'", alignment="cosine")
-    bad(OptionError, "loss must be one of 'logistic', 'taylor', got 'hinge'", loss="hinge")
+    bad(OptionError, "loss must be one of 'auto', 'logistic', 'taylor', got 'hinge'", loss="hinge")
     bad(OptionError, "exchange must be one of 'representations', 'signals', got 'all'", exchange="all")
     bad(OptionError, "anchors must be a whole number >= 1", anchors=0.5)
     bad(OptionError, "step must be a number for transfer learning", algorithm=cn.FedSGD())

@@ -133,7 +133,7 @@ def test_both_forms_agree_where_there_is_one_local_step():
 )
 def test_what_the_source_tells_is_not_believed(tag, change, said, monkeypatch):
     async def told(self, name, signal):
-        u_a, phi, y = self._told
+        u_a, phi, y = self._behind
         sent = {"representations": u_a, "mean representation": phi, "labels": y.astype(np.int8)}
         for one, value in sent.items():
             await self.net.send(name, one, np.ascontiguousarray(change(value) if one == tag else value))

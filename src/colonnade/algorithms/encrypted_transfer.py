@@ -164,7 +164,7 @@ class EncryptedTransfer(Signals):
         await net.send(self.other, MEAN, block.phi)
         await give_numbers(net, self.other, self.own, block.numbers(), self.session.sizes[self.other])
 
-    async def serve(self, to: Any, eta: float, local_steps: int, proximal: float) -> None:
+    async def serve(self, to: Any, etas: Any, proximal: float) -> None:
         """At A: open B's sums under their masks."""
         await open_sums(self.session.net, self.other, self.own, self.shape, self.session.sizes[self.other])
 

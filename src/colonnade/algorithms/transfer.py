@@ -195,7 +195,7 @@ class TransferSession(NetworkSession):
     aim: Aim = Aim()
     exchange: str = FRESH
     known: Any = None  # at the source: which of the common rows have a label
-    _told: Any = None  # at the source: what the last signal was made of
+    _behind: Any = None  # at the source: what the last signal was made of
 
     follows: ClassVar[str] = "frozen"  # `TargetSteps` computes signals afresh itself
 
@@ -239,7 +239,7 @@ class TransferSession(NetworkSession):
         out: FloatArray = found[0].numpy() * len(rows)
         if not np.isfinite(out).all():
             raise NotFinite
-        self._told = (scores[:, :width], phi.detach().numpy(), y.numpy())
+        self._behind = (scores[:, :width], phi.detach().numpy(), y.numpy())
         return out
 
     def labels_of(self, rows: Rows) -> FloatArray:
@@ -250,7 +250,7 @@ class TransferSession(NetworkSession):
     async def send_signal(self, name: str, signal: FloatArray) -> None:
         """Send B what its gradient depends on, or the derivative by its own representations."""
         if self.exchange == FRESH:
-            u_a, phi, y = self._told
+            u_a, phi, y = self._behind
             await self.net.send(name, "representations", np.ascontiguousarray(u_a))
             await self.net.send(name, "mean representation", phi)
             await self.net.send(name, "labels", y.astype(np.int8))

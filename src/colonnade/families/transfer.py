@@ -111,6 +111,11 @@ class TransferFamily(TorchFamily):
                     f"{name} can't be {given!r} with protection='masked', which trains the last layers with the "
                     f"quadratic loss on sums over all rows; leave it out, or give protection='plain'"
                 )
+        if job.sum == ENCRYPTED and job.algorithm.sampling != "passes":
+            raise OptionError(
+                f"sampling can't be {job.algorithm.sampling!r} with protection='masked', which takes all rows in "
+                f"common at once; leave it out"
+            )
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse labels at both parties."""
@@ -152,7 +157,7 @@ class TransferFamily(TorchFamily):
         """
         method, options, source = job.algorithm, job.options, net.me == job.holders[0]
         network, anchors = part.own
-        if method.step == "auto" and network[3] != "adam":
+        if isinstance(method.step, str) and network[3] != "adam":
             raise OptionError(
                 f"step must be a number for transfer learning, party {net.me!r} has optimizer {network[3]!r}; give a "
                 f"number, or let both parties have 'adam'"
