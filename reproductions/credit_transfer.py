@@ -1,6 +1,6 @@
 """Credit-FTL of FedBCD's Table II: two networks on ucicreditcard, whose last layers learn on encrypted sums.
 
-Each party is a process. Rounds are exchanges, of which each is followed by the test AUC.
+Each party is a process, but in the short form. Rounds are exchanges, of which each is followed by the test AUC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
 from colonnade.errors import ColonnadeError
 from colonnade.estimators.transfer import TransferClassifier
-from colonnade.runtimes.processes import Processes
+from colonnade.runtimes.net import Runtime
 from reproductions.datasets import Array, Trial
 from reproductions.fedbcd_encrypted import BANDWIDTH, DEMOGRAPHIC, LATENCY, PAPER
 from reproductions.report import Curve, Table, rounds_text, rounds_to
@@ -70,8 +70,8 @@ class Encrypted:
 class Credit:
     """The labels are with the demographic columns; the payments party has none, and its people are scored."""
 
-    def __init__(self, trial: Trial, hidden: int, width: int, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, trial: Trial, hidden: int, width: int, seed: int, on: Runtime | None = None) -> None:
+        self.seed, self.on = seed, on
         self.train, self.test = self._parties(trial.X, trial.y), self._parties(trial.X_test, trial.y_test)
         self.networks = {
             party.name: network(party.features, hidden, width, seed + k) for k, party in enumerate(self.train)
@@ -83,13 +83,13 @@ class Credit:
         return [Party("bank", X[:, DEMOGRAPHIC], y, ids=ids), Party("payments", X[:, payments], ids=ids)]
 
     def trained(self, setting: Setting) -> Encrypted | None:
-        """One run, a process for each party; None where it diverges."""
+        """One run; None where it diverges."""
         algorithm = setting.options(self.seed, epochs=setting.rounds)
         model = TransferClassifier(
             self.networks, gamma=GAMMA, l2=L2, algorithm=algorithm, protection="masked", verbose=0
         )
         try:
-            model.fit(*self.train, validation=self.test, on=Processes(deadline=240.0))
+            model.fit(*self.train, validation=self.test, on=self.on)
         except ColonnadeError:
             return None
         traffic = model.traffic_.values()

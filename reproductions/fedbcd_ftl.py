@@ -20,6 +20,7 @@ from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
 from colonnade.errors import ColonnadeError
 from colonnade.estimators.transfer import TransferClassifier
+from colonnade.runtimes.processes import Processes
 from reproductions.credit_transfer import GAMMA, L2, STEPS, Credit, Encrypted, Setting, credit_table, network, rank_of
 from reproductions.fedbcd_encrypted import BANDWIDTH, LATENCY
 from reproductions.nus import Pictures, nus_wide
@@ -120,7 +121,10 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     torch = need_torch()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    credit, nus = Credit(trial, size.hidden, size.width, seed), Nus(shown, size, seed)
+    credit, nus = (
+        Credit(trial, size.hidden, size.width, seed, None if quick else Processes(deadline=240.0)),
+        Nus(shown, size, seed),
+    )
     encrypted = [Setting(Q, eta0, r) for Q, r in zip(STEPS, size.rounds, strict=True) for eta0 in size.grid]
     fresh = [Setting(Q, size.nus_eta, size.exchanges) for Q in size.local_steps]
     pulled = [Setting(Q, size.nus_eta, size.exchanges, 0.1) for Q in size.large]

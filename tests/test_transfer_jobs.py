@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,17 +14,18 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 import colonnade as cn
 from colonnade.cli.main import main
-from colonnade.errors import OptionError, ProtocolError
+from colonnade.errors import OptionError, ProtocolError, RunFailed
 from colonnade.families.transfer import TransferOptions
 from colonnade.jobs import model_file
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.leaks import CLASSES, COVARIANCES, GRADIENTS, HELD_OUT, REPRESENTATIONS, SIGNALS
 from colonnade.service.check import check
-from colonnade.service.training import share_out
+from colonnade.service.training import Keepers, share_out
 from test_federation import federation, run_all
 from test_job import GOOD, complete
 from test_job_training import ORDER, THIRD, Source, job_for, sources
+from test_kept import Shelf
 from test_network_jobs import run
 
 MODEL = '[model]\nkind = "transfer"\nl2 = 0.01\ngamma = 0.1\n'
@@ -105,7 +107,10 @@ def people(count=520, seed=3):
     hidden = rng.standard_normal((count, 2))
     labels = np.where(hidden[:, 0] > 0, "yes", "no").astype(object)
     ids = [f"p{k}" for k in range(count)]
-    return {"bank": Source(hidden[:500] @ [[1, 1], [0, 2]], ids[:500], labels[:500]), "shop": Source(hidden, ids)}
+    return {
+        "bank": Source(hidden[:500] @ [[1, 1], [0, 2]], ids[:500], labels[:500]),
+        "shop": Source(hidden[10:], ids[10:]),
+    }
 
 
 def test_a_masked_job_trains_last_layers_on_encrypted_sums(tmp_path):
@@ -118,7 +123,7 @@ def test_a_masked_job_trains_last_layers_on_encrypted_sums(tmp_path):
     results, _ = run(job, given, made)
     parties = {n: cn.Party(n, s.X, s.labels, ids=s.ids) for n, s in given.items()}
     aligned = cn.align_parties(*parties.values(), verbose=0)
-    _, held_out = share_out(np.arange(500), 0.2, job.algorithm.seed)
+    _, held_out = share_out(np.arange(490), 0.2, job.algorithm.seed)
     apart = [party.take(held_out) for party in aligned]
     left = {n: party.take(np.flatnonzero(~np.isin(party.ids, apart[0].ids))) for n, party in parties.items()}
     model = cn.TransferClassifier(
@@ -130,6 +135,20 @@ def test_a_masked_job_trains_last_layers_on_encrypted_sums(tmp_path):
             assert np.abs(one - other).max() < 1e-8
     with pytest.raises(OptionError, match="key protection: 'sealed' is for linear models; transfer learning has"):
         job_for(transferred(GOOD, "sealed"))
+
+
+@pytest.mark.parametrize("protection", ["plain", "masked"])
+def test_a_job_that_broke_off_goes_on_to_the_same_bits(protection, tmp_path):
+    made, job = networks(tmp_path), job_for(transferred(GOOD, protection))
+    whole, seconds = run(job, people(), made)
+    keepers = {name: Keepers(Shelf(), partial(lambda shelf, _: shelf, Shelf())) for name in TWO}
+    crash = cn.Simulation(faults=cn.Faults(crashes={"shop": 0.8 * seconds}), deadline=5)
+    with pytest.raises(RunFailed):
+        run(job, people(), made, crash, keepers)
+    assert any(keeper.state(b"").versions() for keeper in keepers.values())
+    again, _ = run(job, people(), made, keepers=keepers)
+    for name in TWO:
+        assert all(np.array_equal(a, b) for a, b in zip(whole[name].state[1], again[name].state[1], strict=True))
 
 
 def test_init_writes_a_job_of_transfer_learning(tmp_path, capsys):
