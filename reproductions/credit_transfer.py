@@ -54,17 +54,16 @@ def network(inputs: int, hidden: int, outputs: int, seed: int) -> Any:
 
 @dataclass(frozen=True)
 class Encrypted:
-    """A run under encryption: its curve, seconds of both processors, and bytes and messages of a round."""
+    """A run under encryption: its curve, and seconds of both processors, bytes and messages of a round."""
 
     curve: Curve
     computing: float
     per_round: tuple[float, float]
 
     def until(self, rounds: float) -> tuple[float, float]:
-        """(seconds of computation, seconds on the line) of so many rounds."""
-        at = next(k for k, r in enumerate(self.curve.rounds) if r >= rounds)
+        """(seconds of both processors, seconds on the line) of so many rounds."""
         sent, messages = self.per_round
-        return self.curve.times[at] - self.curve.times[0], rounds * (messages * LATENCY + sent / BANDWIDTH)
+        return rounds * self.computing, rounds * (messages * LATENCY + sent / BANDWIDTH)
 
 
 class Credit:
@@ -122,8 +121,8 @@ def credit_table(name: str, title: str, found: Mapping[Setting, Encrypted | None
     words = [
         "A round: "
         + "; ".join(
-            f"Q = {Q}: {one.until(one.curve.rounds[-1])[0] / one.curve.rounds[-1]:.2f} s, {one.computing:.2f} s of "
-            f"both processors, {one.per_round[0] / 1e6:.1f} MB, {one.per_round[1]:.0f} messages one after another"
+            f"Q = {Q}: {one.computing:.2f} s of both processors, {one.per_round[0] / 1e6:.1f} MB, "
+            f"{one.per_round[1]:.0f} messages one after another"
             for Q, one in known.items()
         )
         + "."
