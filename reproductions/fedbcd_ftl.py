@@ -147,8 +147,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         f"Credit: {len(trial.y)} common and {len(trial.y_test)} test rows; {size.hidden} hidden units, representations "
         f"of {size.width}; gamma {GAMMA:g}, l2 {L2:g}, all rows in a batch, steps eta0 / sqrt(r + 1). Last layers "
         f"learn, on sums of encrypted numbers. Computation is measured, in seconds of both processors; "
-        f"communication is for a line of {LATENCY * 1e3:.0f} ms one way and {BANDWIDTH * 8 / 1e6:.0f} Mbit/s. The highest test AUC "
-        f"of any run is {best:.4f}.",
+        f"communication is for a line of {LATENCY * 1e3:.0f} ms one way and {BANDWIDTH * 8 / 1e6:.0f} Mbit/s. The "
+        f"highest test AUC of any run is {best:.4f}.",
         f"NUS-WIDE, {shown.origin}: {size.pictures[0]} training pictures, a third in common, {size.hidden} units, "
         f"batch {size.batch}, eta0 {size.nus_eta:g}, {size.exchanges} exchanges, test AUC every 2.",
     ]

@@ -38,9 +38,9 @@ def transferred(text, protection="plain"):
     return text.replace("version = 1\n", f'version = 1\nprotection = "{protection}"\n', 1)
 
 
-def maker(folder, name, inputs, width=3):
+def maker(folder, name, inputs, width=3, hidden=4):
     path = folder / f"{name}_network.py"
-    body = f"nn.Sequential(nn.Linear({inputs}, 4), nn.Tanh(), nn.Linear(4, {width})).double()"
+    body = f"nn.Sequential(nn.Linear({inputs}, {hidden}), nn.Tanh(), nn.Linear({hidden}, {width})).double()"
     path.write_text(f"from torch import nn\n\n\ndef make():\n    return {body}\n")
     return f"{path}:make"
 
@@ -159,14 +159,15 @@ def test_init_writes_a_job_of_transfer_learning(tmp_path, capsys):
     assert read_party(tmp_path / "new" / "shop.toml", job).network[0][1].endswith("shop_network.py:make")
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(params=["plain", "masked"])
+def folder(tmp_path, request):
+    protection, hidden = request.param, 4 if request.param == "plain" else 2  # as few as 300 people in common can hide
     made = federation(tmp_path, ("bank", "shop"), 'kind = "FedSGD"')
     text = (made / "job.toml").read_text().replace('protection = "masked"\n', "")
-    (made / "job.toml").write_text(complete(transferred(text)))
+    (made / "job.toml").write_text(complete(transferred(text, protection)))
     for name, inputs in (("bank", 5), ("shop", 2)):
-        maker(made, name, inputs)
-        given = (made / f"{name}.toml").read_text().replace('"masked"', '"plain"')
+        maker(made, name, inputs, hidden=hidden)
+        given = (made / f"{name}.toml").read_text().replace('"masked"', f'"{protection}"')
         (made / f"{name}.toml").write_text(given + f'\n[network]\nbuild = "{name}_network.py:make"\n')
     return made
 
@@ -174,14 +175,15 @@ def folder(tmp_path):
 def test_from_training_to_the_target_s_own_scores(folder, tmp_path, capsys):
     job = read_job(folder / "job.toml")
     found = {one.what: one for one in check(job, read_party(folder / "shop.toml", job))}
-    assert (found["transfer"].ok, found["transfer"].text) == (True, "27 parameters, 3 numbers per row, sgd")
+    size = 27 if job.protection == "plain" else 15
+    assert (found["transfer"].ok, found["transfer"].text) == (True, f"{size} parameters, 3 numbers per row, sgd")
     run_all(folder, ("bank", "shop"))
     part = model_file.load(folder / "shop-files", "shop")
     assert part.public["model"] == "TransferClassifier"
     assert part.classes.tolist() == ["bad", "good"]
     capsys.readouterr()
     assert main(["model", "show", str(folder / "job.toml"), "--as", "shop"]) == 0
-    assert "4 x 2" in capsys.readouterr().out
+    assert ("4 x 2" if job.protection == "plain" else "2 x 2") in capsys.readouterr().out
     assert main(["predict", str(folder / "job.toml"), "--as", "shop", "--out", str(tmp_path / "scores.csv")]) == 0
     with (tmp_path / "scores.csv").open() as file:
         scores = list(csv.DictReader(file))
