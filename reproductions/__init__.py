@@ -10,6 +10,7 @@ from __future__ import annotations
 MINUTES = {
     "fedbcd-rounds": 5,
     "fedbcd-encrypted": 1,
+    "fedbcd-ftl": 10,
     "fedbcd-mnist": 5,
     "fedbcd-nus": 5,
     "fedbcd-parties": 2,

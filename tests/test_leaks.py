@@ -16,6 +16,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.algorithms.boosted import KINDS as TREE_KINDS
+from colonnade.algorithms.encrypted_transfer import encrypted_transfer_leaks
 from colonnade.algorithms.split import split_leaks
 from colonnade.algorithms.transfer import transfer_leaks
 from colonnade.alignment.protocol import align
@@ -44,6 +45,7 @@ from colonnade.leaks import (
     PREDICTED,
     REPRESENTATIONS,
     SHARED,
+    SIGNALS,
     SINGLE,
     UNEVEN,
     Setting,
@@ -393,7 +395,7 @@ def test_every_message_of_transfer_learning(monkeypatch):
     leaks = transfer_leaks(setting, algorithm)
     assert not record.unaccounted(setting, leaks)
     kinds = {kind for _, _, kind, _ in record.letters}
-    assert {"representations", "representations to evaluate", "representations to predict", "prediction"} <= kinds
+    assert {"representations", "representations to evaluate", "mean representation", "labels"} <= kinds
     assert record.unaccounted(setting, [leak for leak in leaks if "representations" not in leak.kinds])
 
 
@@ -431,8 +433,9 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
         for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss, validation=0.2, model=LinearOptions(weighted=True)))
     ]
     two = Setting(("bank", "shop"), ("bank",))
+    transferred = (*transfer_leaks(two, cn.FedSGD()), *encrypted_transfer_leaks(two, cn.FedSGD()))
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
-    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transfer_leaks(two, cn.FedSGD())):
+    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transferred):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
@@ -469,17 +472,19 @@ def table():
         CHANGES: '`order = "sequential"`: 3',
         SHARED: '`directions = "shared"`: 2, 3',
         EMBEDDINGS: "a top network",
-        REPRESENTATIONS: "transfer learning",
+        REPRESENTATIONS: "plain transfer learning",
         CURVATURES: "statistics after `encrypted` or AFSGD",
         MEAN: "Poisson, or statistics of several label holders, after `encrypted` or AFSGD",
         CORRELATIONS: "statistics",
-        COVARIANCES: "statistics",
+        COVARIANCES: "statistics, or masked transfer learning",
         COMMON: "alignment",
-        CLASSES: "several label holders, or softmax",
+        CLASSES: "several label holders, softmax, or transfer learning",
         MAGNITUDE: "ridge or Poisson, sealed or with `encrypted`",
         UNEVEN: "sealed, with `weighted = true`",
-        HELD_OUT: "SealedNewton, with `[validation]`",
-        GRADIENTS: "`encrypted` with several label holders",
+        HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`",
+        SIGNALS: "plain transfer learning",
+        PREDICTED: "transfer learning",
+        GRADIENTS: "`encrypted` with several label holders, or masked transfer learning",
     }
     rows = [
         "| a job lists | who learns it | " + " | ".join(columns) + " | and with |",

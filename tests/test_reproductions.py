@@ -445,6 +445,29 @@ def test_fedbcd_encrypted_in_short_form(tmp_path, capsys):
         assert all(0.4 < float(row["test AUC"]) < 0.9 for row in csv.DictReader(file))
 
 
+@needs("ucicreditcard.npz")
+def test_fedbcd_ftl_in_short_form(tmp_path, capsys):
+    pytest.importorskip("torch")
+    out = tmp_path / "out"
+    assert reproduce(["fedbcd-ftl", "--data", str(DATA), "--out", str(out), "--quick", "--seed", "3"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "short form. Seed 3." in said
+    assert "4800 common and 1200 test rows" in said
+    for name in ("one-eta0", "tuned"):
+        with (out / f"fedbcd-ftl-{name}.csv").open(newline="") as file:
+            table = list(csv.DictReader(file))
+        assert [row["Q"] for row in table] == ["1", "5", "10"] * 3
+        assert [row["paper R"] for row in table] == ["17", "4", "2", "30", "8", "4", "-", "-", "-"]
+    with (out / "fedbcd-ftl-nus.csv").open(newline="") as file:
+        rows = [(row["exchange"], row["Q"], row["mu"]) for row in csv.DictReader(file)]
+    assert rows == [
+        ("representations", "1", "0"), ("representations", "25", "0"), ("representations", "25", "0.1"),
+        ("signals", "5", "0"),
+    ]  # fmt: skip
+    with (out / "fedbcd-ftl-curves.csv").open(newline="") as file:
+        assert {row["task"] for row in csv.DictReader(file)} == {"credit", "nus"}
+
+
 def test_time_on_the_line_follows_rounds_and_bytes():
     curve = Curve([0, 1, 2, 3], [0.5, 0.6, 0.7, 0.7], [0.7] * 4, [2.0, 2.5, 3.1, 3.5])
     encrypted = fedbcd_encrypted.Encrypted(curve, 1.25e6)
@@ -483,7 +506,7 @@ def _short_form(name, data, out, capsys):
 
 
 def test_every_reproduction_has_a_short_form():
-    alone = {"fedbcd-rounds", "fedbcd-encrypted", "trees"}
+    alone = {"fedbcd-rounds", "fedbcd-encrypted", "fedbcd-ftl", "trees"}
     assert set(WRITES) | set(kernels.WRITES) | set(OVER_ROWS) | alone == set(REPRODUCTIONS)
 
 

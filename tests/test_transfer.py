@@ -58,33 +58,43 @@ def objective(a, b, rows, gamma=GAMMA, l2=L2, alignment="distance", u_a=None, u_
     return told + gamma * apart + l2 / 2 * penalty
 
 
-def descend(given, epochs, Q, eta, proximal=0.0, alignment="distance"):
-    """Both parties' Q steps from one exchange of u_B and dL/du_B, all in one place."""
+def descend(given, epochs, Q, eta, proximal=0.0, alignment="distance", exchange="representations"):
+    """Both parties' Q steps from one exchange, of u_B and dL/du_B or of u_B and what that depends on, in one place."""
     a, b = (copy.deepcopy(given[name]) for name in ("bank", "shop"))
     for _ in range(epochs):
         stale = b(torch.from_numpy(X_B[COMMON])).detach().requires_grad_()
         (signal,) = torch.autograd.grad(objective(a, b, COMMON, l2=0.0, alignment=alignment, u_b=stale), stale)
+        u_a = a(torch.from_numpy(X_A[COMMON])).detach()
+        y = torch.from_numpy(np.where(Y == "good", 1.0, -1.0))
+        phi = (y[OF_A][:, None] * a(torch.from_numpy(X_A[OF_A]))).mean(dim=0).detach()
         before = {p: p.detach().clone() for net in (a, b) for p in net.parameters()}
         for _ in range(Q):
             of_a = torch.autograd.grad(
                 objective(a, b, COMMON, l2=0.0, alignment=alignment, u_b=stale.detach()), list(a.parameters())
             )
             u_b = b(torch.from_numpy(X_B[COMMON]))
-            of_b = torch.autograd.grad(u_b, list(b.parameters()), signal)
+            if exchange == "representations":
+                told = torch.log(1 + torch.exp(-y[COMMON] * (u_b @ phi))).mean()
+                apart = (u_b - u_a).square().sum(dim=1) if alignment == "distance" else -(u_b * u_a).sum(dim=1)
+                of_b = torch.autograd.grad(told + GAMMA * apart.mean(), list(b.parameters()))
+            else:
+                of_b = torch.autograd.grad(u_b, list(b.parameters()), signal)
             with torch.no_grad():
                 for p, g in zip([*a.parameters(), *b.parameters()], [*of_a, *of_b], strict=True):
                     p -= eta * (g + L2 * p + proximal * (p - before[p]))
     return a, b
 
 
+@pytest.mark.parametrize("exchange", ["representations", "signals"])
 @pytest.mark.parametrize("alignment", ["distance", "product"])
 @pytest.mark.parametrize(("Q", "proximal"), [(1, 0.0), (3, 0.0), (3, 0.5)])
-def test_loss_and_steps_are_those_of_autograd_in_one_place(Q, proximal, alignment):
+def test_loss_and_steps_are_those_of_autograd_in_one_place(Q, proximal, alignment, exchange):
     given = networks()
     algorithm = cn.FedBCD(**WHOLE, local_steps=Q, proximal=proximal)
-    model = cn.TransferClassifier(given, gamma=GAMMA, l2=L2, alignment=alignment, algorithm=algorithm, verbose=0)
-    model.fit(source(), target())
-    slow = descend(given, 4, Q, 0.3, proximal, alignment)
+    model = cn.TransferClassifier(
+        given, gamma=GAMMA, l2=L2, alignment=alignment, exchange=exchange, algorithm=algorithm, verbose=0
+    ).fit(source(), target())
+    slow = descend(given, 4, Q, 0.3, proximal, alignment, exchange)
     for trained, expected in zip(model.modules_.values(), slow, strict=True):
         for one, other in zip(trained.parameters(), expected.parameters(), strict=True):
             assert torch.allclose(one, other, rtol=0, atol=1e-10)
@@ -106,6 +116,18 @@ def test_one_step_is_the_gradient_of_the_whole():
     trained = [p for module in model.modules_.values() for p in module.parameters()]
     for after, before, gradient in zip(trained, parameters, found, strict=True):
         assert torch.allclose(after, before - 0.3 * gradient, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("Q", [15, 50, 100])
+def test_many_local_steps_converge_from_representations_and_diverge_from_one_signal(Q):
+    """Equation (9): with a frozen signal the target does not see how far it has come, and runs away."""
+    algorithm = cn.FedBCD(**(WHOLE | {"epochs": 25, "step": 0.5}), local_steps=Q, patience=10**6)
+    model = cn.TransferClassifier(networks(), algorithm=algorithm, verbose=0).fit(source(), target())
+    losses = [record["loss"] for record in model.history_]
+    assert losses[-1] < 0.2 * losses[0]
+    assert max(losses) == losses[0]
+    with pytest.raises(TrainingDiverged):
+        cn.TransferClassifier(networks(), exchange="signals", algorithm=algorithm, verbose=0).fit(source(), target())
 
 
 def test_the_target_learns_from_labels_it_never_had():
@@ -187,6 +209,8 @@ def test_bad_input():
     bad(OptionError, "party 'shop' has no network", given={"bank": nn.Linear(6, 2)})
     bad(OptionError, "gamma must be >= 0", gamma=-0.1)
     bad(OptionError, "alignment must be one of 'distance', 'product', got 'cosine'", alignment="cosine")
+    bad(OptionError, "loss must be one of 'auto', 'logistic', 'taylor', got 'hinge'", loss="hinge")
+    bad(OptionError, "exchange must be one of 'representations', 'signals', got 'all'", exchange="all")
     bad(OptionError, "anchors must be a whole number >= 1", anchors=0.5)
     bad(OptionError, "step must be a number for transfer learning", algorithm=cn.FedSGD())
     apart = Y.astype(object)

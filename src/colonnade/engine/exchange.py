@@ -127,6 +127,7 @@ class Exchanges:
 
     follows: ClassVar[str] = "frozen"  # what FedBCD's signal="auto" is here, see `engine.following`
     bounded: ClassVar[bool] = True  # whether a block's curvature stays below what it says of itself at the start
+    signals_kind: ClassVar[type[Signals] | None] = None  # how signals go back, where `open_signals` is not to choose
 
     @property
     def batch(self) -> int:
@@ -251,6 +252,11 @@ class Signals:
     def __init__(self, session: Session) -> None:
         self.session = session
 
+    @classmethod
+    async def begin(cls, session: Session) -> Signals:
+        """Return this party's side, once keys are exchanged where there are any."""
+        return cls(session)
+
     def open(self, holder: str, rows: Rows) -> OpenBatch:
         """Start on a batch of this label holder's."""
         return self.session.block.open(rows)
@@ -280,6 +286,8 @@ class Signals:
 
 async def open_signals(session: Session) -> Signals:
     """Signals in the clear or encrypted, as the parties have agreed; with one label holder coefficients in shares."""
+    if session.signals_kind is not None:
+        return await session.signals_kind.begin(session)
     if session.job.sum != ENCRYPTED:
         return Signals(session)
     if in_shares(session.job.sum, session.job.holders):

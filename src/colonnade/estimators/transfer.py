@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.transfer import ALIGNMENTS, PHI
+from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.data import labels
@@ -20,9 +20,9 @@ from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.families import family
 from colonnade.families.checks import check_values, label_holders
-from colonnade.families.protection import check_word
-from colonnade.families.torch_networks import TransferFamily, TransferOptions
+from colonnade.families.protection import AUTO, MASKED, PLAIN, check_word
 from colonnade.families.training import ScoringPart, TrainingJob, rows_of
+from colonnade.families.transfer import TransferFamily, TransferOptions
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 
@@ -48,6 +48,13 @@ class TransferClassifier(NetworkModel):
         What is aligned: the squared distance of two representations, or minus their scalar product.
     anchors : int, optional
         How many labelled rows of the source stand behind each step; None is all of them.
+    loss : {"auto", "logistic", "taylor"}
+        The loss of a score: the logistic one, or the paper's approximation of it by a square. "auto" is "taylor" with
+        protection="masked", which needs it, and "logistic" otherwise.
+    exchange : {"representations", "signals"}
+        What the source sends for a batch: all that the target's gradient depends on, so that the target's local steps
+        follow its own network (FedBCD, equation (9)); or the gradient by its representations, which then stays the same
+        in all local steps of an exchange. The target can work out the same from both.
     shape : dict, optional
         {party: shape of a row} for networks that take images, such as {"bank": (1, 28, 14)}.
     optimizer : {"sgd", "momentum", "adam"} or dict
@@ -59,9 +66,11 @@ class TransferClassifier(NetworkModel):
         optimizer="adam".
     evaluate_rows : int, optional
         How many of the common rows evaluations look at; None is all of them.
-    protection : {"auto", "plain"}
-        How training is protected: both words say that the source gets the target's representations as they are.
-        "sealed" and "masked" are refused, as there is no sum to hide them in.
+    protection : {"auto", "masked", "plain"}
+        "plain", which is also "auto": both parties get each other's representations of common rows, and the target the
+        labels. "masked": each party gets sums over all common rows of its own numbers times the other's, made of
+        encrypted ones, and nothing about a single row. Then only the last layers learn, which must be `nn.Linear`, the
+        loss is "taylor", and all rows are one batch.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -72,7 +81,7 @@ class TransferClassifier(NetworkModel):
     modules_ : dict
         {party: its trained network}; they are new modules each time.
     loss_ : str
-        The name of the loss, "logistic".
+        The name of the loss that scores are turned into probabilities with, "logistic".
     parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them.
     """
@@ -86,6 +95,8 @@ class TransferClassifier(NetworkModel):
         gamma: float = 0.05,
         alignment: str = "distance",
         anchors: int | None = None,
+        loss: str = "auto",
+        exchange: str = "representations",
         shape: Mapping[str, Sequence[int]] | None = None,
         optimizer: str | Mapping[str, str] = "sgd",
         l2: float = 0.0,
@@ -101,6 +112,8 @@ class TransferClassifier(NetworkModel):
         self.gamma = gamma
         self.alignment = alignment
         self.anchors = anchors
+        self.loss = loss
+        self.exchange = exchange
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -141,6 +154,8 @@ class TransferClassifier(NetworkModel):
         check_step(algorithm.step, self.optimizer, parties, "for transfer learning")
         at_least("gamma", self.gamma, 0, finite=True)
         one_of("alignment", self.alignment, ALIGNMENTS)
+        one_of("loss", self.loss, (AUTO, *TRANSFER_LOSSES))
+        one_of("exchange", self.exchange, EXCHANGES)
         if self.anchors is not None:
             whole_number("anchors", self.anchors, 1)
         loss = losses.loss("logistic")
@@ -155,11 +170,12 @@ class TransferClassifier(NetworkModel):
                     f"that of {target.name!r} of {widths[target.name]}; they are compared, so give both the same width"
                 )
             options = TransferOptions(
-                float(self.l2), self.evaluate_rows, float(self.gamma), self.alignment, self.anchors
-            )
-            # The sum is for losses and penalties: two parties have nothing to mask.
+                float(self.l2), self.evaluate_rows, float(self.gamma), self.alignment, self.anchors, self.loss,
+                self.exchange,
+            )  # fmt: skip
+            added = TransferFamily.masks if self.protection == MASKED else PLAIN
             holders = (source.name,)
-            job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, "plain", "tree", algorithm)
+            job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, added, "tree", algorithm)
             job.check(type(self).__name__, tuple(common))
             all_rows = rows_of(source.take(labelled), classes, loss)
             own = {name: (made, all_rows[:2] if name == source.name else None) for name, made in networks.items()}
@@ -197,16 +213,12 @@ class TransferClassifier(NetworkModel):
         return next(name for name in self.parties_ if name not in self.holders_)
 
     def _split(self, name: str) -> tuple[Any, Any]:
-        names, arrays, still = self._states[name]
-        if PHI not in names:
-            return (names, arrays, still), None
-        at = names.index(PHI)
-        return ((*names[:at], *names[at + 1 :]), (*arrays[:at], *arrays[at + 1 :]), still), arrays[at]
+        return without_phi(self._states[name])
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Return the scores phi of the target's rows, at the target.
 
-        The source takes part with what it has learnt, and without any row.
+        The target has its network and Phi, so the source takes no part in it, and sees nothing of it.
 
         Parameters
         ----------
@@ -229,16 +241,18 @@ class TransferClassifier(NetworkModel):
         (party,), source = parties, self.holders_[0]
         check_values(family(TransferFamily.name), parties)
         check_columns(self.columns_[target], party)
-        network = self._for_use(target)
-        job = self._scoring_job(target=target, width=self._widths[target], rows=party.rows)
+        how, state, *rest = self._for_use(target)
+        # A run that broke off left Phi at the source alone, as version 0.2 always did.
+        phi = self._split(target)[1] if self._split(target)[1] is not None else self._split(source)[1]
+        whole = ((*state[0], PHI), (*state[1], phi), state[2])
         parts = {
-            source: ScoringPart(None, self._split(source)[1]),
-            target: ScoringPart(columns_to_value(party.X), None, network),
+            source: ScoringPart(None, None),
+            target: ScoringPart(columns_to_value(party.X), whole, (how, None, *rest)),
         }
         try:
-            return self._score(job, parts, on, target)
+            return self._score(self._scoring_job(), parts, on, target)
         finally:
-            forget(network[0])
+            forget(how)
 
     def predict_proba(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Return the probability of both classes for the target's rows.

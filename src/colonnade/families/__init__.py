@@ -21,7 +21,7 @@ _HOME = {
     "kernel": "kernel:KernelFamily",
     "torch": "torch_networks:TorchFamily",
     "split": "torch_networks:SplitFamily",
-    "transfer": "torch_networks:TransferFamily",
+    "transfer": "transfer:TransferFamily",
     "trees": "trees:TreesFamily",
     "sealed-trees": "trees:SealedTreesFamily",
     "rows": "rows:RowsFamily",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
@@ -83,8 +83,12 @@ class Family(ABC):
         Whether all its algorithms need exactly one label holder.
     takes_missing
         Whether values of columns may be missing (NaN).
+    predicts_alone
+        Whether a party without labels has all that its own predictions need, and is told what the classes are called.
     takes_categories
         Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
+    masks
+        The sum that the protection "masked" stands for where nobody names one.
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -107,6 +111,8 @@ class Family(ABC):
     one_holder: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     takes_categories: ClassVar[bool] = False
+    predicts_alone: ClassVar[bool] = False
+    masks: ClassVar[str] = "pairwise"
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -129,6 +135,10 @@ class Family(ABC):
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what this family can't train with these label holders; `model` is what the user calls the model."""
+        return
+
+    def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
+        """Refuse jobs that this family can't train between these parties; `model` is what the user calls the model."""
         return
 
     def check_weighs(self, party: str) -> None:
@@ -175,6 +185,14 @@ class Family(ABC):
         `sizes` are what `Training.least_numbers` takes: outputs, parties, holders, batches.
         """
         return algorithm.least_numbers(*sizes)
+
+    def brings(self, own: Any, everything: Callable[[], tuple[Any, Any, Any]]) -> Any:
+        """Return `own` of a `TrainingPart` in a job.
+
+        `everything` returns columns, labels and which rows have one of all of the party's rows that are not held out,
+        whether the others have them too or not.
+        """
+        return own
 
     def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
         """Try out what a party brings beside columns, and return a few words about it."""

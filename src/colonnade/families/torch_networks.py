@@ -1,8 +1,7 @@
-"""Networks: a torch module at every party, whose outputs are summed, meet in a top network, or align two parties.
+"""Networks: a torch module at every party, whose outputs are summed or meet in a top network.
 
 `own` of a `TrainingPart` says how the party's module is made: (how, parameters, shape of a row, optimiser), where
-`blocks.torch_modules` explains the first two. With a top network and in transfer learning it is a pair of that and of
-what comes with it.
+`blocks.torch_modules` explains the first two. With a top network it is a pair of that and of the top network.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import numpy.typing as npt
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.split import HolderBlock, SplitSession, Top, side_by_side, split_leaks
-from colonnade.algorithms.transfer import SourceBlock, TransferSession, transfer_leaks
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, value_of
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
@@ -25,7 +23,6 @@ from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
-from colonnade.engine.session import CHUNK
 from colonnade.engine.torch_session import NetworkSession, check_width, make_block, parts_of, watch_over
 from colonnade.errors import OptionError
 from colonnade.families.base import Arrays, Description, Family
@@ -34,7 +31,6 @@ from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, Tr
 from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
-from colonnade.runtimes.wire import expect_array
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
 
@@ -74,7 +70,7 @@ class TorchFamily(Family):
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
-    def read_options(self, model: Settings) -> TorchOptions:
+    def read_options(self, model: Settings) -> Any:
         """Return the weight decay, which is all that a job says about networks."""
         return TorchOptions(model["l2"])
 
@@ -265,93 +261,3 @@ def _top_of(net: Net, top: Any, widths: dict[str, int], l2: float, seed: int) ->
     how, state, optimiser = top
     module = module_of(how, state, net.me, drawn(seed, net.me, "top"))
     return Top(module, widths, optimiser, l2, fresh_stream(drawn(seed, net.me, "top's training")))
-
-
-# -- transfer learning -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TransferOptions:
-    """What `TorchOptions` says, how representations are aligned, and the labelled rows behind a step (None: all)."""
-
-    l2: float = 0.0
-    evaluate_rows: int | None = None
-    gamma: float = 0.05
-    alignment: str = "distance"
-    anchors: int | None = None
-
-
-class TransferFamily(TorchFamily):
-    """Transfer learning between two parties that share some rows, with labels at one of them.
-
-    `own` of a `TrainingPart` is (network, anchors), where the anchors are all labelled rows of the source.
-    """
-
-    name: ClassVar[str] = "transfer"
-    called: ClassVar[str] = "transfer"
-    kinds: ClassVar[Mapping[str, str]] = {}
-    keys: ClassVar[tuple[Key, ...]] = ()
-    options: ClassVar[type[Any]] = TransferOptions
-    lacks: ClassVar[Mapping[str, str]] = {
-        "sealed": "is for linear models; transfer learning has 'plain' alone, as the source gets the "
-        "target's representations as they are",
-        "masked": "needs sums, and in transfer learning the source gets the target's representations as they are; "
-        "give 'plain'",
-    }
-
-    def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
-        """Return what transfer learning shows: representations, in the clear."""
-        return transfer_leaks(setting, cast("FedSGD | FedBCD", algorithm))
-
-    async def train(
-        self, net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
-    ) -> Any:
-        """Train by FedSGD or FedBCD on the rows in common; the source's state has Phi too.
-
-        `part` has the columns of the rows in common, at the source their labels and which of them have one, and rows to
-        evaluate on.
-        """
-        _check_no_budget(budget, self.called)
-        method, options, source = job.algorithm, job.options, net.me == job.holders[0]
-        network, anchors = part.own
-        block = make_block(net, network, part.X, options.l2, method.seed, SourceBlock if source else NetworkBlock)
-        if source:
-            origin = cast("SourceBlock", block)
-            origin.anchors, origin.anchor_y, origin.per_step = block.inputs(anchors[0]), anchors[1], options.anchors
-        # Every row has a place in the alignment, whether its label is known or not.
-        everything = np.ones(block.rows, dtype=bool) if source else None
-        train, held_out = parts_of(block, part.y, everything, part.validation)
-        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
-        secure = await open_sum(job.sum, net, job.topology)
-        session = TransferSession(
-            net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=options.evaluate_rows,
-            gamma=options.gamma, alignment=options.alignment, known=part.labelled,
-        )  # fmt: skip
-        await session.agree()
-        return await watch_over(net, session, method)
-
-    def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:
-        """Refuse to take part in a sum, as representations do not add up to scores."""
-        raise OptionError("a transferred model has no parts that add up to scores")
-
-    async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
-        """Score new rows of the target, which sends representations and gets phi of each row from the source.
-
-        `part` has the rows and the network at the target, and Phi as the state at the source.
-        """
-        source, target, width, rows = job.holders[0], *(job.facts[key] for key in ("target", "width", "rows"))
-        pieces = []
-        if net.me == target:
-            block = make_block(net, part.own, part.X, 0.0, 0)
-            for at in range(0, rows, CHUNK):
-                u = block.scores(np.arange(at, min(at + CHUNK, rows))).reshape(-1, width)
-                await net.send(source, "representations to predict", np.ascontiguousarray(u))
-                answer = await net.recv(source, "prediction")
-                pieces.append(expect_array(answer, (len(u),), np.float64, source, "prediction"))
-            return np.concatenate(pieces)
-        for at in range(0, rows, CHUNK):
-            shape = (min(CHUNK, rows - at), width)
-            u = await net.recv(target, "representations to predict")
-            u = expect_array(u, shape, np.float64, target, "representations to predict")
-            await net.send(target, "prediction", u @ part.state)
-        return None

@@ -83,6 +83,7 @@ class TrainingJob:
 
     def check(self, model: str, parties: tuple[str, ...]) -> None:
         """Refuse what the family or the algorithm can't train; `model` is what the user calls the model."""
+        family(self.family).check_job(model, self, parties)
         family(self.family).check_holders(model, self.loss, self.holders, self.options)
         self.algorithm.check(self.setting(parties))
 

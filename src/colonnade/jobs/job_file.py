@@ -166,7 +166,7 @@ def described(settings: Settings) -> Job:
         _check_statistics(settings, loss, made, algorithm)
     # Masks also between two parties, from whom they hide nothing: no sum between organisations is a plain one, unless
     # the job asks for it by name.
-    usual = PLAIN if settings["protection"] == PLAIN or not kind.adds_up else "pairwise"
+    usual = PLAIN if settings["protection"] == PLAIN or not kind.adds_up else kind.masks
     sum_name = usual if added["kind"] == "auto" else added["kind"]
     job = Job(
         settings["name"],
@@ -324,8 +324,8 @@ def _check_disclosed(settings: Settings, job: Job) -> None:
     if HELD_OUT in real and HELD_OUT not in told:
         raise settings["validation"].error(
             "part",
-            f"a metric on held-out rows shows {job.holders[0]!r} their scores, which protection 'sealed' opens to "
-            f'nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove part',
+            f"a metric on held-out rows shows {job.holders[0]!r} their scores, which protection {job.protection!r} "
+            f'opens to nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove part',
         )
     if lacking := [what for what in real if what not in told]:
         since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"

@@ -98,7 +98,7 @@ def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedP
         "parties": job.parties, "holders": job.holders, "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip
     arrays = {"columns": np.array(trained.prepared.columns), **kind.to_arrays(trained.state)}
-    if party in job.holders:
+    if party in job.holders or kind.predicts_alone:
         arrays["classes"] = trained.classes
     arrays |= learned.to_arrays()
     store.write_party(folder, party, public, arrays)

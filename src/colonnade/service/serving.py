@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from colonnade.data import labels
 from colonnade.data.ids import canonical
 from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
 from colonnade.families import family
-from colonnade.families.scoring import Scorer
+from colonnade.families.scoring import Scorer, SummedScorer
 from colonnade.families.training import ScoringJob
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, Used
@@ -29,7 +29,7 @@ from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
 from colonnade.service.run import sources
-from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
+from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
 from colonnade.tables import data
 from colonnade.tables.query import quoted, sql_name
 from colonnade.tables.table import Table
@@ -54,6 +54,8 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
     """
     if source is not None and not source.is_file():  # asked before anybody is dialled; its content is read later
         raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
+    if party.name not in job.holders and family(job.family).predicts_alone:
+        return _alone(job, party, source)
     if party.name not in job.holders:
         raise OptionError(
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
@@ -74,6 +76,16 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
 
     scores: Scores = attend(job, party, program, read, agreed=_agreed(job, party.name), **_paid(party, part)).value
     return scores
+
+
+def _alone(job: Job, party: PartyFile, source: Path | None) -> Scores:
+    """Return the scores of people by this party's own part of the model, which needs nobody else's."""
+    part = model_file.load(party.folder, party.name)
+    table = _table(party, part, source)
+    scorer, columns = _scorer(part, party), columns_of(part.prepared.apply(table))
+    totals = cast("SummedScorer", scorer).of(columns, np.arange(table.rows))
+    ids = [str(one) for one in _ids(table, party.name).tolist()]
+    return Scores(ids, np.ones(len(ids), dtype=bool), outputs(job, part, totals[:, 0]))
 
 
 def serve_once(job: Job, party: PartyFile, asker: str, tell: Callable[[str], None] = lambda _: None) -> int:

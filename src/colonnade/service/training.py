@@ -23,7 +23,7 @@ from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.families import family
 from colonnade.families.checks import check_values, warn_before
-from colonnade.families.training import TrainingPart, train
+from colonnade.families.training import TrainingPart, rows_of, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained, digest_of
@@ -68,6 +68,7 @@ class Ready:
     held_out: int  # how many are not, and judge the model
     mine: TrainingPart
     people: Rows  # all common rows, held-out ones too
+    everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
 
 
 def start_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -85,6 +86,9 @@ def start_leaks(setting: Setting) -> tuple[Leak, ...]:
         )
         found.append(Leak(COMMON, OF_PEOPLE, everybody, everybody, (step,), words))
     several = len(holders) > 1
+    if setting.model == "transfer":  # whose target predicts by itself
+        words = "{who} will learn what your classes are called, with which they predict"
+        return (*found, Leak(CLASSES, OF_LABELS, holders, setting.unlabelled, ("classes",), words))
     if not several and setting.loss != "softmax":
         return (*found, nothing(setting, "classes"))  # everybody knows from the job that a row has one score
     if several:
@@ -145,7 +149,13 @@ async def get_ready(
     check_values(family(agreed.family), (own,) if apart is None else (own, apart))
     warn_before(agreed, (own,), job.parties, own.rows)
     mine = TrainingPart.of(own, classes, loss, apart)
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows)
+
+    def everything() -> tuple[Any, Any, Any]:
+        of = np.setdiff1d(np.arange(source.rows), held_out)
+        y = None if source.labels is None else np.asarray(source.labels)[of]
+        return rows_of(Party(net.me, prepared.matrix(of), y, columns=prepared.columns), classes, loss)
+
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, everything)
 
 
 async def take_part(
@@ -171,7 +181,8 @@ async def take_part(
     ready = await get_ready(net, job, source, align, check, keepers, budget)
     # One number about each person is put aside for the statistics, which come after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
-    mine, outputs = replace(ready.mine, own=own(ready.prepared)), ready.outputs
+    brought = await net.in_thread(family(job.family).brings, own(ready.prepared), ready.everything)
+    mine, outputs = replace(ready.mine, own=brought), ready.outputs
     known: tuple[Any, ...] = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
     if not family(job.family).takes_own:  # a network is named by its file, which may have moved
         known = (*known, mine.own)
@@ -257,7 +268,8 @@ async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tu
     outputs = loss.outputs(len(classes))
     for name in net.names:
         if name != leader:
-            await net.send(name, "classes", (tuple(classes.tolist()) if name in job.holders else (), outputs))
+            knows = name in job.holders or family(job.family).predicts_alone
+            await net.send(name, "classes", (tuple(classes.tolist()) if knows else (), outputs))
     return classes, outputs
 
 

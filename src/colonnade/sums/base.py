@@ -87,7 +87,7 @@ class SecureSum(ABC):
         The sum is exact in the ring, so it has the same bits whatever the topology. For the rows in `hidden` this party
         adds noise instead of its value, so that nobody learns what the others add to them.
         """
-        self._count(value.size)
+        self.count(value.size)
         encoded = self.ring.encode(value, self.net.me)
         if hidden is not None:
             encoded[hidden] = noise(encoded[hidden].shape, encoded.dtype)
@@ -99,18 +99,18 @@ class SecureSum(ABC):
     ) -> AnyRing | None:
         """Sum elements of Z_2^64 as they are, such as shares: what one party adds may be uniform there."""
         if about_rows:
-            self._count(elements.size)
+            self.count(elements.size)
         return await self._in_turn(tag, elements, root)
 
     async def total_phases(self, tag: str, phases: PhaseArray, root: str) -> PhaseArray | None:
         """Sum points on a circle of 2^32 steps, where there is nothing to round and nothing to overflow."""
-        self._count(phases.size)
+        self.count(phases.size)
         summed = await self._in_turn(tag, phases, root)
         return None if summed is None else summed.astype(np.uint32, copy=False)
 
     async def total_narrow(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
         """Sum in half the bytes (`ring.narrow_ring`), for values that the sender has made fit."""
-        self._count(value.size)
+        self.count(value.size)
         summed = await self._in_turn(tag, self.narrow.encode(value, self.net.me), root)
         return None if summed is None else self.narrow.decode(summed.astype(np.uint32, copy=False))
 
@@ -127,9 +127,9 @@ class SecureSum(ABC):
 
     def count_with(self, other: SecureSum) -> None:
         """Let another sum of the same run count and charge what this one sends."""
-        self.charge = other._count
+        self.charge = other.count
 
-    def _count(self, numbers: int) -> None:
+    def count(self, numbers: int) -> None:
         """Count numbers about rows that go into a sum, if this party's budget has room for them."""
         if self.charge is not None:
             self.charge(numbers)
