@@ -10,9 +10,9 @@ from __future__ import annotations
 MINUTES = {
     "fedbcd-rounds": 5,
     "fedbcd-encrypted": 1,
-    "fedbcd-mnist": 10,
-    "fedbcd-digits": 15,
-    "fedbcd-nus": 12,
+    "fedbcd-mnist": 7,
+    "fedbcd-digits": 6,
+    "fedbcd-nus": 8,
     "vfb2-accuracy": 30,
     "vfb2-convergence": 30,
     "vfb2-scaling": 10,

@@ -136,8 +136,8 @@ def _large(curves: Curves, settings: list[Setting], size: Size) -> Table:
         rows.append((str(s.Q), s.signal, *cells))
     channels, units = size.small
     words = [
-        f"{channels} channels and {units} units at each party. NaN: the run broke off in that round, as a network gave "
-        f"no number any more."
+        f"{channels} channels and {units} units at each party. NaN: the run broke off in that round or the next, "
+        f"as a network gave no number any more."
     ]
     header = ("Q", "signal", "rounds", "highest AUC", "last AUC", "training loss")
     return Table("signals", f"2. FedBCD-p, SGD, eta0 = {size.eta0:g} / sqrt(r + 1)", header, rows, words)

@@ -45,8 +45,8 @@ def large_table(curves: Curves, settings: Sequence[Setting]) -> Table:
         for s in settings
     ]
     words = [
-        'mu "-" is FedBCD-p, with mu FedPBCD-p. NaN: the run broke off in that round, as a network gave no number any '
-        "more."
+        'mu "-" is FedBCD-p, with mu FedPBCD-p. NaN: the run broke off in that round or the next, as a network gave '
+        "no number any more."
     ]
     header = ("Q", "eta0", "mu", "signal", "rounds", "highest AUC", "last AUC", "training loss")
     return Table("large-q", "3. Figure 3(b): very large Q", header, rows, words)
