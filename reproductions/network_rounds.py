@@ -26,11 +26,14 @@ def measure(
     test: Sequence[Party],
     shape: Mapping[str, Sequence[int]] | None = None,
     looked_at: int | None = None,
+    optimizer: str = "sgd",
 ) -> Curve:
-    """Train, and keep the curve; a run that gives NaN has the curve until then, with a NaN at its end."""
-    model = NetworkClassifier(
-        networks, algorithm=algorithm, shape=shape, evaluate_rows=looked_at, sum="plain", verbose=0
-    )
+    """Train, and keep the curve; a run that gives NaN has the curve until then, with a NaN at its end.
+
+    The objective is that of `looked_at` training rows, or of all of them.
+    """
+    options: dict[str, Any] = {"shape": shape, "evaluate_rows": looked_at, "optimizer": optimizer}
+    model = NetworkClassifier(networks, algorithm=algorithm, **options, sum="plain", verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColonnadeWarning)  # some settings diverge: that is what the table shows
         try:
@@ -99,6 +102,30 @@ def tuned(curves: Curves, rows: Sequence[Paper], target: float) -> dict[tuple[st
             ranked.append((float(np.median([rounds_to(c, target) for c in mine])), -last, eta0))
         etas[algorithm, Q] = min(ranked)[2]
     return etas
+
+
+def highest(curve: Curve) -> float:
+    """The best metric of a run."""
+    return max((value for value in curve.metric if math.isfinite(value)), default=math.nan)
+
+
+def moments(name: str, title: str, curves: Curves, settings: Sequence[Setting], rounds: Sequence[int]) -> Table:
+    """Figure 2 in numbers: test AUC and training loss after so many rounds of each run."""
+    lines = []
+    for s in settings:
+        curve = curves[s]
+        seen = {r: (m, loss) for r, m, loss in zip(curve.rounds, curve.metric, curve.loss, strict=True)}
+        shown = (seen.get(r, (math.nan, math.nan)) for r in rounds)
+        cells = (f"{m:.4f} / {loss:.3f}" if math.isfinite(m) else "-" for m, loss in shown)
+        lines.append((s.algorithm, str(s.Q), *cells))
+    header = ("algorithm", "Q", *(f"round {r}" for r in rounds))
+    return Table(name, title, header, lines, ["Test AUC / training loss."])
+
+
+def loss_panel(title: str, curves: Curves, lines: Mapping[str, Setting]) -> Panel:
+    """Training loss over rounds of some runs."""
+    drawn: list[Line] = [(name, curves[s].rounds, curves[s].loss) for name, s in lines.items()]
+    return Panel(title, "training loss", drawn, logarithmic=True)
 
 
 def panel(

@@ -481,10 +481,11 @@ WRITES = {
     "afsgd-convergence": ("times", "scaling", "curves"),
     "afsgd-fdml": ("accuracy", "runs"),
     "afsgd-speedup": ("best-steps", "one-step", "details", "curves"),
-    "fedbcd-mnist": ("one-eta0", "tuned", "final", "curves"),
+    "fedbcd-digits": ("adam", "signals", "curves"),
+    "fedbcd-mnist": ("one-eta0", "tuned", "figure-2", "final", "curves"),
+    "fedbcd-nus": ("rounds", "figure-2", "large-q", "parties", "transfer", "curves"),
     "fedbcd-parties": ("one-eta0", "tuned", "local-steps", "decay", "curves"),
     "fedbcd-rate": ("runs", "slopes", "looks"),
-    "fedbcd-nus": ("rounds", "large-q", "parties", "transfer", "curves"),
     "vfb2-accuracy": ("accuracy", "differences", "trials"),
     "vfb2-convergence": ("l2", "nonconvex", "curves"),
     "vfb2-scaling": ("l2", "nonconvex", "curves"),
@@ -637,9 +638,14 @@ def test_a_short_form_runs_and_says_its_seed(name, tmp_path, capsys):
         assert int(rounds["FedBCD-p", "5"]) < int(rounds["FedSGD", "1"])
         assert int(rounds["FedBCD-s", "5"]) < int(rounds["FedSGD", "1"])
         assert [row["paper"] for row in tables["tuned"]] == ["46", "16", "8", "48", "15", "9"]
+    if name == "fedbcd-digits":
+        last = {(row["Q"], row["signal"]): float(row["last AUC"]) for row in tables["signals"]}
+        assert last["15", "exact"] > last["1", "exact"]
+        assert math.isnan(last["15", "frozen"])
     if name == "fedbcd-nus":
-        large = {(row["eta0"], row["mu"]): row["last AUC"] for row in tables["large-q"]}
-        assert float(large["0.5", "1"]) > float(large["0.5", "-"])
+        large = {(row["eta0"], row["mu"], row["signal"]): float(row["last AUC"]) for row in tables["large-q"]}
+        assert large["0.5", "-", "exact"] > large["0.5", "1", "frozen"] > large["0.5", "-", "frozen"]
+        assert [row["algorithm"] for row in tables["figure-2"]] == ["FedBCD-p"] * 3 + ["FedBCD-s"] * 3
         assert {row["parties"] for row in tables["parties"]} == {"2", "5", "17"}
         began = {
             (row["algorithm"] == "FTL", row["parties"], row["test AUC"])
