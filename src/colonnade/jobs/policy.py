@@ -28,7 +28,7 @@ KINDS = (
     "opened gradient", "embeddings", "embeddings to evaluate", "embeddings to predict", "representations",
     "representations to evaluate", "representations to predict", "room", "directions", "curvatures", "products",
     "trial", "search", "move", "block size", "sealed columns", "sealed products", "product shares", "pace", "lag",
-    "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
+    "launch", "inverse block", "null score", "ping", "load", "plan", "budget", "ledger head", "ledger receipt",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
     "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
 )  # fmt: skip
