@@ -1,9 +1,9 @@
 """Asynchrony as the papers print it: every label holder launches updates on rows of its own choice, as often as it can.
 
-VFB², Algorithm 2, and AFSGD-VP, Algorithms 3 to 5: a label holder picks rows, asks for their scores, updates, and does so
-again, with as many threads as it has. It waits for nobody's updates, no party leaves rows out or drops a signal, and no
-epoch ends, so a slow party's signals wait without bound. Our own flow of batches is `engine.asynchrony`; what it gains
-is in docs/adr/0037-asynchrony-as-printed.md.
+VFB², Algorithm 2, and AFSGD-VP, Algorithms 3 to 5: a label holder picks rows, asks for their scores, updates, and goes
+on with others, in as many threads as it has. It waits for nobody's updates, no party leaves rows out or drops a signal,
+and no epoch ends, so a slow party's signals wait without bound. Our own flow of batches is `engine.asynchrony`; what it
+gains is in docs/adr/0037-asynchrony-as-printed.md.
 
 Rows come from the public seed and a label holder's own number, so that it sends a counter and never an index. What it
 asks for forms one stream, which every party serves in its order: sums of one root must be in one order everywhere.
