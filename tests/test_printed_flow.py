@@ -228,3 +228,14 @@ def test_options_are_refused_in_one_sentence(options, sentence):
 def test_fdml_has_one_flow():
     with pytest.raises(OptionError, match="FDML's flow must be 'bounded', got 'paper'"):
         cn.FDML(flow="paper")
+
+
+def test_evaluations_of_several_label_holders_are_under_way_at_once():
+    """Parts of different sizes: a message that was taken for another's would not fit."""
+    y = Y.astype(object)
+    labels = [y.copy() for _ in range(3)]
+    labels[0][:20], labels[1][20:200], labels[2][5:] = None, None, None
+    parties = [cn.Party(f"party{k + 1}", X[:, 2 * k : 2 * k + 2], labels[k] if k < 3 else None) for k in range(6)]
+    for seed in range(3):
+        model = fit("saga", parties=parties, on=cn.Simulation(**SPEED), evaluate_every=1, epochs=2, seed=seed)
+        assert model.history_[-1]["loss"] < model.history_[0]["loss"]

@@ -245,11 +245,11 @@ class FreeLaunches:
         self.updater.alone += 1  # to evaluate touches every column, which no running update may see
         while self.updater.busy:
             await self.updater.done.wait()
-        measured = [
-            self.session.share_in(part, await self.session.scores_of(part, part.owned[holder], holder))
-            for part in self.session.parts
-        ]
-        shares = [share for part in measured for share in part]
+        # Sums for different holders go on at once, so each has messages of its own.
+        session, tag = self.session, self.tags[holder].replace("scores", "evaluation")
+        shares: list[float] = []
+        for part in session.parts:
+            shares += session.share_in(part, await session.scores_by(tag, part, part.owned[holder], holder))
         if holder == self.leader:
             self.go_on = await self.session.judge(max(1, self.begun // self.an_epoch), await own if own else shares)
         self.updater.alone -= 1

@@ -214,10 +214,14 @@ class Session(Exchanges):
 
     async def scores_of(self, part: Part, rows: Rows, holder: str) -> FloatArray | None:
         """The scores of any rows at one holder, None elsewhere and where there are no rows."""
+        return await self.scores_by("evaluation", part, rows, holder)
+
+    async def scores_by(self, tag: str, part: Part, rows: Rows, holder: str) -> FloatArray | None:
+        """The same by messages of this name."""
         pieces = []
         for at in range(0, len(rows), CHUNK):
             mine = self.block.scores(rows[at : at + CHUNK], part.columns)
-            pieces.append(await self.collect("evaluation", mine, holder))
+            pieces.append(await self.collect(tag, mine, holder))
         known = [piece for piece in pieces if piece is not None]
         return np.concatenate(known) if known else None
 
