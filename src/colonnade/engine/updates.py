@@ -25,6 +25,8 @@ from colonnade.engine.session import Session
 
 # Numbers of a batch that are worth a thread of their own: to hand over fewer takes longer than to touch them.
 _WORTH_A_THREAD = 50_000
+# Epochs after which what updates at once took from each other is made up for, which takes a pass over all rows.
+_SETTLE_EVERY = 4
 # Batches whose scores travel in one message of a snapshot: nothing is updated meanwhile, so they need not be small.
 _TOGETHER = 16
 
@@ -134,7 +136,8 @@ class Updates(SideBySide):
         await self.work_off()
         for other in more:
             await other
-        self.updater.settle()
+        if self.epoch % _SETTLE_EVERY == 0:
+            self.updater.settle()
 
     async def work_off(self) -> None:
         """What one thread does: update after update, until there will be no more."""
