@@ -118,6 +118,7 @@ def rows(algorithm: Any) -> Callable[..., Any]:
 
 SHORT: dict[str, Any] = {"batch": 16, "epochs": 3, "tol": None}
 LONG: dict[str, Any] = {"batch": 12, "epochs": 40, "tol": None}
+FREELY: dict[str, Any] = {**LONG, "flow": "paper", "schedule": "constant", "step": 0.1}
 SEVERAL = {"holders": 3}
 CASES = (
     Case("FedSGD", linear(cn.FedSGD(**SHORT)), **SEVERAL),
@@ -135,6 +136,8 @@ CASES = (
     ),
     Case("AFSGD saga, synchronous", linear(cn.AFSGD("saga", asynchronous=False, **SHORT)), **SEVERAL),
     Case("AFSGD svrg, asynchronous", linear(cn.AFSGD("svrg", **LONG)), "optimum", 0.1, **SEVERAL),
+    Case("VFB2 sgd, printed", linear(cn.VFB2("sgd", **FREELY)), "optimum", 0.1, **SEVERAL),
+    Case("AFSGD svrg, printed", linear(cn.AFSGD("svrg", **FREELY)), "optimum", 0.1, **SEVERAL),
     Case("FDML, synchronous", linear(cn.FDML(asynchronous=False, **SHORT)), holders=1),
     Case("FDML, asynchronous", linear(cn.FDML(**LONG)), "optimum", 0.1, holders=1),
     Case("FDSKL", kernel("in turn"), **SEVERAL),

@@ -72,7 +72,7 @@ def test_the_synchronous_twin_is_the_reference(estimator, everywhere):
     ]
     model = fit(estimator, parties, epochs=3, step=0.2, schedule="constant", asynchronous=False)
     for (name, coef), w in zip(model.coef_.items(), reference(estimator, blocks, labelled, 3, 0.2), strict=True):
-        np.testing.assert_allclose(coef, w[:-1], atol=1e-8, err_msg=name)
+        np.testing.assert_allclose(coef, w[:-1], rtol=0, atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])

@@ -186,6 +186,18 @@ def test_a_run_ends_in_good_order_when_the_budget_is_spent(algorithm, sent):
     assert results["shop"].state[0].shape == unlimited["shop"].state[0].shape
 
 
+@pytest.mark.parametrize("sampling", ["passes", "uniform"])
+def test_free_launches_can_not_be_called_back_so_all_of_them_must_be_affordable(sampling):
+    """Nobody knows how far the others are: the whole run is checked before it begins, and keeps to what it said."""
+    options = {"batch": 50, "tol": None, "flow": "paper", "schedule": "constant", "step": 0.1, "sampling": sampling}
+    algorithm = cn.VFB2("svrg", epochs=2, snapshot_every=1, **options)
+    most = algorithm.numbers_per_row(job(algorithm).setting(PEOPLE))
+    with pytest.raises(PolicyRefused, match="training with VFB2 lets out"):
+        run(job(algorithm), (most - 2) / WIDTH)
+    _, budgets, _ = run(job(algorithm), 1000.0)
+    assert 0 < budgets["shop"].charged <= most
+
+
 def test_a_budget_that_is_large_enough_changes_nothing():
     algorithm = cn.BlockNewton()
     reports = {}

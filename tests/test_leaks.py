@@ -180,6 +180,7 @@ def run(job_, y=Y, columns=X):
 
 
 SHORT = {"epochs": 2, "tol": None}
+PRINTED = {"flow": "paper", "schedule": "constant", "step": 0.1}
 ALGORITHMS = {
     "FedSGD": cn.FedSGD(**SHORT),
     "FedSGD drawn": cn.FedSGD(**SHORT, batch=16, sampling="uniform"),
@@ -191,6 +192,9 @@ ALGORITHMS = {
     "VFB2 svrg": cn.VFB2("svrg", **SHORT),
     "VFB2 saga in step": cn.VFB2("saga", asynchronous=False, **SHORT),
     "AFSGD": cn.AFSGD("svrg", **SHORT),
+    "VFB2 printed": cn.VFB2("saga", **SHORT, batch=16, table="start", **PRINTED),
+    "VFB2 printed, drawn": cn.VFB2("sgd", **SHORT, batch=16, sampling="uniform", threads=2, **PRINTED),
+    "AFSGD printed": cn.AFSGD("svrg", **SHORT, batch=16, snapshot_every=1, evaluate_every=3, **PRINTED),
     "FDML": cn.FDML(**SHORT),
     "BlockNewton": cn.BlockNewton(**SHORT),
     "BlockNewton in turn": cn.BlockNewton(**SHORT, order="sequential", grow_from=20),

@@ -50,13 +50,13 @@ def bits(model):
     return {name: coef.tobytes() for name, coef in model.coef_.items()}
 
 
-def reference(estimator, holders, epochs, eta, seed=0, batch=8, uniform=False):
+def reference(estimator, holders, epochs, eta, seed=0, batch=8, uniform=False, every=2, table_at_start=False):
     """Algorithms 1 to 3 one after another in one place, with a table of gradients."""
     A, y = np.column_stack([X, np.ones(N)]), 2.0 * Y - 1
     w, table, penalty = np.zeros(D + 1), np.zeros((N, D + 1)), L2(STRENGTH)
     owner = np.arange(N) % holders
     for epoch in range(1, epochs + 1):
-        if estimator == "svrg" and epoch % 2 == 0:
+        if (estimator == "svrg" and epoch % every == 0) or (table_at_start and epoch == 1):
             table = sigma(A @ w, y)[:, None] * A
         rng = np.random.default_rng([seed, epoch])
         pieces = []
@@ -77,15 +77,18 @@ def reference(estimator, holders, epochs, eta, seed=0, batch=8, uniform=False):
     return w
 
 
-@pytest.mark.parametrize("estimator", ["sgd", "svrg", "saga"])
+@pytest.mark.parametrize(
+    ("estimator", "more"),
+    [("sgd", {}), ("svrg", {}), ("svrg", {"snapshot_every": 1}), ("saga", {}), ("saga", {"table": "start"})],
+)
 @pytest.mark.parametrize("holders", [1, 3])
-def test_the_synchronous_twin_is_the_reference(estimator, holders):
+def test_the_synchronous_twin_is_the_reference(estimator, more, holders):
     parties = cn.split(X, Y, into=4, active=holders)
     options = {"epochs": 3, "step": 0.2, "schedule": "constant", "asynchronous": False}
-    model = fit(estimator, parties, **options)
-    w = reference(estimator, holders, 3, 0.2)
-    np.testing.assert_allclose(np.concatenate(list(model.coef_.values())), w[:-1], atol=1e-8)
-    assert model.intercept_ == pytest.approx(w[-1], abs=1e-8)
+    model = fit(estimator, parties, **options, **more)
+    w = reference(estimator, holders, 3, 0.2, every=more.get("snapshot_every", 2), table_at_start="table" in more)
+    np.testing.assert_allclose(np.concatenate(list(model.coef_.values())), w[:-1], rtol=0, atol=1e-9)
+    assert model.intercept_ == pytest.approx(w[-1], rel=0, abs=1e-9)
 
 
 @pytest.mark.parametrize("estimator", ["sgd", "svrg", "saga"])
@@ -128,11 +131,14 @@ def test_asynchronous_training_under_every_sum_and_topology(sum_, topology):
     assert {traffic.rounds for traffic in model.traffic_.values()} == {6 * 30}  # everybody saw every exchange
 
 
-@pytest.mark.parametrize("estimator", ["svrg", "saga"])
+@pytest.mark.parametrize(
+    ("estimator", "more"),
+    [("svrg", {}), ("svrg", {"snapshot_every": 3}), ("saga", {}), ("saga", {"table": "start"})],
+)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_asynchronous_training_reaches_the_optimum(estimator, sparse):
+def test_asynchronous_training_reaches_the_optimum(estimator, more, sparse):
     parties = cn.split(sp.csr_matrix(X) if sparse else X, Y, into=4, active=2)
-    model = fit(estimator, parties, epochs=60)
+    model = fit(estimator, parties, epochs=60, **more)
     assert objective(model, parties) - optimum() < 1e-6
 
 

@@ -59,6 +59,7 @@ NOTHING = {
     "masks": "random numbers",
     "kept versions": "numbers of epochs",
     "pace": "how many portions are done",
+    "launch": "how many batches a label holder has asked for",
     "ledger head": "how many lines a ledger has, and their hash",
     "ledger receipt": "the same, countersigned",
     "ping": "empty",

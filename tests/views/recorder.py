@@ -19,7 +19,6 @@ import numpy as np
 
 import colonnade as cn
 from colonnade.algorithms.kernel_session import Exchange
-from colonnade.algorithms.vfb2 import SNAPSHOT_EVERY
 from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.encrypted_shares import EncryptedShares
 from colonnade.engine.session import Session
@@ -72,7 +71,7 @@ class View:
     def expect(self, batches: Sequence[tuple[str, Any]], epoch: int) -> None:
         """The order of an epoch is known: which rows the next sums and signals of each holder are about."""
         options = self.options
-        snapshot = getattr(options, "estimator", "") == "svrg" and epoch % SNAPSHOT_EVERY == 0
+        snapshot = getattr(options, "estimator", "") == "svrg" and epoch % options.snapshot_every == 0
         repeats = max(1, len(self.names) - 1) if getattr(options, "order", "") == "sequential" else 1
         if snapshot:
             for holder, rows in larger(batches):

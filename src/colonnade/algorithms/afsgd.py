@@ -9,9 +9,9 @@ block with its own label. The price: a block whose party has no labels is never 
 the name AFSVRG-VP).
 
 In the paper each of q label holders asks all others for the scores of a row of its own choice, so q updates of one
-block each take q * q contributions. Here the order of rows is common: one holder of a row's label collects its score
-and passes it on to the others who have that label too. They see what they would have asked for, and all blocks are
-updated for one contribution each.
+block each take q * q contributions (flow="paper"). By default the order of rows is common: one holder of a row's label
+collects its score and passes it on to the others who have that label too. They see what they would have asked for, and
+all blocks are updated for one contribution each.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import Rule
 from colonnade.engine.asynchrony import Given
+from colonnade.engine.free_run import Shares
+from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session, session_leaks
 from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, nothing
 
@@ -58,6 +60,9 @@ class AFSGD(VFB2):
         if len(holders) == 1:
             return (*found, nothing(setting, *SUMMED, "total", "prediction"))
         numbers = self.numbers_per_row(setting)
+        if self.flow == "paper":  # everybody asks for the scores of its own rows, and passes none on
+            zeros = nothing(setting, *SUMMED, "prediction", of=setting.unlabelled)
+            return (*found, *contributions(setting, numbers, SUMMED, holders), zeros)
         words = "{who} will hear the scores of people whose label they have too, and so " + (
             "your part of them" if setting.pair else "your part of them added to {theirs}"
         )
@@ -70,7 +75,19 @@ class AFSGD(VFB2):
         mine = session.train.held.get(session.net.me)
         # A party without labels never steps: it needs no memory of signals.
         kind, rows = ("sgd", None) if mine is None else (self.estimator, len(mine))
-        await self.run(OwnLabels(session, Rule(kind, session.block, rows)))
+        make = OwnLabels if self.flow == "bounded" or not session.others else OwnScores
+        await self.run(make(session, Rule(kind, session.block, rows)))
+
+    def shares(self, session: Session) -> Shares:
+        """Every label holder launches all rows that it has a label for."""
+        return Shares.of_own_blocks(session)
+
+    def whole(self, session: Session, shares: Shares) -> list[Batch]:
+        """Every label holder asks for all its rows."""
+        return shares.whole()
+
+    def _askers(self, setting: Setting) -> int:
+        return 1 if self.flow == "bounded" else len(setting.holders)
 
 
 class OwnLabels(BackwardUpdating):
@@ -100,3 +117,15 @@ class OwnLabels(BackwardUpdating):
 
     def _own(self, rows: Rows, mine: Rows, scores: FloatArray) -> Given:
         return Given(mine, self.session.signal(scores, mine), len(mine) / len(rows))
+
+
+class OwnScores(OwnLabels):
+    """Algorithm 3 as it is printed: whoever asked for the scores of some rows keeps them for its own block."""
+
+    async def dominate(self, rows: Rows, scores: FloatArray) -> Given:
+        """Lines 5 and 6: the gradient of its own block follows from the scores and from its own labels."""
+        return self._own(rows, rows, scores)
+
+    async def collaborate(self, holder: str, rows: Rows) -> Given | None:
+        """Nothing comes back."""
+        return None

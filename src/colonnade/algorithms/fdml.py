@@ -54,6 +54,8 @@ class FDML(VFB2):
         if self.estimator != "sgd":
             raise OptionError(f"FDML's estimator must be 'sgd', got {self.estimator!r}; leave it out, or use VFB2")
         super().__post_init__()
+        if self.flow != "bounded":
+            raise OptionError(f"FDML's flow must be 'bounded', got {self.flow!r}; leave it out, or use VFB2")
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Predictions there, signals back. Of two, who has the other's prediction has its score, which is linear.

@@ -12,22 +12,24 @@ and drops the oldest waiting signals if that is not enough (`engine.pace`). So n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import RULES, Rule
 from colonnade.engine.asynchrony import BatchSteps, Given, in_step
+from colonnade.engine.free_run import Shares, run_freely
 from colonnade.engine.options import Training
 from colonnade.engine.pace import Pace
+from colonnade.engine.sampling import Batch, most_draws
 from colonnade.engine.session import Session, session_leaks
 from colonnade.engine.updates import Snapshot, SnapshotSideBySide, Updates, larger, snapshot_in_step
 from colonnade.errors import OptionError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
 
-# SVRG takes its snapshot every so many epochs. The first epoch is SGD's: a snapshot of the start is soon out of date.
-SNAPSHOT_EVERY = 2
+# How batches follow each other; what happens if a party is slow; what SAGA remembers at first.
+FLOWS, BEHIND, TABLES = ("bounded", "paper"), ("thin", "drop", "wait"), ("zeros", "start")
 # Messages about the rows of a batch, of a snapshot and of an evaluation.
 SUMMED = ("scores", "snapshot", "evaluation")
 # What a variance-reduced step grows by after an epoch that went well.
@@ -50,6 +52,17 @@ class VFB2(Training):
     threads : int
         Updates that a party runs at once, without locks, where it has a process of its own and they are large enough to
         be worth a thread each.
+    flow : {"bounded", "paper"}
+        "bounded" is one sequence of batches with at most `max_staleness` of them under way. "paper" is Algorithms 2 and
+        3 as they are printed: every label holder launches updates on rows of its own choice, `threads` at a time, and
+        signals wait for slow parties without bound. It needs a schedule that is not "adaptive".
+    behind : {"thin", "drop", "wait"}
+        What happens if a party is slow: it takes fewer rows of every batch, or it drops signals, or all wait for it.
+        Nothing of that with flow="paper".
+    snapshot_every : int
+        Epochs from one of SVRG's snapshots to the next. In the printed flow there is one at the start, too.
+    table : {"zeros", "start"}
+        What SAGA remembers at first: nothing, or the signals of all rows at the start (AFSGD-VP, Algorithm 5).
     **training
         The keyword parameters of `engine.options.Training`.
     """
@@ -58,6 +71,10 @@ class VFB2(Training):
     asynchronous: bool = True
     max_staleness: int = 2
     threads: int = 1
+    flow: str = field(default="bounded", kw_only=True)
+    behind: str = field(default="thin", kw_only=True)
+    snapshot_every: int = field(default=2, kw_only=True)
+    table: str = field(default="zeros", kw_only=True)
 
     name: ClassVar[str] = "VFB2"
 
@@ -90,10 +107,32 @@ class VFB2(Training):
             raise OptionError(
                 f"threads must be 1 with asynchronous=False, got {self.threads}; updates wait in line there"
             )
+        one_of("flow", self.flow, FLOWS)
+        one_of("behind", self.behind, BEHIND)
+        one_of("table", self.table, TABLES)
+        whole_number("snapshot_every", self.snapshot_every, 1)
+        if self.table != "zeros" and self.estimator != "saga":
+            raise OptionError(f"table must be 'zeros' with estimator={self.estimator!r}; only SAGA keeps a table")
+        if self.flow == "paper":
+            self._check_printed()
+
+    def _check_printed(self) -> None:
+        """Refuse what the printed algorithms have not."""
+        if not self.asynchronous:
+            raise OptionError("flow='paper' needs asynchronous=True, got False; the synchronous twin has one flow")
+        if self.rounds is not None:
+            raise OptionError(f"flow='paper' counts no rounds, got rounds={self.rounds}; use epochs, seconds or a goal")
+        if self.schedule == "adaptive":
+            raise OptionError(
+                "flow='paper' can't go back to better parameters while others go on, got schedule='adaptive'; use "
+                "'constant' or 'sqrt'"
+            )
 
     def numbers_per_row(self, setting: Setting) -> int | None:
-        """A contribution to each batch, to each evaluation and to each snapshot of SVRG."""
-        return self._passes(setting, self._snapshots)
+        """A contribution to each batch, to each evaluation and to each snapshot of SVRG or SAGA."""
+        # Free launches are evaluated at the end of every stage, too.
+        stages = 0 if self.flow == "bounded" else max(1, self._snapshots)
+        return self._passes(setting, self._snapshots * self._askers(setting) + stages)
 
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Contributions there, signals back."""
@@ -104,11 +143,32 @@ class VFB2(Training):
 
     def pace_leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """How long a contribution and an update take, which parties that do not wait for each other tell everybody."""
-        return (columns(setting, setting.parties, ("lag",)),) if self.asynchronous else ()
+        told = self.asynchronous and self.flow == "bounded"
+        return (columns(setting, setting.parties, ("lag",)),) if told else ()
 
     @property
     def _snapshots(self) -> int:
-        return self.most_epochs // SNAPSHOT_EVERY if self.estimator == "svrg" else 0
+        if self.estimator != "svrg":
+            return int(self.table == "start")
+        first = int(self.flow == "paper")
+        return (self.most_epochs - first) // self.snapshot_every + first
+
+    def _times(self, setting: Setting) -> int | None:
+        """See `Training._times`; of free launches, those of every label holder that may choose a row."""
+        if self.flow == "bounded":
+            return super()._times(setting)
+        passes = self.most_epochs
+        if self._askers(setting) == 1:  # they share the rows
+            passes = -(-passes // len(setting.holders)) + 1
+        if self.sampling == "uniform":
+            if setting.rows is None:
+                return None
+            passes = most_draws(passes, setting.rows)
+        return max(passes * len(setting.holders), self.most_epochs)
+
+    def _askers(self, setting: Setting) -> int:
+        """How many label holders ask for the scores of one row."""
+        return 1
 
     def boldness(self, loss: Loss) -> float:
         """Stale steps must be shorter: several of them add up before the first is seen."""
@@ -125,8 +185,20 @@ class VFB2(Training):
 
     def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
         """See `Training.numbers_between`; a snapshot takes the scores of all rows besides."""
-        snapshot = outputs if self.estimator == "svrg" else 0
+        if self.flow == "paper":
+            return 0.0  # what all of it needs was there at the start: nobody knows how far others are
+        snapshot = outputs if self._snapshots else 0
         return super().numbers_between(outputs, parties, holders, batches) + snapshot
+
+    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
+        """See `Training.least_numbers`; free launches can't be called back, so a party must be able to afford all."""
+        if self.flow == "bounded":
+            return super().least_numbers(outputs, parties, holders, batches)
+        return float(self.numbers_per_row(self._as_setting(outputs, parties, holders, batches)) or 0)
+
+    def _as_setting(self, outputs: int, parties: int, holders: int, batches: int) -> Setting:
+        names = tuple(map(str, range(parties)))
+        return Setting(names, names[:holders], outputs=outputs, rows=batches * self.batch_for(1 << 60))
 
     async def train(self, session: Session) -> None:
         """Run this party's side of Algorithms 2 and 3."""
@@ -134,17 +206,40 @@ class VFB2(Training):
         await self.run(BackwardUpdating(session, Rule(self.estimator, session.block)))
 
     async def run(self, steps: BatchSteps) -> None:
-        """Run epoch after epoch, with these steps for every batch."""
+        """Run as the flow says, with these steps for every batch."""
+        if self.flow == "bounded" or not steps.session.others:
+            await self.run_in_epochs(steps)
+            return
+        session, shares = steps.session, self.shares(steps.session)
+        excess = (self._times(self._as_setting(*session.sizes_of_all)) or 0) - shares.passes(self.most_epochs)
+        session.allowance.focus(float(max(0, excess) * session.block.outputs))
+        every = self.snapshot_every if self.estimator == "svrg" else self.epochs
+        stages = [*range(0, self.epochs, every), self.epochs]
+        if self._snapshots == 0:
+            stages[0] = -1
+        await run_freely(self, steps, shares, self.whole(session, shares), self.threads, stages)
+
+    def shares(self, session: Session) -> Shares:
+        """Which rows label holders launch freely, and how many."""
+        return Shares.of_one_model(session)
+
+    def whole(self, session: Session, shares: Shares) -> list[Batch]:
+        """All rows, each once, for a snapshot in the printed flow."""
+        return session.whole_pass(1)
+
+    async def run_in_epochs(self, steps: BatchSteps) -> None:
+        """Run epoch after epoch, with one sequence of batches for all."""
         session, window = steps.session, self.max_staleness
         side_by_side = self.asynchronous and session.others  # alone, there is nobody to wait for
         snapshot = Snapshot(session, steps.rule)
-        pace = Pace(session.net, self.threads, full_steps=self.estimator == "saga")
+        pace = Pace(session.net, self.threads, full_steps=self.estimator == "saga", behind=self.behind)
         done, go_on = await session.begin(steps.rule)
         for epoch in range(done + 1, self.epochs + 1):
             if not go_on:
                 return
             whole = session.whole_pass(epoch)
-            due = self.estimator == "svrg" and epoch % SNAPSHOT_EVERY == 0
+            due = self.estimator == "svrg" and epoch % self.snapshot_every == 0
+            due |= self.table == "start" and epoch == 1
             if due and session.rounds_left > len(larger(whole)):
                 if side_by_side:
                     await SnapshotSideBySide(steps, snapshot, pace, epoch, whole, window).run()

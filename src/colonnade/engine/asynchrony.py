@@ -90,7 +90,6 @@ class SideBySide(ABC):
         self.steps, self.epoch, self.batches, self.window = steps, epoch, batches, window
         self.session, self.net = steps.session, steps.session.net
         self.heard = 0  # batches whose signal is here
-        self.version = 0  # updates of this party's block so far
         self.read_at: dict[int, int] = {}
         self.begun = [self.net.promise() for _ in batches]
         # The order of batches is common, that of the sums for different holders is not: each has its own messages.
@@ -124,6 +123,11 @@ class SideBySide(ABC):
             await self.room.wait()
         while self.full(turn - self.heard):
             await self.room.wait()
+
+    @property
+    def version(self) -> int:
+        """Updates of this party's block so far."""
+        return 0
 
     def full(self, under_way: int) -> bool:
         """Whether this party has no room for one signal more, beside those that it has and those under way."""

@@ -64,10 +64,12 @@ class Pace:
         Updates that run at once.
     full_steps : bool
         Whether steps on a part of the rows are as long as others.
+    behind : {"thin", "drop", "wait"}
+        Whether a slow party takes fewer rows, drops signals, or lets all others wait.
     """
 
-    def __init__(self, net: Net, threads: int = 1, *, full_steps: bool = False) -> None:
-        self._net, self._threads, self._full_steps = net, threads, full_steps
+    def __init__(self, net: Net, threads: int = 1, *, full_steps: bool = False, behind: str = "thin") -> None:
+        self._net, self._threads, self._full_steps, self._behind = net, threads, full_steps, behind
         self._others = [name for name in net.names if name != net.me]
         self.part = 1.0  # of a batch's rows
         self.slow = False
@@ -105,9 +107,10 @@ class Pace:
         due = max(self.round.mean, usual_lag * self.contribution.mean)
         affordable = due * self._threads / self.update.mean
         alike = self.contribution.mean < _MORE_COLUMNS * usual
-        self.slow = alike and affordable < (_AGAIN if self.slow else _SLOW)
-        self.part = max(_LEAST, affordable) if self.slow else 1.0
-        self.overwhelmed = self.slow and affordable < _LEAST
+        self.slow = alike and self._behind != "wait" and affordable < (_AGAIN if self.slow else _SLOW)
+        thins = self._behind == "thin"
+        self.part = max(_LEAST, affordable) if self.slow and thins else 1.0
+        self.overwhelmed = self.slow and (affordable < _LEAST or not thins)
 
     def thin(self, given: Given, rows: int) -> Given:
         """The part of a batch, of `rows` rows in all: those that were left out for the longest time."""

@@ -152,6 +152,11 @@ class Session(Exchanges):
         return self.draws.next_excess() * self._told
 
     @property
+    def sizes_of_all(self) -> tuple[int, int, int, int]:
+        """Outputs, parties, label holders, and batches of an epoch: what `Training.least_numbers` takes."""
+        return (*self._sizes, self._batches)
+
+    @property
     def _sizes(self) -> tuple[int, int, int]:
         return self.block.outputs, len(self.net.names), len(self.job.holders)
 
@@ -209,10 +214,14 @@ class Session(Exchanges):
 
     async def scores_of(self, part: Part, rows: Rows, holder: str) -> FloatArray | None:
         """The scores of any rows at one holder, None elsewhere and where there are no rows."""
+        return await self.scores_by("evaluation", part, rows, holder)
+
+    async def scores_by(self, tag: str, part: Part, rows: Rows, holder: str) -> FloatArray | None:
+        """The same by messages of this name."""
         pieces = []
         for at in range(0, len(rows), CHUNK):
             mine = self.block.scores(rows[at : at + CHUNK], part.columns)
-            pieces.append(await self.collect("evaluation", mine, holder))
+            pieces.append(await self.collect(tag, mine, holder))
         known = [piece for piece in pieces if piece is not None]
         return np.concatenate(known) if known else None
 
@@ -227,6 +236,10 @@ class Session(Exchanges):
         for holder, rows in part.owned.items():
             found = await self.scores_of(part, rows, holder)
             z = found if holder == self.net.me and found is not None else z
+        return self.share_in(part, z)
+
+    def share_in(self, part: Part, z: FloatArray | None) -> tuple[float, float, float]:
+        """The same from the scores of the rows that this party owns; None where it owns none."""
         if z is None or part.y is None:
             return 0.0, 0.0, 0.0
         return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
@@ -240,8 +253,15 @@ class Session(Exchanges):
 
     async def evaluate(self, epoch: int) -> bool:
         """Measure objective and metric over all rows, and hear the leader's verdict; says whether to go on."""
-        parts = [self.watched] if self.validation is None else [self.watched, self.validation]
-        shares = [share for part in parts for share in await self._measure(part)]
+        return await self.judge(epoch, [share for part in self.parts for share in await self._measure(part)])
+
+    @property
+    def parts(self) -> list[Part]:
+        """All rows that are looked at."""
+        return [self.watched] if self.validation is None else [self.watched, self.validation]
+
+    async def judge(self, epoch: int, shares: list[float]) -> bool:
+        """Add up what the parties have measured, and hear the leader's verdict; says whether to go on."""
         totals = await self._totals(shares)
         if totals is None:
             best, improved, stop = await self.net.recv(self.leader, "verdict")

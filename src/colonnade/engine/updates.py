@@ -18,15 +18,60 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.blocks.rules import Rule
-from colonnade.engine.asynchrony import BatchSteps, Given, SideBySide, in_step
+from colonnade.engine.asynchrony import BatchSteps, Bell, Given, SideBySide, in_step
 from colonnade.engine.pace import Pace
 from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session
 
 # Numbers of a batch that are worth a thread of their own: to hand over fewer takes longer than to touch them.
 _WORTH_A_THREAD = 50_000
+# Epochs after which what updates at once took from each other is made up for, which takes a pass over all rows.
+_SETTLE_EVERY = 4
 # Batches whose scores travel in one message of a snapshot: nothing is updated meanwhile, so they need not be small.
 _TOGETHER = 16
+
+
+class Updater:
+    """Carries out this party's updates, a large one beside the event loop, so that contributions go on meanwhile."""
+
+    def __init__(self, steps: BatchSteps, threads: int) -> None:
+        self.steps, self.threads = steps, threads
+        self.session, self.net = steps.session, steps.session.net
+        self.version = 0  # updates of this party's block so far
+        self.running = 0  # updates that are under way
+        self.busy = 0  # those of them in threads of their own
+        self.alone = 0  # how many need the event loop for themselves, so that no update may run beside it
+        self.done = Bell(self.net)  # rings after every update
+        self._crowded = False  # whether updates ran at once, and may have taken additions from each other
+
+    async def update(self, given: Given, eta: float, read_at: int) -> float:
+        """One update; returns how many seconds it took."""
+        rule, net, began = self.steps.rule, self.net, self.net.elapsed()
+        self.running += 1
+        touched = self.session.block.touched(given.rows)
+        await net.work(touched, "backward", self.threads)
+        while rule.exhausted and self.busy:
+            await self.done.wait()
+        turn = rule.begin(eta * given.weight)
+        step = partial(self.steps.update, given, eta, turn)
+        if touched < _WORTH_A_THREAD or self.alone:
+            step()
+        else:
+            self._crowded |= self.busy > 0
+            self.busy += 1
+            await net.in_thread(step)
+            self.busy -= 1
+        self.running -= 1
+        self.session.flow.staleness.append(self.version - read_at)
+        self.version += 1
+        self.done.ring()
+        return net.elapsed() - began
+
+    def settle(self) -> None:
+        """Make up for what updates at once took from each other, where there were any."""
+        if self._crowded:
+            self.steps.rule.settle()
+            self._crowded = False
 
 
 class Updates(SideBySide):
@@ -44,17 +89,15 @@ class Updates(SideBySide):
     ) -> None:
         super().__init__(steps, epoch, batches, window)
         self.snapshot, self.pace, self.threads = snapshot, pace, threads
+        self.updater = Updater(steps, threads)
         self.waiting: deque[tuple[Given, float, int]] = deque()  # with the step size, and the version that was read
-        self.running = 0  # updates that are under way
-        self.busy = 0  # those of them in threads of their own
-        self.crowded = False  # whether updates ran at once, and may have taken additions from each other
         self._began: float | None = None  # when the last contribution was begun
 
     # -- contributions keep to what the updates can take --------------------------------------------------------
 
     def full(self, under_way: int) -> bool:
         """Whether the signals under way would find more than a window of others waiting."""
-        backlog = len(self.waiting) + self.running
+        backlog = len(self.waiting) + self.updater.running
         return not self.pace.overwhelmed and under_way + backlog >= self.window + self.threads
 
     async def admit(self, turn: int) -> None:
@@ -93,8 +136,8 @@ class Updates(SideBySide):
         await self.work_off()
         for other in more:
             await other
-        if self.crowded:
-            self.steps.rule.settle()
+        if self.epoch % _SETTLE_EVERY == 0:
+            self.updater.settle()
 
     async def work_off(self) -> None:
         """What one thread does: update after update, until there will be no more."""
@@ -102,33 +145,17 @@ class Updates(SideBySide):
             if self.snapshot.waiting:  # the last of it, beside the first updates
                 await self.snapshot.add(self.threads)
             elif self.waiting:
-                await self.one(*self.waiting.popleft())
+                given, eta, read_at = self.waiting.popleft()
+                seconds = await self.updater.update(given, eta, read_at)
+                self.pace.update.add(seconds / given.part)
+                self.room.ring()
             else:
                 await self.work.wait()
 
-    async def one(self, given: Given, eta: float, read_at: int) -> None:
-        """One update, beside the event loop if it is large, so that contributions go on meanwhile."""
-        rule, net, began = self.steps.rule, self.net, self.net.elapsed()
-        self.running += 1
-        touched = self.session.block.touched(given.rows)
-        await net.work(touched, "backward", self.threads)
-        while rule.exhausted and self.busy:
-            await self.work.wait()
-        turn = rule.begin(eta * given.weight)
-        step = partial(self.steps.update, given, eta, turn)
-        if touched < _WORTH_A_THREAD:
-            step()
-        else:
-            self.crowded |= self.busy > 0
-            self.busy += 1
-            await net.in_thread(step)
-            self.busy -= 1
-        self.running -= 1
-        self.pace.update.add((net.elapsed() - began) / given.part)
-        self.session.flow.staleness.append(self.version - read_at)
-        self.version += 1
-        self.work.ring()
-        self.room.ring()
+    @property
+    def version(self) -> int:
+        """Updates of this party's block so far."""
+        return self.updater.version
 
 
 def larger(batches: Sequence[Batch]) -> list[Batch]:
