@@ -23,7 +23,7 @@ from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.encrypted_shares import EncryptedShares
 from colonnade.engine.session import Session
 from colonnade.engine.stopping import Stopping
-from colonnade.engine.updates import larger
+from colonnade.flows.updates import larger
 from colonnade.inference.correlations import Correlations
 from colonnade.sums.base import SecureSum
 
