@@ -56,7 +56,7 @@ def test_runtimes_do_not_know_the_lines_between_organisations(module):
     assert not [name for name in imported(module) if name.startswith("colonnade.remote")]
 
 
-@pytest.mark.parametrize("module", ["alignment.protocol", *modules("engine", "algorithms", "sums")])
+@pytest.mark.parametrize("module", ["alignment.protocol", *modules("engine", "flows", "algorithms", "sums")])
 def test_programs_see_the_world_only_as_a_net(module):
     runtime = {name for name in imported(module) if name.startswith("colonnade.runtimes")}
     assert all(name.startswith(("colonnade.runtimes.net", "colonnade.runtimes.wire")) for name in runtime)
@@ -99,8 +99,8 @@ def test_no_pickle_and_no_unseeded_randomness():
 # Every room imports those above it in this list, and none below; the top level's few modules are everybody's.
 ROOMS = (
     "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "sums", "alignment",
-    "engine", "sealed", "boosting", "algorithms", "horizontal", "inference", "ledger", "families", "estimators", "jobs",
-    "service", "planning", "flower", "cli",
+    "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "ledger", "families",
+    "estimators", "jobs", "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

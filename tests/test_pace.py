@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import colonnade as cn
-from colonnade.engine.asynchrony import Given
-from colonnade.engine.pace import Pace
 from colonnade.errors import ProtocolError
+from colonnade.flows.asynchrony import Given
+from colonnade.flows.pace import Pace
 
 ROWS = 96
 
@@ -221,7 +221,7 @@ def test_threads_repeat_to_the_bit():
 
 def test_an_update_is_worth_a_thread_if_it_is_large(monkeypatch):
     """Then it runs beside the event loop, with one thread too, so that a listener answers meanwhile."""
-    from colonnade.engine import updates
+    from colonnade.flows import updates
     from colonnade.runtimes.virtual_clock import _SimNet
 
     calls, whole = [], _SimNet.in_thread
@@ -240,7 +240,7 @@ def test_an_update_is_worth_a_thread_if_it_is_large(monkeypatch):
 
 
 def test_a_snapshot_piece_is_not_left_out_without_a_straggler(monkeypatch):
-    from colonnade.engine.updates import Snapshot
+    from colonnade.flows.updates import Snapshot
 
     left_out, take = [], Snapshot.take
 

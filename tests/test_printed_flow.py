@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.engine.free_launches import OwnDraws
 from colonnade.errors import OptionError, RunFailed
+from colonnade.flows.free_launches import OwnDraws
 from test_vfb2 import STRENGTH, N, X, Y, bits, objective, optimum, sigma
 
 FREE = {"flow": "paper", "schedule": "constant", "step": 0.1, "tol": None}
@@ -184,7 +184,7 @@ def test_in_processes(make):
 
 def test_large_updates_run_in_threads_beside_evaluations(monkeypatch):
     """Evaluations touch every column, so no update runs in a thread meanwhile."""
-    from colonnade.engine import updates
+    from colonnade.flows import updates
 
     monkeypatch.setattr(updates, "_WORTH_A_THREAD", 1)
     model = fit("saga", threads=2, epochs=4, evaluate_every=3, on=cn.Simulation(**SPEED))

@@ -23,7 +23,7 @@ from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.encrypted_shares import EncryptedShares
 from colonnade.engine.session import Session
 from colonnade.engine.stopping import Stopping
-from colonnade.engine.updates import larger
+from colonnade.flows.updates import larger
 from colonnade.inference.correlations import Correlations
 from colonnade.sums.base import SecureSum
 
@@ -70,18 +70,19 @@ class View:
 
     def expect(self, batches: Sequence[tuple[str, Any]], epoch: int) -> None:
         """The order of an epoch is known: which rows the next sums and signals of each holder are about."""
-        options = self.options
-        snapshot = getattr(options, "estimator", "") == "svrg" and epoch % options.snapshot_every == 0
-        repeats = max(1, len(self.names) - 1) if getattr(options, "order", "") == "sequential" else 1
-        if snapshot:
-            for holder, rows in larger(batches):
-                self._queues["snapshot", holder].append(rows)
-                self._queues["signal", holder].append(rows)
+        repeats = max(1, len(self.names) - 1) if getattr(self.options, "order", "") == "sequential" else 1
         for holder, rows in batches:
             self._queues["scores", holder].extend([rows] * repeats)
             self._queues["signal", holder].append(rows)
             for name in self.names:
                 self._queues["embeddings", name].append(rows)
+
+    def expect_snapshot(self, batches: Sequence[tuple[str, Any]], epoch: int) -> None:
+        """SVRG's pass over all rows comes before the batches of its epoch."""
+        if getattr(self.options, "estimator", "") == "svrg" and epoch % self.options.snapshot_every == 0:
+            for holder, rows in larger(batches):
+                self._queues["snapshot", holder].append(rows)
+                self._queues["signal", holder].append(rows)
 
     def rows_of(self, tag: str, holder: str, count: int) -> Any:
         """The rows that `count` numbers of a step are about, where it is about rows."""
@@ -243,6 +244,15 @@ def _batches(method: Any) -> Any:
     return batches
 
 
+def _whole_pass(method: Any) -> Any:
+    def whole_pass(self: Session, epoch: int) -> Any:
+        found = method(self, epoch)
+        self.net.view.expect_snapshot(found, epoch)
+        return found
+
+    return whole_pass
+
+
 def _noted(tag: str) -> Callable[[Any], Any]:
     """What a party decides for itself, from public numbers: its step sizes, and what follows from a verdict."""
 
@@ -301,6 +311,7 @@ def _products(method: Any) -> Any:
 _PLACES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     (Session, "share_out", _shared_out),
     (Session, "batches", _batches),
+    (Session, "whole_pass", _whole_pass),
     (Session, "eta", _noted("eta")),
     (Stopping, "heed", _noted("heed")),
     (Exchange, "_get", _phases),

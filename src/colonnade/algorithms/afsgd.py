@@ -24,10 +24,10 @@ import numpy as np
 from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import Rule
-from colonnade.engine.asynchrony import Given
-from colonnade.engine.free_run import Shares
 from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session, session_leaks
+from colonnade.flows.asynchrony import Given
+from colonnade.flows.free_run import Shares
 from colonnade.leaks import OF_COLUMNS, TOTALS, Leak, Setting, contributions, nothing
 
 

@@ -21,9 +21,9 @@ from colonnade.algorithms.vfb2 import SUMMED, VFB2, BackwardUpdating
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.prediction import PredictionBlock
 from colonnade.blocks.rules import Rule
-from colonnade.engine.asynchrony import Given
 from colonnade.engine.session import Session, session_leaks
 from colonnade.errors import OptionError
+from colonnade.flows.asynchrony import Given
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
 

@@ -5,9 +5,9 @@ Zhang, Gu, Deng, Huang: "Secure Bilevel Asynchronous Vertical Federated Learning
 party answers with collaborative updates) in the paper's order. Algorithm 1, the masked sum, is any of `colonnade.sums`;
 the update rules SGD, SVRG and SAGA are in `blocks.rules`.
 
-"Keep doing in parallel" is `engine.asynchrony`, which keeps at most `max_staleness` batches under way. Whoever needs a
+"Keep doing in parallel" is `flows.asynchrony`, which keeps at most `max_staleness` batches under way. Whoever needs a
 little longer for its updates contributes a little later. A party whose updates are slow takes fewer rows of each batch,
-and drops the oldest waiting signals if that is not enough (`engine.pace`). So nobody waits for it.
+and drops the oldest waiting signals if that is not enough (`flows.pace`). So nobody waits for it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import ClassVar
 
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.rules import RULES, Rule
-from colonnade.engine.asynchrony import BatchSteps, Given, in_step
-from colonnade.engine.free_run import Shares, run_freely
 from colonnade.engine.options import Training
-from colonnade.engine.pace import Pace
 from colonnade.engine.sampling import Batch, most_draws
 from colonnade.engine.session import Session, session_leaks
-from colonnade.engine.updates import Snapshot, SnapshotSideBySide, Updates, larger, snapshot_in_step
 from colonnade.errors import OptionError, one_of, whole_number
+from colonnade.flows.asynchrony import BatchSteps, Given, in_step
+from colonnade.flows.free_run import Shares, run_freely
+from colonnade.flows.pace import Pace
+from colonnade.flows.updates import Snapshot, SnapshotSideBySide, Updates, larger, snapshot_in_step
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
 

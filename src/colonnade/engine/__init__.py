@@ -1,1 +1,1 @@
-"""What every vertical algorithm is made of: exchanges, stopping, keeping, asynchrony, encryption."""
+"""What every vertical algorithm is made of: exchanges, stopping, keeping, encryption."""

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.engine.asynchrony import Given
 from colonnade.errors import ProtocolError
+from colonnade.flows.asynchrony import Given
 from colonnade.runtimes.net import Net
 
 # A party is slow if it has time for less than this part of its rows, and not slow any more once it has for this one.

@@ -1,6 +1,6 @@
 """What a party does with the signals that reach it: it updates its block, and SVRG takes its snapshot.
 
-A party that can't keep up takes fewer rows of every batch, rather than fewer batches (`engine.pace`). Its steps come as
+A party that can't keep up takes fewer rows of every batch, rather than fewer batches (`flows.pace`). Its steps come as
 often as everybody's, and each party's memory of signals is its own, so SGD, SVRG and SAGA stay what they are.
 
 SVRG's snapshot is the signals of all rows at the same parameters, and every party's gradient from them. There too a
@@ -18,10 +18,10 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.blocks.rules import Rule
-from colonnade.engine.asynchrony import BatchSteps, Bell, Given, SideBySide, in_step
-from colonnade.engine.pace import Pace
 from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session
+from colonnade.flows.asynchrony import BatchSteps, Bell, Given, SideBySide, in_step
+from colonnade.flows.pace import Pace
 
 # Numbers of a batch that are worth a thread of their own: to hand over fewer takes longer than to touch them.
 _WORTH_A_THREAD = 50_000

@@ -3,9 +3,9 @@
 VFB² and its relatives (AFSGD-VP, FDML) run on this. The sequence of batches, with the label holder of each, is public.
 A window of them is under way at once: every signal that reaches a party lets it contribute to one batch more, so nobody
 sends requests. Updates queue apart. Contributions go on beside them, and wait only for a party's own updates, where
-those would not fit into the window (`engine.pace`).
+those would not fit into the window (`flows.pace`).
 
-What a party does with the signals is in `engine.updates`; docs/adr/0006-asynchrony.md has the trials behind both.
+What a party does with the signals is in `flows.updates`; docs/adr/0006-asynchrony.md has the trials behind both.
 """
 
 from __future__ import annotations

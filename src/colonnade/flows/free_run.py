@@ -14,12 +14,12 @@ from itertools import pairwise
 import numpy as np
 
 from colonnade.blocks import Rows
-from colonnade.engine.asynchrony import BatchSteps
-from colonnade.engine.free_launches import FreeLaunches, OwnDraws
 from colonnade.engine.options import Training
 from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session
-from colonnade.engine.updates import Snapshot, snapshot_in_step
+from colonnade.flows.asynchrony import BatchSteps
+from colonnade.flows.free_launches import FreeLaunches, OwnDraws
+from colonnade.flows.updates import Snapshot, snapshot_in_step
 
 
 @dataclass(frozen=True)

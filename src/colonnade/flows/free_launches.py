@@ -2,7 +2,7 @@
 
 VFB², Algorithm 2, and AFSGD-VP, Algorithms 3 to 5: a label holder picks rows, asks for their scores, updates, and goes
 on with others, in as many threads as it has. It waits for nobody's updates, no party leaves rows out or drops a signal,
-and no epoch ends, so a slow party's signals wait without bound. Our own flow of batches is `engine.asynchrony`; what it
+and no epoch ends, so a slow party's signals wait without bound. Our own flow of batches is `flows.asynchrony`; what it
 gains is in docs/adr/0037-asynchrony-as-printed.md.
 
 Rows come from the public seed and a label holder's own number, so that it sends a counter and never an index. What it
@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.engine.asynchrony import BatchSteps, Bell, Given
 from colonnade.engine.sampling import Draws
-from colonnade.engine.updates import Updater
 from colonnade.errors import ProtocolError
+from colonnade.flows.asynchrony import BatchSteps, Bell, Given
+from colonnade.flows.updates import Updater
 from colonnade.runtimes.net import Promise
 
 # What a stream has beside the numbers of launches.
