@@ -11,9 +11,9 @@ import pytest
 
 import colonnade as cn
 from colonnade.algorithms.fdskl import DoublyStochasticSteps
-from colonnade.algorithms.kernel_session import KernelSession
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.phases import Directions, Kernel, Layout, to_features
+from colonnade.engine.kernel_session import KernelSession
 from colonnade.errors import OptionError, ProtocolError, RunFailed
 from colonnade.families.training import train
 from colonnade.leaks import SIGNALS, Setting

@@ -18,9 +18,9 @@ from unittest import mock
 import numpy as np
 
 import colonnade as cn
-from colonnade.algorithms.kernel_session import Exchange
 from colonnade.engine.encrypted import EncryptedSignals
 from colonnade.engine.encrypted_shares import EncryptedShares
+from colonnade.engine.kernel_session import Exchange
 from colonnade.engine.session import Session
 from colonnade.engine.stopping import Stopping
 from colonnade.flows.updates import larger

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
-from colonnade.algorithms.kernel_session import Exchange, KernelSession, Lane
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.coefficients import Table
+from colonnade.engine.kernel_session import Exchange, KernelSession, Lane
 from colonnade.engine.sampling import Batch
 from colonnade.errors import ProtocolError
 

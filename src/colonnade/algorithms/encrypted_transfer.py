@@ -2,7 +2,7 @@
 
 Both networks end with a linear layer, and that layer learns; the layers before it stay as they were given. Then each
 party's gradient takes sums over rows of its own hidden features times the other's numbers (`algorithms.transfer_sums`),
-which `algorithms.private_sums` makes of encrypted ones. An exchange:
+which `engine.private_sums` makes of encrypted ones. An exchange:
 
     B -> A    U_B'U_B over labelled rows (d x d), the sum of |u_B|^2, and [[U_B]]      A has  [H_A, y]' U_B
     A -> B    Phi, and [[C]], c_i = y_i Phi n / (2 n_k) + 2 gamma u_A,i                B has  H_B' C
@@ -25,7 +25,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.private_sums import BLINDED, ENCRYPTED_NUMBERS, OPENED, give_numbers, open_sums, take_sums
 from colonnade.algorithms.transfer import Aim, hear_numbers
 from colonnade.algorithms.transfer_sums import SourceLastLayer, TargetLastLayer
 from colonnade.blocks import FloatArray, OpenBatch, Rows
@@ -36,6 +35,7 @@ from colonnade.crypto.lattice_products import new_secret_key, private_keystream
 from colonnade.engine.encrypted import hear_key
 from colonnade.engine.exchange import Part, Signals
 from colonnade.engine.exposure import EXACT_BITS, agree_on_batch, label_bits, least_batch, shown_bits
+from colonnade.engine.private_sums import BLINDED, ENCRYPTED_NUMBERS, OPENED, give_numbers, open_sums, take_sums
 from colonnade.engine.session import Session, session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.errors import OptionError

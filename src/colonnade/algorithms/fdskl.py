@@ -20,9 +20,9 @@ from typing import ClassVar, cast
 import numpy as np
 
 from colonnade.algorithms.active_workers import WORKERS, Reading, open_workers
-from colonnade.algorithms.kernel_session import KernelSession, Lane
 from colonnade.blocks import Rows
 from colonnade.blocks.coefficients import KernelBlock
+from colonnade.engine.kernel_session import KernelSession, Lane
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session, session_leaks
 from colonnade.errors import OptionError, at_least, one_of, whole_number

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fdskl import FDSKL
-from colonnade.algorithms.kernel_session import Exchange, KernelSession
 from colonnade.blocks import Block, FloatArray, Rows
 from colonnade.blocks.coefficients import KernelBlock
 from colonnade.blocks.columns import Columns, DenseColumns, columns_from_value
@@ -19,6 +18,7 @@ from colonnade.crypto.ring import noise
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
 from colonnade.engine.kept import Keeper
+from colonnade.engine.kernel_session import Exchange, KernelSession
 from colonnade.engine.options import Training
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.families.base import Arrays, Description, Family
