@@ -26,8 +26,8 @@ MINUTES = {
     "fdskl-time": 25,
     "fdskl-scaling": 10,
     "fdskl-topologies": 1,
-    "ssca-cost": 7,
-    "ssca-accuracy": 7,
+    "ssca-cost": 10,
+    "ssca-accuracy": 10,
     "ssca-sparsity": 20,
     "trees": 4,
 }

@@ -40,9 +40,9 @@ TUNING_SEED = 1000
 # Twelve trials for each. rho and gamma begin at the same a; the exponents differ by the paper's 0.05.
 SSCA_GRID: tuple[Options, ...] = tuple(
     (("rho", (a, alpha)), ("gamma", (a, alpha + 0.05)), ("tau", tau), ("correct", True))
-    for a in (0.2, 0.4)
-    for alpha in (0.05, 0.3)
-    for tau in (0.03, 0.06, 0.12)
+    for a in (0.3, 0.5)
+    for alpha in (0.0, 0.1)
+    for tau in (0.05, 0.1, 0.2)
 )
 DEFAULTS: Options = tuple((name, getattr(SSCA(), name)) for name in ("rho", "gamma", "tau", "correct"))
 FEDAVG_GRID: tuple[Options, ...] = tuple((("step", (a, 0.0)),) for a in (0.1, 0.3, 0.5))
