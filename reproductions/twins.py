@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from reproductions.arrivals import SMALLEST_GAP, Arrival, speedup, time_to
-from reproductions.report import Curve, Line, Panel, work_off, write_csv
+from reproductions.arrivals import SMALLEST_GAP, Arrival, marks_said, speedup, time_to
+from reproductions.report import Curve, Line, Panel, Table, work_off, write_csv
 from reproductions.stage import Run, Stage
 
 ESTIMATORS = ("sgd", "svrg", "saga")
@@ -116,6 +116,11 @@ def missing(curves: Curves, runs: Iterable[Run]) -> list[Run]:
     return wanted
 
 
+def whole_grid(curves: Curves, runs: Iterable[Run]) -> list[Run]:
+    """What is still to be run so that both twins are known with every step that one of them was run with."""
+    return [at.twin for run in runs for one in (run, run.twin) for at in _ladder(curves, one) if at.twin not in curves]
+
+
 def tuned(stages: Mapping[str, Stage], runs: Sequence[Run], title: str) -> dict[Run, Curve]:
     """Both twins of every run on their ladders, and each with the other's best step."""
     twins = [at for run in runs for at in (run, run.twin)]
@@ -179,6 +184,23 @@ def compare(curves: Curves, run: Run) -> Pair:
         (arrival(still), arrival(moving)),
         arrival(still.twin).failure if not arrival(still).failure else "",
     )
+
+
+def grid_table(curves: Curves, precisions: Mapping[Run, float]) -> Table:
+    """Seconds to its gap with every step that was run, for both twins of these runs; and the better step of each."""
+    ladders = {at: _ladder(curves, at) for run in precisions for at in (run, run.twin)}
+    steps = sorted({at.step for ladder in ladders.values() for at in ladder})
+    rows = []
+    for run, precision in precisions.items():
+        for at in (run.twin, run):
+            seconds = {one.step: Arrival.of(curves[one], precision) for one in ladders[at]}
+            cells = [one.failure or one.text if (one := seconds.get(step)) else "" for step in steps]
+            first = best(curves, at, precision).step
+            twin = "asynchronous" if at.asynchronous else "synchronous"
+            rows.append((at.data, at.estimator, twin, f"{precision:g}", *cells, f"{first:g}"))
+    header = ("data", "estimator", "twin", "gap", *(f"{step:g}" for step in steps), "best")
+    words = ["Empty: not run, as other steps were enough to know the best one.", *marks_said(rows)]
+    return Table("steps", "Virtual seconds to the gap with each step, in units of 1 / curvature", header, rows, words)
 
 
 COMMON_STEP_SAID = (

@@ -29,9 +29,11 @@ from reproductions.twins import (
     epochs_said,
     gap_panel,
     goals,
+    grid_table,
     lost_said,
     measured,
     tuned,
+    whole_grid,
     write_curves,
 )
 
@@ -66,6 +68,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         for kind in size.estimators
     ]
     curves = tuned(stages, first, NAME)
+    # Stale steps hurt SVRG most, since its step may be the longest: all steps are shown.
+    curves |= measured(stages, whole_grid(curves, [at for at in first if at.estimator == "svrg"]), NAME)
     pairs = {at: compare(curves, at) for at in first}
     # One step for a data set and an estimator: it hardly depends on the penalty, and must not depend on the straggler.
     others = [
@@ -87,6 +91,7 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         data_table(sets),
         _table("l2", curves, pairs, targets),
         _draws_table(curves, pairs, size.draws),
+        grid_table(curves, {at: pair.precision for at, pair in pairs.items()}),
         _table("nonconvex", curves, pairs, targets),
     ]
     tables[-1].words.append(
