@@ -7,8 +7,8 @@ sleeps for its work, a regular one as long for a contribution as for an update, 
 its updates (`Processes(slowed=...)`). Asleep, parties don't compete for the cores of one machine, as they would not if
 each had its own.
 
-Each algorithm has the step that is its best under the virtual clock. Sleeps and messages are never twice the same, so
-asynchronous runs are not either; every pair of twins is run several times.
+Both twins have one step, half of 1 / curvature, under the virtual clock too. Sleeps and messages are never twice the
+same, so asynchronous runs are not either; every pair of twins is run several times.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from reproductions.datasets import DataSet
 from reproductions.report import Table, make_folder, plot, show, work_off, write_csv
 from reproductions.sources import data_table, load_all
 from reproductions.stage import SPEEDS, WORK_IN_MESSAGES, Run, Stage, open_stages
-from reproductions.twins import ESTIMATORS, Pair, compare, tuned
+from reproductions.twins import ESTIMATORS, Pair, compare, measured
 
 NAME = "afsgd-real-time"
 # Seconds that the work on a batch takes a regular party.
 WORK = 4e-3
+STEP = 0.5
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Measured:
 def measure(stage: Stage, at: Run, pair: Pair) -> Measured:
     """One pair of twins in processes, one after the other."""
     arrivals, loads = [], []
-    for twin, step in zip((False, True), pair.best_steps, strict=True):
-        run_ = replace(at, asynchronous=twin, step=step, goals=(pair.precision,))
+    for twin in (False, True):
+        run_ = replace(at, asynchronous=twin, goals=(pair.precision,))
         model = stage.train(run_, on=asleep(stage.data, run_))
         arrivals.append(Arrival.of(stage.curve(run_, model), pair.precision))
         loads.append(Workload.of(model))
@@ -83,8 +84,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     sets, said = load_all(size.sets, data, quick=quick)
     make_folder(out)
     stages = open_stages(sets, AFSGD, seed=seed, epochs=size.epochs, title=NAME, among=PARTIES)
-    runs = runs_on(sets, size.estimators, quick=quick)
-    curves = tuned(stages, runs, NAME)
+    runs = [replace(at, step=STEP) for at in runs_on(sets, size.estimators, quick=quick)]
+    curves = measured(stages, [one for at in runs for one in (at, at.twin)], f"{NAME}: virtual clock")
     pairs = {at: compare(curves, at) for at in runs}
     jobs = [(at, repeat) for repeat in range(size.repeats) for at in runs]
     # One after another: what is timed shall have the machine for itself.
@@ -102,8 +103,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         f"A process for each party, {size.repeats} runs of every pair of twins. A regular party sleeps "
         f"{WORK * 1e3:g} ms for a contribution to a batch and for an update, on average, and the straggler three times "
         f"as long for an update; messages and all else take what they take.",
-        f"Beside it the virtual clock, where a message takes a {WORK_IN_MESSAGES:g}th of the work on a batch. Each "
-        f"twin has the step that is its best there.",
+        f"Beside it the virtual clock, where a message takes a {WORK_IN_MESSAGES:g}th of the work on a batch. Both "
+        f"twins have one step, {STEP:g} / curvature.",
     ]
     tables = [data_table(sets), beside(pairs, real), workload_table(loads)]
     picture = plot(workload_bars(loads, "real time"), out / f"{NAME}.png", len(size.estimators))

@@ -41,5 +41,6 @@ def settings_said(epochs: int) -> list[str]:
         f"All parties hold labels; the updates of one take three times as long, its listener answers at full speed. "
         f"lambda 1e-4, no intercept, {epochs_said(epochs)}.",
         clock_said("a regular party"),
-        "Steps are in units of 1 / curvature, from a ladder of factors of two. Real targets are standardised.",
+        "Steps are in units of 1 / curvature, from a ladder of factors of two, and half-way between around the best. "
+        "Real targets are standardised.",
     ]

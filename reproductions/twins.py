@@ -1,10 +1,10 @@
 """An asynchronous algorithm beside its synchronous twin, under a virtual clock, until a precision is reached.
 
 Both papers run twins with tuned, constant steps. Here each twin climbs a ladder of steps, factors of two around the
-inverse of the curvature, for its own best; the ladder goes on around every step that is nearly the best. VFB² gives
-both twins one step: of those with which both arrive, the one with which the synchronous twin is first. An asynchronous
-epoch takes less time than a synchronous one, so a run that is still on its way after its epochs gets three times as
-many.
+inverse of the curvature, for its own best; the ladder goes on around every step that is nearly the best, and steps
+half-way to the neighbours of the best one follow. VFB² gives both twins one step: of those with which both arrive, the
+one with which the synchronous twin is first. An asynchronous epoch takes less time than a synchronous one, so a run
+that is still on its way after its epochs gets three times as many.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _SHORT_GOAL = 0.1
 _LADDER = (1 / 256, 32.0)
 # The neighbours of a step are tried too if it takes at most so many times as long as the best one.
 _NEAR = 1.25
+# Between a step and its neighbours on the ladder.
+_HALF_WAY = (0.75, 1.5)
 # More epochs, if in the last third of them the sub-optimality fell below this share.
 LONGER, _FALLING = 3, 0.7
 
@@ -116,6 +118,16 @@ def missing(curves: Curves, runs: Iterable[Run]) -> list[Run]:
     return wanted
 
 
+def between(curves: Curves, runs: Iterable[Run]) -> list[Run]:
+    """Each twin with steps half-way to the neighbours of its best one: a ladder of twos is coarse for a best step."""
+    wanted = []
+    for run in runs:
+        precision = precision_for(curves, run)
+        tops = (best(curves, at, precision) for at in (run, run.twin))
+        wanted += [replace(top, step=factor * top.step) for top in tops for factor in _HALF_WAY]
+    return [at for at in dict.fromkeys(wanted) if at not in curves]
+
+
 def whole_grid(curves: Curves, runs: Iterable[Run]) -> list[Run]:
     """What is still to be run so that both twins are known with every step that one of them was run with."""
     return [at.twin for run in runs for one in (run, run.twin) for at in _ladder(curves, one) if at.twin not in curves]
@@ -126,6 +138,7 @@ def tuned(stages: Mapping[str, Stage], runs: Sequence[Run], title: str) -> dict[
     twins = [at for run in runs for at in (run, run.twin)]
     climbs = work_off(twins, lambda run: climb(stages[run.data], run), f"{title}: steps")
     curves = {at: curve for climb in climbs.values() for at, curve in climb.items()}
+    curves |= measured(stages, between(curves, runs), title)
     while wanted := missing(curves, runs):  # what is found may be better than what it was run for
         curves |= measured(stages, wanted, title)
     return curves
