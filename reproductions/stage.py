@@ -84,6 +84,7 @@ class Run:
     penalty: str = "l2"
     step: float = 1.0  # in units of 1 / curvature
     draw: int = 0  # of the batches, on the same rows and parties
+    threads: int = 1  # of each party's updates, with as many batches under way
 
     @property
     def twin(self) -> Run:
@@ -131,7 +132,8 @@ class Stage:
         algorithm = self.algorithm(
             run.estimator,
             asynchronous=run.asynchronous,
-            max_staleness=UNDER_WAY,
+            max_staleness=max(UNDER_WAY, run.threads),
+            threads=run.threads,
             step=run.step * self.unit,
             schedule="constant",
             batch=self.data.batch,
