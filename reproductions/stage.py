@@ -41,6 +41,7 @@ SPEEDS: dict[str, float | Mapping[str, float]] = {
 _MODELS: dict[str, type[LinearModel]] = {
     model.loss: model for model in (LogisticRegression, SoftmaxRegression, RidgeRegression)
 }
+_PATIENCE_WITH_NOISE = 4
 # No wait is ever too long here: what a straggler costs is the question.
 _PATIENCE = 1e9
 
@@ -120,15 +121,18 @@ class Stage:
         }
         self.unit = unit_step(X, self.optima["l2"], data.batch, l2=self.l2)
 
-    def measure(self, run: Run, longer: int = 1) -> Curve:
+    def measure(self, run: Run, longer: int = 1, seconds: float | None = None) -> Curve:
         """Train, and keep the curve; its loss is the sub-optimality. A run that leaves the ring's range has none."""
         try:
-            return self.curve(run, self.train(run, longer))
+            return self.curve(run, self.train(run, longer, seconds=seconds))
         except RingOverflow:
             return Curve()
 
-    def train(self, run: Run, longer: int = 1, on: Runtime | None = None) -> LinearModel:
-        """Train under the virtual clock, or where else it is to be."""
+    def train(self, run: Run, longer: int = 1, on: Runtime | None = None, seconds: float | None = None) -> LinearModel:
+        """Train under the virtual clock, or where else it is to be, until the goal or for so many epochs or seconds.
+
+        A run with a goal that has come no lower in four epochs goes about in its noise, and ends.
+        """
         algorithm = self.algorithm(
             run.estimator,
             asynchronous=run.asynchronous,
@@ -138,7 +142,9 @@ class Stage:
             schedule="constant",
             batch=self.data.batch,
             epochs=self.epochs * longer,
-            tol=None,
+            tol=0.0 if run.goals else None,
+            patience=_PATIENCE_WITH_NOISE,
+            seconds=seconds,
             goal=self.optima[run.penalty].value + min(run.goals) / self.factor if run.goals else None,
             seed=self.seed + run.draw,
         )

@@ -25,6 +25,8 @@ _SHORT_GOAL = 0.1
 _LADDER = (1 / 256, 32.0)
 # The neighbours of a step are tried too if it takes at most so many times as long as the best one.
 _NEAR = 1.25
+# A run on the ladder that takes so many times as long as another one to the finest goal is given up.
+_HOPELESS = 3.0
 # Between a step and its neighbours on the ladder.
 _HALF_WAY = (0.75, 1.5)
 # More epochs, if in the last third of them the sub-optimality fell below this share.
@@ -47,7 +49,8 @@ def climb(stage: Stage, run: Run) -> dict[Run, Curve]:
     while wanted:
         for step in wanted:
             at = replace(run, step=step)
-            found[at] = stage.measure(at)
+            first = min((time_to(curve, run.goals[0]) for curve in found.values()), default=math.inf)
+            found[at] = stage.measure(at, seconds=_HOPELESS * first if math.isfinite(first) else None)
         ranks = {at.step: _rank(at, curve) for at, curve in found.items()}
         near = [step for step, rank in ranks.items() if _nearly(rank, min(ranks.values()))]
         if not math.isfinite(min(ranks.values())[-1]):
@@ -240,8 +243,9 @@ def common_steps_said(pairs: Mapping[str, Pair]) -> str:
 def epochs_said(epochs: int) -> str:
     """How long runs are, and how often they are looked at."""
     return (
-        f"{epochs} epochs, {LONGER * epochs} where a run was not at its goal and still on its way; evaluated after "
-        f"every epoch, and on a straight line in log(gap) between"
+        f"{epochs} epochs, {LONGER * epochs} where a run was not at its goal and still on its way, fewer where four "
+        f"brought no progress or another step was there in a third of the time; evaluated after every epoch, and on a "
+        f"straight line in log(gap) between"
     )
 
 

@@ -49,7 +49,7 @@ def test_as_many_parties_as_in_the_paper_and_one_clock_for_all():
         **dict.fromkeys(("rcv1.binary", "news20", "rcv1.multiclass"), 8),
         "url": 16,
     }
-    data = imitate("rcv1.binary", 0.003)
+    data = imitate("rcv1.binary", 0.001)
     for parties in (4, 16):
         on = clock(data, parties, UPDATES_AT_A_THIRD, parties)
         assert on.seconds_per_nonzero * data.nonzeros * data.batch / parties == pytest.approx(20 * on.latency)
@@ -71,6 +71,32 @@ def test_the_grid_of_steps_shows_every_run_of_both_twins():
         ("url", "sgd", "synchronous", "0.001", "", "8", "6", "diverges", "2"),
         ("url", "sgd", "asynchronous", "0.001", "3", "2", "", "", "1"),
     ]
+
+
+def test_a_step_that_takes_three_times_as_long_as_another_is_given_up():
+    class Noted:
+        def __init__(self):
+            self.limits = []
+
+        def measure(self, run, longer=1, seconds=None):
+            self.limits.append(seconds)
+            return curve({1.0: 8.0, 0.5: 20.0, 2.0: 4.0, 4.0: 13.0}.get(run.step, 99.0), gap=1e-4)
+
+    stage = Noted()
+    twins.climb(stage, replace(RUN, goals=(1e-3,)))
+    first, *limits = stage.limits
+    assert first is None
+    assert limits == pytest.approx([18.0, 18.0, 9.0])  # three quarters of the way from 1 to 1e-4 are to 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:training")
+def test_a_run_in_its_noise_ends():
+    stage = Stage(imitate("rcv1.binary", 0.001), AFSGD, seed=0, epochs=30)
+    run = Run("rcv1.binary", "sgd", False, 2, 2, (1e-9,), step=2.0)
+    noisy = stage.measure(run)
+    assert noisy.epochs[-1] < 30
+    assert min(noisy.loss[-4:]) >= min(noisy.loss)
+    assert stage.measure(run, seconds=noisy.times[2]).epochs[-1] == 2
 
 
 def test_each_twin_takes_steps_half_way_to_the_neighbours_of_its_best():
@@ -116,21 +142,21 @@ def test_a_workload_in_parts_of_the_synchronous_twins():
 
 
 def test_under_the_virtual_clock_the_others_wait_for_a_straggler_in_step_only():
-    stage = Stage(imitate("rcv1.binary", 0.003), AFSGD, seed=0, epochs=2)
+    stage = Stage(imitate("rcv1.binary", 0.001), AFSGD, seed=0, epochs=2)
     run = Run("rcv1.binary", "saga", False, 4, 4, (), UPDATES_AT_A_THIRD)
     still, moving = (afsgd_workload.Workload.of(stage.train(at)) for at in (run, run.twin))
     for load in (still, moving):
         assert load.others.total == pytest.approx(load.straggler.total, rel=0.01)
     waited = [load.others.waiting / load.others.total for load in (still, moving)]
     assert waited[0] > 0.5  # asynchronously only for parties with more of the numbers
-    assert waited[1] < 0.6 * waited[0]
+    assert waited[1] < 0.7 * waited[0]
     assert moving.straggler.computing > 0.9 * moving.straggler.total
     assert moving.batches > 1.5 * still.batches
     assert moving.used < 0.9 < still.used
 
 
 def test_in_real_time_every_party_sleeps_for_its_work():
-    data = imitate("rcv1.binary", 0.003)
+    data = imitate("rcv1.binary", 0.001)
     on = afsgd_real_time.asleep(data, replace(RUN, parties=4))
     each = on.slowed["party1"] * data.nonzeros * data.batch / 4
     assert each == pytest.approx(afsgd_real_time.WORK)
@@ -144,7 +170,7 @@ def test_in_real_time_every_party_sleeps_for_its_work():
 @pytest.mark.parametrize("penalty", ["l2", "nonconvex"])
 def test_all_columns_in_one_place_see_the_same_batches(sparse, penalty):
     """In step, over the same batches in the same order, eight parties and one place give one model."""
-    trial = imitate("rcv1.binary", 0.003).trial(0)
+    trial = imitate("rcv1.binary", 0.001).trial(0)
     if not sparse:
         trial = replace(trial, X=trial.X.toarray(), X_test=trial.X_test.toarray())
     options = {"step": 5.0, "schedule": "constant", "batch": 32, "epochs": 3, "tol": None, "seed": 4}
