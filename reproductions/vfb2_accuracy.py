@@ -60,7 +60,7 @@ class Size:
 
     sets: tuple[str, ...] = tuple(PAPER)
     trials: int = 5
-    epochs: int = 25
+    epochs: int = 40
     tol: float = 1e-6
 
 
