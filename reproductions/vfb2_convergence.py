@@ -51,7 +51,7 @@ class Size:
     sets: tuple[str, ...] = ("UCICreditCard", "GiveMeSomeCredit", "news20.binary", "webspam")
     estimators: tuple[str, ...] = ESTIMATORS
     epochs: int = 20
-    draws: int = 3  # of the batches, for the ratios of problem (13)
+    draws: int = 5  # of the batches, for the ratios of problem (13)
 
 
 QUICK = Size(("UCICreditCard", "webspam"), ("saga",), 3, 2)
