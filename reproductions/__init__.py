@@ -20,7 +20,9 @@ MINUTES = {
     "vfb2-convergence": 30,
     "vfb2-scaling": 10,
     "afsgd-speedup": 20,
-    "afsgd-convergence": 20,
+    "afsgd-scaling": 10,
+    "afsgd-workload": 1,
+    "afsgd-real-time": 20,
     "afsgd-fdml": 9,
     "fdskl-errors": 15,
     "fdskl-time": 25,
@@ -35,4 +37,4 @@ MINUTES = {
 REPRODUCTIONS = {name: f"reproductions.{name.replace('-', '_')}" for name in MINUTES}
 
 # These draw what they run on and read no file.
-WITHOUT_DATA = frozenset({"fdskl-topologies", "fedbcd-rate", "vfb2-scaling"})
+WITHOUT_DATA = frozenset({"fdskl-topologies", "fedbcd-rate", "vfb2-scaling", "afsgd-scaling", "afsgd-workload"})

@@ -7,7 +7,7 @@ every doubling of the workers while AFSGD-VP keeps its own, and gives no numbers
 Every worker of AFSGD-VP holds labels; FDML has one server that does. Both train with SGD, with the library's first step
 and its adaptive schedule: with one worker the two are the same algorithm. FDML's paper has eta0 / sqrt(t) instead. That
 gave it a slightly higher objective after 30 epochs in every run that was compared, and with four workers an accuracy of
-67.2 instead of 66.7 on news20 and of 39.0 instead of 39.4 on rcv1.multiclass: neither schedule explains the loss.
+67.2 instead of 66.7 on news20: neither schedule explains the loss.
 """
 
 from __future__ import annotations

@@ -177,8 +177,51 @@ class Panel:
     pairs: bool = False  # two lines after another belong together: one colour
     spreads: Sequence[Sequence[float]] = ()  # of each line, how far its band reaches above and below it
 
+    def draw(self, axes: Any) -> None:
+        """Draw it where matplotlib says."""
+        for index, (name, x, y) in enumerate(self.lines):
+            # dashes for every other line: curves that lie upon each other stay visible
+            style = "--" if index % 2 else "-"
+            axes.plot(
+                x, y, style, color=f"C{index // 2 if self.pairs else index}", label=name, linewidth=1.4, alpha=0.9
+            )
+            if self.spreads:
+                bottom, top = np.array(y) - self.spreads[index], np.array(y) + self.spreads[index]
+                axes.fill_between(x, bottom, top, color=f"C{index // 2 if self.pairs else index}", alpha=0.15)
+        if self.level is not None:
+            axes.axhline(self.level[1], color="black", linestyle=":", linewidth=1, label=self.level[0])
+        if self.logarithmic:
+            axes.set_yscale("log")
+        if self.limits is not None:
+            axes.set_ylim(*self.limits)
+        axes.set(title=self.title, xlabel=self.across, ylabel=self.label)
+        axes.grid(alpha=0.25)
+        axes.legend(fontsize=8)
 
-def plot(panels: Sequence[Panel], path: Path, wide: int | None = None) -> str:
+
+@dataclass
+class Bars:
+    """One plot of bars that are each made of the same parts."""
+
+    title: str
+    label: str
+    names: Sequence[str]
+    parts: Mapping[str, Sequence[float]]
+
+    def draw(self, axes: Any) -> None:
+        """Draw it where matplotlib says."""
+        places = range(len(self.names))
+        below = [0.0] * len(self.names)
+        for name, heights in self.parts.items():
+            axes.bar(places, heights, bottom=below, label=name, width=0.7)
+            below = [low + height for low, height in zip(below, heights, strict=True)]
+        axes.set_xticks(list(places), self.names, fontsize=7, rotation=30, ha="right")
+        axes.set(title=self.title, ylabel=self.label)
+        axes.grid(alpha=0.25, axis="y")
+        axes.legend(fontsize=8)
+
+
+def plot(panels: Sequence[Panel | Bars], path: Path, wide: int | None = None) -> str:
     """Panels in a PNG, `wide` of them side by side; returns the sentence that says where it is, or why it is not."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -190,24 +233,7 @@ def plot(panels: Sequence[Panel], path: Path, wide: int | None = None) -> str:
     figure = Figure(figsize=(5.4 * wide, 4.4 * high), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(high, wide, squeeze=False).flat, panels, strict=False):
-        for index, (name, x, y) in enumerate(panel.lines):
-            # dashes for every other line: curves that lie upon each other stay visible
-            style = "--" if index % 2 else "-"
-            axes.plot(
-                x, y, style, color=f"C{index // 2 if panel.pairs else index}", label=name, linewidth=1.4, alpha=0.9
-            )
-            if panel.spreads:
-                bottom, top = np.array(y) - panel.spreads[index], np.array(y) + panel.spreads[index]
-                axes.fill_between(x, bottom, top, color=f"C{index // 2 if panel.pairs else index}", alpha=0.15)
-        if panel.level is not None:
-            axes.axhline(panel.level[1], color="black", linestyle=":", linewidth=1, label=panel.level[0])
-        if panel.logarithmic:
-            axes.set_yscale("log")
-        if panel.limits is not None:
-            axes.set_ylim(*panel.limits)
-        axes.set(title=panel.title, xlabel=panel.across, ylabel=panel.label)
-        axes.grid(alpha=0.25)
-        axes.legend(fontsize=8)
+        panel.draw(axes)
     for axes in figure.axes[len(panels) :]:
         axes.set_axis_off()
     figure.savefig(path)

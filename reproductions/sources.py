@@ -36,8 +36,8 @@ MOST_LOANS = 29
 UCI_TRAIN, GIVE_TRAIN = 24_000, 96_257
 # The scale of the imitations, 1 is LIBSVM's size: what some minutes on two cores allow.
 SCALES = {
-    "rcv1.binary": 1.0,
-    "rcv1.multiclass": 0.5,
+    "rcv1.binary": 0.1,
+    "rcv1.multiclass": 0.05,
     "news20": 1.0,
     "news20.binary": 0.5,
     "webspam": 0.02,
@@ -188,7 +188,13 @@ def load(name: str, data: Path, *, quick: bool = False) -> DataSet:
     return imitate(name, _SHORT_SCALES.get(name, 0.05)).shorter(SHORT_ROWS)
 
 
-_SHORT_SCALES = {"webspam": 0.002, "url": 0.0005, "YearPredictionMSD": 0.002}
+_SHORT_SCALES = {
+    "rcv1.binary": 0.003,
+    "rcv1.multiclass": 0.003,
+    "webspam": 0.002,
+    "url": 0.0005,
+    "YearPredictionMSD": 0.002,
+}
 
 
 def load_all(names: Sequence[str], data: Path, *, quick: bool = False) -> tuple[dict[str, DataSet], list[str]]:
@@ -215,6 +221,9 @@ def data_table(sets: Mapping[str, DataSet], *, batches: bool = True) -> Table:
         batch = (str(data.batch),) if batches else ()
         rows.append((data.name, *sizes, f"{data.nonzeros:.1f}", *batch, data.origin))
     header = ("data", "train", "test", "columns", "per row", *(("batch",) if batches else ()), "origin")
-    words = ["An imitation has so many times the rows and columns of LIBSVM's set, and as many numbers in a row."]
+    words = [
+        "An imitation has so many times the rows and columns of LIBSVM's set, hence as many rows per column, and as "
+        "many numbers in a row."
+    ]
     imitated = any(data.origin.startswith("imitation") for data in sets.values())
     return Table("data", "Rows, columns, and numbers in a row", header, rows, words if imitated else [])

@@ -1,10 +1,10 @@
 """An asynchronous algorithm beside its synchronous twin, under a virtual clock, until a precision is reached.
 
 Both papers run twins with tuned, constant steps. Here each twin climbs a ladder of steps, factors of two around the
-inverse of the curvature, for its own best; the ladder goes on around every step that is nearly the best. VFB² gives
-both twins one step: of those with which both arrive, the one with which the synchronous twin is first. An asynchronous
-epoch takes less time than a synchronous one, so a run that is still on its way after its epochs gets three times as
-many.
+inverse of the curvature, for its own best; the ladder goes on around every step that is nearly the best, and steps
+half-way to the neighbours of the best one follow. VFB² gives both twins one step: of those with which both arrive, the
+one with which the synchronous twin is first. An asynchronous epoch takes less time than a synchronous one, so a run
+that is still on its way after its epochs gets three times as many.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from reproductions.arrivals import SMALLEST_GAP, Arrival, speedup, time_to
-from reproductions.report import Curve, Line, Panel, work_off, write_csv
+from reproductions.arrivals import SMALLEST_GAP, Arrival, marks_said, speedup, time_to
+from reproductions.report import Curve, Line, Panel, Table, work_off, write_csv
 from reproductions.stage import Run, Stage
 
 ESTIMATORS = ("sgd", "svrg", "saga")
@@ -25,6 +25,10 @@ _SHORT_GOAL = 0.1
 _LADDER = (1 / 256, 32.0)
 # The neighbours of a step are tried too if it takes at most so many times as long as the best one.
 _NEAR = 1.25
+# A run on the ladder that takes so many times as long as another one to the finest goal is given up.
+_HOPELESS = 3.0
+# Between a step and its neighbours on the ladder.
+_HALF_WAY = (0.75, 1.5)
 # More epochs, if in the last third of them the sub-optimality fell below this share.
 LONGER, _FALLING = 3, 0.7
 
@@ -45,7 +49,8 @@ def climb(stage: Stage, run: Run) -> dict[Run, Curve]:
     while wanted:
         for step in wanted:
             at = replace(run, step=step)
-            found[at] = stage.measure(at)
+            first = min((time_to(curve, run.goals[0]) for curve in found.values()), default=math.inf)
+            found[at] = stage.measure(at, seconds=_HOPELESS * first if math.isfinite(first) else None)
         ranks = {at.step: _rank(at, curve) for at, curve in found.items()}
         near = [step for step, rank in ranks.items() if _nearly(rank, min(ranks.values()))]
         if not math.isfinite(min(ranks.values())[-1]):
@@ -116,11 +121,27 @@ def missing(curves: Curves, runs: Iterable[Run]) -> list[Run]:
     return wanted
 
 
+def between(curves: Curves, runs: Iterable[Run]) -> list[Run]:
+    """Each twin with steps half-way to the neighbours of its best one: a ladder of twos is coarse for a best step."""
+    wanted = []
+    for run in runs:
+        precision = precision_for(curves, run)
+        tops = (best(curves, at, precision) for at in (run, run.twin))
+        wanted += [replace(top, step=factor * top.step) for top in tops for factor in _HALF_WAY]
+    return [at for at in dict.fromkeys(wanted) if at not in curves]
+
+
+def whole_grid(curves: Curves, runs: Iterable[Run]) -> list[Run]:
+    """What is still to be run so that both twins are known with every step that one of them was run with."""
+    return [at.twin for run in runs for one in (run, run.twin) for at in _ladder(curves, one) if at.twin not in curves]
+
+
 def tuned(stages: Mapping[str, Stage], runs: Sequence[Run], title: str) -> dict[Run, Curve]:
     """Both twins of every run on their ladders, and each with the other's best step."""
     twins = [at for run in runs for at in (run, run.twin)]
     climbs = work_off(twins, lambda run: climb(stages[run.data], run), f"{title}: steps")
     curves = {at: curve for climb in climbs.values() for at, curve in climb.items()}
+    curves |= measured(stages, between(curves, runs), title)
     while wanted := missing(curves, runs):  # what is found may be better than what it was run for
         curves |= measured(stages, wanted, title)
     return curves
@@ -181,6 +202,23 @@ def compare(curves: Curves, run: Run) -> Pair:
     )
 
 
+def grid_table(curves: Curves, precisions: Mapping[Run, float]) -> Table:
+    """Seconds to its gap with every step that was run, for both twins of these runs; and the better step of each."""
+    ladders = {at: _ladder(curves, at) for run in precisions for at in (run, run.twin)}
+    steps = sorted({at.step for ladder in ladders.values() for at in ladder})
+    rows = []
+    for run, precision in precisions.items():
+        for at in (run.twin, run):
+            seconds = {one.step: Arrival.of(curves[one], precision) for one in ladders[at]}
+            cells = [one.failure or one.text if (one := seconds.get(step)) else "" for step in steps]
+            first = best(curves, at, precision).step
+            twin = "asynchronous" if at.asynchronous else "synchronous"
+            rows.append((at.data, at.estimator, twin, f"{precision:g}", *cells, f"{first:g}"))
+    header = ("data", "estimator", "twin", "gap", *(f"{step:g}" for step in steps), "best")
+    words = ["Empty: not run, as other steps were enough to know the best one.", *marks_said(rows)]
+    return Table("steps", "Virtual seconds to the gap with each step, in units of 1 / curvature", header, rows, words)
+
+
 COMMON_STEP_SAID = (
     "One step for both twins: of the steps with which both reach the gap, the one with which the synchronous twin is "
     "there first; the synchronous twin's best where there is none."
@@ -205,8 +243,9 @@ def common_steps_said(pairs: Mapping[str, Pair]) -> str:
 def epochs_said(epochs: int) -> str:
     """How long runs are, and how often they are looked at."""
     return (
-        f"{epochs} epochs, {LONGER * epochs} where a run was not at its goal and still on its way; evaluated after "
-        f"every epoch, and on a straight line in log(gap) between"
+        f"{epochs} epochs, {LONGER * epochs} where a run was not at its goal and still on its way, fewer where four "
+        f"brought no progress or another step was there in a third of the time; evaluated after every epoch, and on a "
+        f"straight line in log(gap) between"
     )
 
 

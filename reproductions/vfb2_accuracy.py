@@ -5,14 +5,14 @@ parties, three of them with labels; problems (13) and (14), lambda 1e-4. For AFS
 and the columns of the others stay out of the model. A trial draws the training rows and deals the columns.
 
 NonF for problem (13) is the optimum, by L-BFGS. Problem (14) has many minima (see `optimum`), and which of them L-BFGS
-would find says nothing about federation: there NonF is SVRG with all columns at one party. All SVRGs have one step,
-half of 1 / curvature, and one rule to stop.
+would find says nothing about federation: there NonF is synchronous SVRG with all columns at one party, over the same
+batches in the same order. All SVRGs have one step, half of 1 / curvature, and one rule to stop.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.algorithms import AFSGD, VFB2
+from colonnade.data.party import Party
 from colonnade.estimators.linear import LogisticRegression
-from reproductions.datasets import DataSet, Trial
+from reproductions.datasets import DataSet
 from reproductions.optimum import minimise, unit_step
 from reproductions.report import Line, Panel, Table, make_folder, plot, show, work_off, write_csv
 from reproductions.sources import data_table, load_all
@@ -94,24 +95,29 @@ def measure(data: DataSet, job: Job, size: Size) -> dict[str, Found]:
     options: dict[str, Any] = {"step": step, "schedule": "constant", "batch": data.batch, "seed": job.seed}
     options |= {"epochs": size.epochs, "tol": size.tol}
     alone = VFB2("svrg", asynchronous=False, **options)
+    dealt = {
+        active: [trial.parties(PARTIES, active, job.seed, test=part) for part in (False, True)]
+        for active in (HALF, ACTIVE)
+    }
     found = {}
     for penalty in PROBLEMS:
-        half = _svrg(trial, penalty, AFSGD("svrg", **options), PARTIES, HALF)
-        ours = _svrg(trial, penalty, VFB2("svrg", **options), PARTIES, ACTIVE)
+        half = _svrg(dealt[HALF], penalty, AFSGD("svrg", **options))
+        ours = _svrg(dealt[ACTIVE], penalty, VFB2("svrg", **options))
         if penalty == "l2":
             central, lowest = 100 * optimum.score(trial.X_test, trial.y_test), optimum.value
         else:
-            central, lowest, _ = _svrg(trial, penalty, alone, 1, 1)
+            whole = [trial.in_one_place(ACTIVE, test=part) for part in (False, True)]
+            central, lowest, _ = _svrg(whole, penalty, alone)
         found[penalty] = Found((central, half[0], ours[0]), ours[1] - lowest, ours[2])
     return found
 
 
-def _svrg(trial: Trial, penalty: str, algorithm: VFB2, parties: int, active: int) -> tuple[float, float, int]:
-    """(test accuracy in per cent, last objective, epochs)."""
+def _svrg(parts: Sequence[list[Party]], penalty: str, algorithm: VFB2) -> tuple[float, float, int]:
+    """(test accuracy in per cent, last objective, epochs), with parties of the training and of the test part."""
     model = LogisticRegression(
         l2=LAMBDA, penalty=penalty, fit_intercept=False, algorithm=algorithm, sum="plain", verbose=0
     )
-    train, test = (trial.parties(parties, active, algorithm.seed, test=part) for part in (False, True))
+    train, test = parts
     last = model.fit(*train).history_[-1]
     return 100 * model.score(*test), last["loss"], last["epoch"]
 
@@ -131,7 +137,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         f"{PARTIES} parties; VFB²-SVRG: {ACTIVE} with labels; AFSVRG-VP: {HALF} with labels, the columns of the others "
         f"unused. lambda {LAMBDA:g}, no intercept; SVRG with steps of {STEP:g} / curvature, {size.epochs} epochs at "
         f"most, or until 5 evaluations bring less than {size.tol:g} of the objective.",
-        "NonF: for (13) L-BFGS to the end; for (14), which has many minima, SVRG with all columns at one party.",
+        "NonF: for (13) L-BFGS to the end; for (14), which has many minima, SVRG with all columns at one party, in "
+        "step, over the same batches in the same order.",
     ]
     tables = [data_table(sets), _accuracies(sets, found), _differences(sets, found)]
     picture = plot(_panels(sets, found), out / f"{NAME}.png", 4)

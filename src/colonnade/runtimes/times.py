@@ -11,8 +11,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.runtimes.wire import Value
-
 
 @dataclass(frozen=True)
 class Times:
@@ -39,7 +37,7 @@ class Times:
         """All of the time."""
         return self.computing + self.communicating + self.waiting
 
-    def as_value(self) -> Value:
+    def as_value(self) -> tuple[float, float, float]:
         """A form that the wire can carry."""
         return (self.computing, self.communicating, self.waiting)
 
