@@ -54,11 +54,9 @@ def table(free: Ends, bound: Ends) -> Table:
         lines.append(
             (str(batch), what[0], f"{cost:.3f} ± {spread:.3f}", *what[1:], f"{100 * accuracy:.2f}", f"{norm:.1f}")
         )
-    above = sum(o.cost[-1] > one.limit for one, o in bound.items() if one.limit is not None)
-    words = [
-        f"{above} of {len(bound)} models with a limit end above it, though the slack of their approximations has "
-        f"vanished."
-    ]
+    above = [(one, o) for one, o in bound.items() if one.limit is not None and o.cost[-1] > one.limit]
+    kept = sum(not o.slack for _, o in above)
+    words = [f"{len(above)} of {len(bound)} models with a limit end above it, {kept} of them without any slack."]
     header = ("B", "", "training cost", "cost - U", "slack", "accuracy, %", "|w|^2")
     return Table("printed", "4. With the paper's parameters, T = 100: Figure 3(a) and (b)", header, lines, words)
 
