@@ -143,6 +143,8 @@ def steps_in(tree, imported):
         step = node.args[at]
         if isinstance(step, ast.JoinedStr) and isinstance(step.values[0], ast.FormattedValue):
             step = step.values[0].value if ast.unparse(step.values[0].value) in named else step
+        if ast.unparse(step).startswith("lane.tag("):  # a step of one of several lanes, under its own name
+            step = step.args[0]
         if ast.unparse(step) in named:
             step = ast.Constant(named[ast.unparse(step)])
         if isinstance(step, ast.Constant):

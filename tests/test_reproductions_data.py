@@ -12,6 +12,7 @@ import colonnade as cn
 from colonnade.errors import DataError, OptionError
 from data_sets import DATA, needs
 from reproductions import datasets, physionet, sources
+from reproductions.dense_imitations import DENSE
 from reproductions.imitations import IMITATED, WORDS, imitate
 from reproductions.optimum import minimise, unit_step
 
@@ -199,6 +200,7 @@ def test_an_imitation_repeats_and_has_the_right_shape(name):
         "webspam": 0.001,
         "url": 0.0005,
         "YearPredictionMSD": 0.002,
+        "epsilon": 0.002,
     }
     scale = small.get(name, 0.03)
     one, again, other = imitate(name, scale, 3), imitate(name, scale, 3), imitate(name, scale, 4)
@@ -206,8 +208,11 @@ def test_an_imitation_repeats_and_has_the_right_shape(name):
     assert np.array_equal(dense[0], dense[1])
     assert np.array_equal(one.y, again.y)
     assert not np.array_equal(dense[0], dense[2])
-    assert one.X.dtype == np.float32
-    if name in WORDS:
+    assert one.X.dtype == (np.float64 if name == "cod-rna" else np.float32)
+    if name in DENSE:
+        assert one.X.shape[1] == {"cod-rna": 8, "epsilon": 2000}[name]
+        assert np.mean(one.y == 1) == pytest.approx({"cod-rna": 1 / 3, "epsilon": 1 / 2}[name], abs=0.01)
+    elif name in WORDS:
         words = WORDS[name]
         assert one.X.shape == (round(words.rows * scale), round(words.columns * scale))
         wanted = min(words.nonzeros, 0.2 * one.X.shape[1])

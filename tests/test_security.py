@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.engine.session import Session
+from colonnade.engine.sampling import Draws
 from colonnade.errors import ColonnadeWarning
 from colonnade.families.training import train
 from colonnade.sums import SUMS
@@ -53,11 +53,10 @@ def transcripts(parties, sum_):
 
 def batches_of(parties):
     """The public order of rows."""
-    session = Session.__new__(Session)
-    session.options = ALGORITHM
-    session.job = type("Job", (), {"holders": tuple(p.name for p in parties if p.active)})()
-    session.train = type("Part", (), {"rows": 200, "owned": {parties[0].name: np.arange(200)}})()
-    return [rows for epoch in range(1, ALGORITHM.epochs + 1) for _, rows in session.batches(epoch)]
+    draws = Draws(
+        "passes", ALGORITHM.seed, ALGORITHM.epochs, {parties[0].name: np.arange(200)}, ALGORITHM.batch_for(200)
+    )
+    return [rows for epoch in range(1, ALGORITHM.epochs + 1) for _, rows in draws.batches(epoch, whole=False)]
 
 
 @pytest.mark.parametrize("into", [2, 3])

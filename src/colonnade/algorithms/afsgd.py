@@ -37,7 +37,7 @@ class AFSGD(VFB2):
 
     Parameters
     ----------
-    estimator, asynchronous, max_staleness, threads, **training
+    estimator, asynchronous, max_staleness, threads, flow, behind, snapshot_every, table, **training
         As in `VFB2`. An epoch is one pass over the rows.
     """
 

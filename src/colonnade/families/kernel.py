@@ -124,7 +124,7 @@ class KernelFamily(Family):
         block = KernelBlock(columns.shape[0], layout, net.me, options.alpha)
         if part.own is not None:  # coefficients to start with, and the features that they are of
             values, *secrets = part.own
-            exchange.thaw((tuple(map(layout.blocks, layout.owners)), *secrets))
+            exchange.thaw((tuple(map(layout.blocks, layout.owners)), None, *secrets))
             block.values[:, 0] = np.frombuffer(values)[: block.width]
         train = Part(None, columns.shape[0], part.y, part.labelled)
         held_out = None if part.validation is None else Part(None, parts[1].shape[0], *part.validation[1:])
