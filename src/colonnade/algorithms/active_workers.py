@@ -147,7 +147,7 @@ class AtOwnPace(Together):
             new, told = exchange.draw(holder), tuple(exchange.drawn.values())
             await self.session.tell("pace", told)
         else:
-            heard = await net.recv(holder, "pace", patient=True)
+            heard = await net.recv(holder, "pace")
             new = exchange.draw(holder)
             told = self._blocks(heard, holder)
         self._told[holder] = told

@@ -1,4 +1,4 @@
-"""Transfer learning on encrypted sums: no party sees a representation, a label or a derivative of a single row.
+"""Transfer learning on encrypted sums: no party is sent a representation, a label or a derivative of a single row.
 
 Both networks end with a linear layer, and that layer learns; the layers before it stay as they were given. Then each
 party's gradient takes sums over rows of its own hidden features times the other's numbers (`algorithms.transfer_sums`),
@@ -38,7 +38,7 @@ from colonnade.engine.exposure import EXACT_BITS, agree_on_batch, label_bits, le
 from colonnade.engine.private_sums import BLINDED, ENCRYPTED_NUMBERS, OPENED, give_numbers, open_sums, take_sums
 from colonnade.engine.session import Session, session_leaks
 from colonnade.engine.torch_session import NetworkSession
-from colonnade.errors import OptionError
+from colonnade.errors import OptionError, ProtocolError
 from colonnade.leaks import (
     COLUMNS,
     COVARIANCES,
@@ -55,11 +55,12 @@ from colonnade.objective import losses, metrics
 from colonnade.runtimes.wire import expect_array
 
 QUADRATIC = Aim(loss="taylor")
+MOST_LEVERAGE = 0.5  # of one row in a party's own hidden features
 MOMENTS, MEAN, JUDGED = "second moments", "mean representation", "held-out scores"
 
 
 def encrypted_transfer_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ...]:
-    """Return what is shown: sums over all common rows, and nothing about a single one of them."""
+    """Return what is shown: sums over all common rows; features in which one row stands out are refused."""
     everybody, source, target = setting.parties, (setting.leader,), setting.hearers
     sums = (
         "{who} will learn sums over {people} of their own hidden features times your network's outputs, and how these "
@@ -95,6 +96,22 @@ def check_rows(rows: int, sizes: dict[str, int]) -> None:
         )
 
 
+def check_spread(features: FloatArray, party: str) -> None:
+    """Refuse own features of which a combination is nearly that of one row: a sum over all rows would be its number.
+
+    How near is the row's leverage, the diagonal of H (H'H)^-1 H': 1 where one row has a feature to itself.
+    """
+    u, sizes, _ = np.linalg.svd(features, full_matrices=False)
+    kept = u[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+    most = float(np.square(kept).sum(axis=1).max())
+    if most > MOST_LEVERAGE:
+        raise OptionError(
+            f"hidden features of party {party!r} are nearly those of a single row (leverage {most:.2f}, at most "
+            f"{MOST_LEVERAGE} is allowed), so that a sum over all rows would show that row's numbers; leave out "
+            f"columns that few rows have, or end with fewer hidden features"
+        )
+
+
 class EncryptedTransfer(Signals):
     """One party's side of all exchanges."""
 
@@ -116,16 +133,24 @@ class EncryptedTransfer(Signals):
         """Make keys and tell the public ones; A tells which rows have a label."""
         opened, net = cls(session), session.net
         opened.session.encrypted = opened
+        block, rows = opened.block, opened.block.rows
+        beside = [block.y[:, None]] if isinstance(block, SourceLastLayer) else []
+        check_spread(np.hstack([block.H, *beside]), net.me)
         await net.send(opened.other, "encryption key", opened.own.public)
         opened.theirs = await hear_key(net, opened.other)
-        block, rows = opened.block, opened.block.rows
         if isinstance(block, SourceLastLayer):
             await net.send(opened.other, "labelled rows", np.packbits(block.y != 0))
             opened.columns = block.whole(block.y)
         else:
             bits = await net.recv(opened.other, "labelled rows")
             bits = expect_array(bits, ((rows + 7) // 8,), np.uint8, opened.other, "labelled rows")
-            cast("TargetLastLayer", block).brings(np.unpackbits(bits, count=rows).astype(bool), opened.session.aim)
+            known = np.unpackbits(bits, count=rows).astype(bool)
+            if known.sum() < least_batch(block.outputs):  # U_B'U_B over them would show single ones
+                raise ProtocolError(
+                    f"party {opened.other!r} says that {int(known.sum())} of {rows} rows have a label; sums over fewer "
+                    f"than {least_batch(block.outputs)} could show single rows"
+                )
+            cast("TargetLastLayer", block).brings(known, opened.session.aim)
             opened.columns = block.whole()
         return opened
 

@@ -166,6 +166,11 @@ class VFB2(Training):
             passes = most_draws(passes, setting.rows)
         return max(passes * len(setting.holders), self.most_epochs)
 
+    def _looks(self, setting: Setting) -> int | None:
+        """See `Training._looks`; every label holder's own launches count towards the next evaluation."""
+        looks = super()._looks(setting)
+        return looks if looks is None or self.evaluate_every is None else looks * self._askers(setting)
+
     def _askers(self, setting: Setting) -> int:
         """How many label holders ask for the scores of one row."""
         return 1

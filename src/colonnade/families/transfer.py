@@ -43,8 +43,10 @@ from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
 
+# Labelled rows behind a batch's Phi in a job, at least.
+LEAST_ANCHORS = 64
 _WORDS = {
-    "masked": "each party sees sums over all common rows with the other's numbers, and nothing about a single one",
+    "masked": "each party sees sums over all common rows with the other's numbers, and none about a single one",
     "plain": "the source sees the target's representations of common rows, and the target the source's, and the labels",
 }
 
@@ -91,6 +93,11 @@ class TransferFamily(TorchFamily):
 
     def read_options(self, model: Settings) -> Any:
         """Return what a job says about the model; no anchors are all of them."""
+        if 0 < model["anchors"] < LEAST_ANCHORS:
+            raise OptionError(
+                f"anchors must be 0, for all labelled rows, or at least {LEAST_ANCHORS}, got {model['anchors']}: a "
+                f"mean of few rows would show their numbers and labels"
+            )
         given = (model["gamma"], model["alignment"], model["anchors"] or None)
         return TransferOptions(model["l2"], None, *given, exchange=model["exchange"])
 

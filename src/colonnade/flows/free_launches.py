@@ -86,6 +86,7 @@ class FreeLaunches:
         self.next, self.last = dict(first), last
         self.begun = sum(first.values())  # launches of all, as far as this party has served them
         self.total, self.looked = sum(last.values()), self.begun // every
+        self.looks = dict.fromkeys(last, self.total // every - self.looked)  # that each may still ask for
         self.updater = Updater(steps, threads)
         self.waiting: deque[tuple[Given, float, int]] = deque()
         self.open = 0  # launches whose outcome is still to come
@@ -168,6 +169,7 @@ class FreeLaunches:
             self.served.ring()
         self.closing |= holder == self.leader
         self.streams -= 1
+        self.total -= self.last[holder] - self.next[holder]  # whoever closes early is not waited for
         self.served.ring()
         self.work.ring()
         if kept is not None:
@@ -182,7 +184,8 @@ class FreeLaunches:
             await self.session.tell("launch", what)
             return what, kept
         what = await self.next_of(holder)
-        expected = (self.next[holder], _LOOK, _CLOSE)
+        # No more evaluations than launches allow: each shows its asker a number about every row of its own.
+        expected = (self.next[holder], _CLOSE, *((_LOOK,) if self.looks[holder] else ()))
         if type(what) is not int or what not in expected or what >= self.last[holder]:
             raise ProtocolError(
                 f"party {holder!r} must send the number of its next launch at step 'launch', which is "
@@ -190,6 +193,7 @@ class FreeLaunches:
             )
         if what >= 0:
             self.next[holder] += 1
+        self.looks[holder] -= what == _LOOK
         return what, None
 
     async def next_of(self, holder: str) -> Any:
