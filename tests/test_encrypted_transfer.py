@@ -14,7 +14,7 @@ from torch import nn
 
 import colonnade as cn
 from colonnade.algorithms import encrypted_transfer
-from colonnade.algorithms.encrypted_transfer import EncryptedTransfer, encrypted_transfer_leaks
+from colonnade.algorithms.encrypted_transfer import EncryptedTransfer, check_spread, encrypted_transfer_leaks
 from colonnade.errors import ColonnadeError, OptionError, ProtocolError, TrainingDiverged
 from colonnade.leaks import Setting
 from test_leaks import Record
@@ -230,3 +230,17 @@ def test_numbers_beyond_what_is_encrypted_are_named():
     with pytest.raises(ColonnadeError, match="shop"):
         fit(given)
     assert encrypted_transfer.QUADRATIC.loss == "taylor"
+
+
+def test_features_in_which_one_row_stands_out_are_refused():
+    """A sum over all rows of a feature that one row has is that row's number."""
+    features = np.random.default_rng(0).standard_normal((600, 5))
+    check_spread(features, "bank")
+    check_spread(np.hstack([features, features[:, :1]]), "bank")  # a column twice says nothing of single rows
+    rare = np.zeros((600, 1))
+    rare[17] = 1.0
+    with pytest.raises(OptionError, match="hidden features of party 'bank' are nearly those of a single row"):
+        check_spread(np.hstack([features, rare]), "bank")
+    mixed = np.hstack([features, rare]) @ np.random.default_rng(1).standard_normal((6, 6))
+    with pytest.raises(OptionError, match="leverage"):
+        check_spread(mixed, "bank")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.errors import OptionError, RunFailed
-from colonnade.flows.free_launches import OwnDraws
+from colonnade.errors import ColonnadeError, OptionError, RunFailed
+from colonnade.flows import free_launches
+from colonnade.flows.free_launches import FreeLaunches, OwnDraws
+from colonnade.leaks import Setting
 from test_vfb2 import STRENGTH, N, X, Y, bits, objective, optimum, sigma
 
 FREE = {"flow": "paper", "schedule": "constant", "step": 0.1, "tol": None}
@@ -239,3 +241,52 @@ def test_evaluations_of_several_label_holders_are_under_way_at_once():
     for seed in range(3):
         model = fit("saga", parties=parties, on=cn.Simulation(**SPEED), evaluate_every=1, epochs=2, seed=seed)
         assert model.history_[-1]["loss"] < model.history_[0]["loss"]
+
+
+# -- label holders that do not follow the program ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cheat", ["party1", "party2"])
+def test_nobody_asks_for_more_evaluations_than_launches_allow(cheat, monkeypatch):
+    """Each would show the asker one number more about every row of its own."""
+    honest = FreeLaunches.launch_all
+
+    async def curious(self):
+        if self.me == cheat:
+            for _ in range(20):
+                self.request(free_launches._LOOK)
+        await honest(self)
+
+    monkeypatch.setattr(FreeLaunches, "launch_all", curious)
+    with pytest.raises(ColonnadeError, match=f"party '{cheat}' must send the number of its next launch"):
+        fit("sgd")
+
+
+def test_a_label_holder_that_closes_early_is_named(monkeypatch):
+    honest = FreeLaunches.launch_all
+
+    async def hasty(self):
+        if self.me == "party2":
+            await self.request(free_launches._CLOSE)
+        else:
+            await honest(self)
+
+    monkeypatch.setattr(FreeLaunches, "launch_all", hasty)
+    with pytest.raises(ColonnadeError, match="party 'party2' must send the number of its next launch"):
+        fit("sgd")
+
+
+@pytest.mark.parametrize("make", [cn.AFSGD, cn.VFB2])
+def test_no_more_numbers_leave_than_are_declared_however_often_is_looked(make, monkeypatch):
+    sessions, begin = {}, FreeLaunches.__init__
+
+    def noted(self, *rest):
+        begin(self, *rest)
+        sessions[self.me] = self.session
+
+    monkeypatch.setattr(FreeLaunches, "__init__", noted)
+    slow = {f"party{k}": {"forward": 1.0, "backward": 0.02} for k in range(1, 5)}
+    fit("sgd", active=4, make=make, evaluate_every=1, on=cn.Simulation(speeds=slow, **SPEED))
+    setting = Setting(tuple("abcd"), tuple("abcd"), rows=N)
+    declared = make("sgd", batch=8, epochs=3, evaluate_every=1, **FREE).numbers_per_row(setting)
+    assert 0.2 * declared < sessions["party1"].allowance.used <= declared

@@ -93,6 +93,7 @@ class FreeLaunches:
         self.asked: deque[tuple[int, Promise]] = deque()  # what goes into this party's own stream
         self.go_on = True  # what the last verdict said
         self.closing = False  # whether the first label holder's stream is closed
+        self.ending = False  # whether this party closes its own
         self.streams = len(self.session.job.holders)  # that are open
         self.tags = {holder: f"scores for {k}" for k, holder in enumerate(self.session.job.holders, 1)}
         self.work, self.ask, self.served = Bell(self.net), Bell(self.net), Bell(self.net)
@@ -122,6 +123,7 @@ class FreeLaunches:
             await one
         while self.me != self.leader and not self.closing:
             await self.served.wait()
+        self.ending = True
         await self.request(_CLOSE)
 
     async def watch(self) -> None:
@@ -169,7 +171,6 @@ class FreeLaunches:
             self.served.ring()
         self.closing |= holder == self.leader
         self.streams -= 1
-        self.total -= self.last[holder] - self.next[holder]  # whoever closes early is not waited for
         self.served.ring()
         self.work.ring()
         if kept is not None:
@@ -185,7 +186,9 @@ class FreeLaunches:
             return what, kept
         what = await self.next_of(holder)
         # No more evaluations than launches allow: each shows its asker a number about every row of its own.
-        expected = (self.next[holder], _CLOSE, *((_LOOK,) if self.looks[holder] else ()))
+        # And nobody closes before the first label holder, who would wait for the rest of that stream.
+        closes = self.me != self.leader or self.ending
+        expected = (self.next[holder], *((_LOOK,) if self.looks[holder] else ()), *((_CLOSE,) if closes else ()))
         if type(what) is not int or what not in expected or what >= self.last[holder]:
             raise ProtocolError(
                 f"party {holder!r} must send the number of its next launch at step 'launch', which is "
