@@ -55,7 +55,9 @@ from colonnade.objective import losses, metrics
 from colonnade.runtimes.wire import expect_array
 
 QUADRATIC = Aim(loss="taylor")
-MOST_LEVERAGE = 0.5  # of one row in a party's own hidden features
+# Of one row in a party's own hidden features. Below it all other rows hide its number with noise of half its own size
+# or more: sqrt((1 - l) / l) for leverage l.
+MOST_LEVERAGE = 0.8
 MOMENTS, MEAN, JUDGED = "second moments", "mean representation", "held-out scores"
 
 
