@@ -72,3 +72,10 @@ def test_labels_tell_variants_apart():
     assert not cn.VFB2("saga").alike(cn.VFB2("sgd"))
     assert not cn.VFB2("sgd").alike(cn.AFSGD("sgd"))
     assert cn.FedBCD().alike(cn.FedBCD(local_steps=2))
+
+
+def test_asynchrony_is_a_yes_or_a_no_and_threads_have_a_limit():
+    with pytest.raises(OptionError, match="asynchronous must be True or False, got 'no'"):
+        cn.VFB2(asynchronous="no")
+    with pytest.raises(OptionError, match="threads must be at most 256, got 1000000"):
+        cn.VFB2(threads=10**6)

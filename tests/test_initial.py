@@ -203,3 +203,16 @@ SHORT = cn.FedSGD(**STEP)
 def test_a_start_is_refused_in_one_sentence(make, error, sentence):
     with pytest.raises(error, match=sentence):
         make()
+
+
+def test_a_start_that_leads_nowhere_or_has_too_many_parts_is_refused():
+    X, y = np.random.default_rng(0).standard_normal((80, 6)), np.arange(80) % 2
+    parties = cn.split(X, y, into=2)
+    kernel = {"features": 32, "verbose": 0}
+    made = cn.KernelClassifier(algorithm=cn.FDSKL(block=16, epochs=2, tol=None), **kernel).fit(*parties)
+    printed = cn.KernelClassifier(algorithm=cn.FDSKL(block=16, refit=False, schedule="constant"), **kernel)
+    with pytest.raises(OptionError, match=r"FDSKL\(refit=False\) ends there"):
+        printed.fit(*parties, initial=made)
+    line = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, tol=None), verbose=0)
+    with pytest.raises(OptionError, match="initial gives party 'party1' 3 values"):
+        line.fit(*parties, initial={"party1": (np.zeros(3), 0.0, 0.0)})

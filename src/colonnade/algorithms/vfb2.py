@@ -32,6 +32,7 @@ from colonnade.objective.losses import Loss
 FLOWS, BEHIND, TABLES = ("bounded", "paper"), ("thin", "drop", "wait"), ("zeros", "start")
 # Messages about the rows of a batch, of a snapshot and of an evaluation.
 SUMMED = ("scores", "snapshot", "evaluation")
+MOST_THREADS = 256  # of one party
 # What a variance-reduced step grows by after an epoch that went well.
 _GROWTH = 1.05
 
@@ -99,10 +100,14 @@ class VFB2(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("estimator", self.estimator, RULES)
+        if not isinstance(self.asynchronous, bool):
+            raise OptionError(f"asynchronous must be True or False, got {self.asynchronous!r}")
         whole_number("max_staleness", self.max_staleness, 0)
         whole_number("threads", self.threads, 1)
         if self.asynchronous and self.max_staleness == 0:
             raise OptionError("max_staleness must be >= 1 with asynchronous=True, got 0; use asynchronous=False")
+        if self.threads > MOST_THREADS:
+            raise OptionError(f"threads must be at most {MOST_THREADS}, got {self.threads}; lower it")
         if self.threads > 1 and not self.asynchronous:
             raise OptionError(
                 f"threads must be 1 with asynchronous=False, got {self.threads}; updates wait in line there"

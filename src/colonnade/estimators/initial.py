@@ -54,6 +54,8 @@ def kernel_start(
         return None
     if not isinstance(initial, Estimator):
         raise OptionError(f"initial must be a fitted {type(model).__name__}, got {type(initial).__name__}")
+    if not getattr(job.algorithm, "refit", True):
+        raise OptionError("initial has all its features, and FDSKL(refit=False) ends there; leave out one of the two")
     check_goes_on(initial, model, job, parties, classes)
     made: Any = initial
     block = family(job.family).facts(job)["block"]
@@ -126,6 +128,11 @@ def _by_party(initial: Mapping[str, Any], job: TrainingJob, parties: Sequence[Pa
     found = {}
     for party in parties:
         value = initial.get(party.name, np.zeros(_shape(party, job)))
+        if isinstance(value, tuple) and len(value) != 2:
+            raise OptionError(
+                f"initial gives party {party.name!r} {len(value)} values; give its coefficients, or "
+                f"(coefficients, intercept)"
+            )
         coefficients, intercept = value if isinstance(value, tuple) else (value, None)
         theta = _numbers(coefficients, _shape(party, job), f"party {party.name!r} coefficients")
         if intercept is not None:
