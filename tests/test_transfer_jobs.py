@@ -157,6 +157,7 @@ def test_init_writes_a_job_of_transfer_learning(tmp_path, capsys):
     job = read_job(tmp_path / "new" / "job.toml")
     assert (job.family, job.protection, job.algorithm.name) == ("transfer", "masked", "FedSGD")
     assert read_party(tmp_path / "new" / "shop.toml", job).network[0][1].endswith("shop_network.py:make")
+    assert 'optimizer = "adam"' in (tmp_path / "new" / "shop.toml").read_text()  # its steps need no size from the job
 
 
 @pytest.fixture(params=["plain", "masked"])

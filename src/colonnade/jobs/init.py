@@ -133,7 +133,7 @@ max_directions = 0.5      # numbers about each person that may leave in all runs
 _NETWORK = """\
 [network]                 # how this party's own network is made: a function without arguments in a file of its own
 build = "{name}_network.py:make"
-
+{optimizer}
 """
 _PARTY = """\
 # Private: what is {name}'s own business. Paths are relative to this file. The other parties never see it.
@@ -249,7 +249,9 @@ def party_text(name: str, *, labels: bool, model: str, protection: str) -> str:
         agreed = {"consent": tree_texts.CONSENT[protection], "ranges": tree_texts.RANGES[protection]}
         rules = tree_texts.RULES.format(**agreed)
     column = _LABEL.format(weight=weight) if labels else "# no label column here"
-    network = _NETWORK.format(name=name) if kind.takes_own else ""
+    # Transfer learning knows no step size by itself; adam needs none.
+    optimizer = 'optimizer = "adam"\n' if kind.name == "transfer" else ""
+    network = _NETWORK.format(name=name, optimizer=optimizer) if kind.takes_own else ""
     return _PARTY.format(name=name, label=column, port=_PORT, rules=rules, prepare=prepare, network=network)
 
 
