@@ -149,12 +149,12 @@ class Function:
 
     def average(self, averages: Sequence[Average | None], w: Array, square: float) -> Average | None:
         """Its own average, with `square` |w|^2; None where one of those it is made of is not known."""
-        used = [(weight, each) for weight, each in zip(self.weights, averages, strict=True) if weight]
-        if any(each is None for _, each in used):
-            return None
         cost, gradient = square * float(w @ w), 2 * square * w
-        for weight, each in used:
-            assert each is not None
+        for weight, each in zip(self.weights, averages, strict=True):
+            if not weight:
+                continue
+            if each is None:
+                return None
             cost, gradient = cost + weight * each.cost, gradient + weight * each.gradient
         return Average(cost, gradient)
 
