@@ -197,6 +197,7 @@ def test_bad_options_and_too_few_rows():
         ("serve", "opened gradient", lambda value: value[:-1], "bank sent .* at step 'opened gradient'"),
         ("serve", "opened gradient", lambda value: value ^ np.uint32(1 << 31), "'opened gradient' is not what"),
         ("begin", "labelled rows", lambda value: value[:-1], "bank sent .* at step 'labelled rows'"),
+        ("begin", "labelled rows", lambda value: np.eye(1, len(value), 3, np.uint8)[0], "says that 1 of 600 rows have"),
         ("begin", "encryption key", lambda value: value[:-1], "sent at step 'encryption key' what can't be"),
     ],
 )  # fmt: skip

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.algorithms.active_workers import AtOwnPace
 from colonnade.algorithms.fdskl import DoublyStochasticSteps
 from colonnade.blocks.columns import DenseColumns
 from colonnade.blocks.phases import Directions, Kernel, Layout, to_features
 from colonnade.engine.kernel_session import KernelSession
-from colonnade.errors import OptionError, ProtocolError, RunFailed
+from colonnade.errors import ColonnadeError, OptionError, ProtocolError, RunFailed
 from colonnade.families.training import train
 from colonnade.leaks import SIGNALS, Setting
 from test_kept import Shelf
@@ -342,3 +343,22 @@ def test_what_a_label_holder_tells_of_blocks_is_checked(told, monkeypatch):
     monkeypatch.setattr(KernelSession, "tell", lie)
     with pytest.raises((ProtocolError, RunFailed), match="blocks"):
         fit(2, workers="asynchronous")
+
+
+def test_a_label_holder_that_falls_silent_is_named(monkeypatch):
+    """It is alive, and waits for what nobody will send: the others' waits end at their deadline."""
+    honest = AtOwnPace._begin
+
+    async def silent(self, holder):
+        net = self.session.net
+        while net.me == holder == "party2":
+            if net.elapsed() > 100 * net.deadline:
+                raise AssertionError("nobody has given it up")
+            await net.recv_within("party1", "nothing", net.deadline)
+        return await honest(self, holder)
+
+    monkeypatch.setattr(AtOwnPace, "_begin", silent)
+    X = np.random.default_rng(0).standard_normal((60, 6))
+    model = cn.KernelClassifier(features=32, algorithm=cn.FDSKL(workers="asynchronous", epochs=2), verbose=0)
+    with pytest.raises(ColonnadeError, match=r"party 'party2'.*'pace'"):
+        model.fit(*cn.split(X, X[:, 0] > 0, into=3, active=2))

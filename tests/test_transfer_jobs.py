@@ -82,6 +82,7 @@ def test_what_a_job_of_transfer_learning_says():
     assert {REPRESENTATIONS, SIGNALS, CLASSES} <= set(read.disclosed())
     for key, said in (
         ("gamma = -1", "key model.gamma: must be >= 0"),
+        ("anchors = 1", "anchors must be 0, for all labelled rows, or at least 64, got 1"),
         ('alignment = "cosine"', "key model.alignment: must be one of"),
         ('exchange = "all"', "key model.exchange: must be one of"),
         ("features = 3", "key model.features: has no meaning for kind 'transfer'"),
