@@ -41,7 +41,7 @@ _Twins = tuple[Arrival, Arrival]
 NAME = "vfb2-convergence"
 PROBLEMS = {"l2": "problem (13), L2", "nonconvex": "problem (14), non-convex"}
 PARTIES, ACTIVE = 8, 3
-SHORTER = (0.5, 0.25)
+SHORTER = (0.5, 0.25, 0.125)
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         f"{COMMON_STEP_SAID} It is chosen for problem (13) and a party {SLOWER}, in units of 1 / curvature.",
         '"best steps": the ratio in problem (13) where each twin has its own best one. '
         f'"k = {ACTIVE}": with {ACTIVE} threads for the updates of every asynchronous party, as many as there are '
-        f"label holders, and as many batches under way, which takes steps of a half or a quarter of the length (the "
-        f"better one); the synchronous twin's updates wait in line.",
+        f"label holders, and as many batches under way, which takes steps of a half, a quarter or an eighth of the "
+        f"length (the best one); the synchronous twin's updates wait in line.",
     ]
     pictures = [plot(_panels(penalty, curves, pairs), out / f"{NAME}-{penalty}.png", len(sets)) for penalty in PROBLEMS]
     write_curves(out / f"{NAME}-curves.csv", curves)
