@@ -44,6 +44,7 @@ kind = {kind}# logistic, softmax, svm, ridge or poisson; kernel, ..., network, .
 l2 = 1e-4                # weight of the penalty
 # penalty = "l2"         # or "nonconvex"
 # intercept = true
+# penalise_intercept = false  # true: the penalty is on the intercept too
 # weighted = false       # true: rows count as a column of the label holder's says (its own file names it); sealed only
 
 """

@@ -280,6 +280,8 @@ def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Tr
         raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
     if model["penalty"] != "l2":
         raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
+    if model["penalise_intercept"]:
+        raise run.error("statistics", "they need an intercept without a penalty; remove penalise_intercept")
 
 
 def _algorithm(settings: Settings, of: Family) -> Training:
