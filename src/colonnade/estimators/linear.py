@@ -73,8 +73,9 @@ class LinearModel(Estimator):
         hides anything. "encrypted" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
         and `FedBCD`. A batch then needs 55 rows for each column of a party (more with more than two classes), and the
         first epoch is one batch of all rows, because smaller batches would show that party the labels.
-    topology : {"tree", "star", "ring"}
-        Along which tree the sums travel; the model is the same with each of them.
+    topology : {"tree", "star", "ring"} or str
+        Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
+        tree of one's own, see `sums.written_trees`.
     verbose : int
         1 shows a live line if a run takes longer than half a second, and says which algorithm "auto" chose; 0 is
         silent.

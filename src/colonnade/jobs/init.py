@@ -69,7 +69,7 @@ epochs = 100             # at most; it stops by itself when a pass brings less t
 seed = 0
 
 [sum]
-{sum}topology = "tree"        # or "star", "ring"
+{sum}topology = "tree"        # or "star", "ring", or trees of your own: docs/guide.md
 
 [validation]
 part = 0.2               # of the common rows, held out for the history and for stopping

@@ -17,7 +17,8 @@ from colonnade.crypto.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_
 from colonnade.leaks import OF_COLUMNS, SINGLE, Leak, Setting
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.trees import Tree, topology
+from colonnade.sums.trees import topology
+from colonnade.sums.written_trees import Tree
 
 
 async def tree_sum(net: Net, tag: str, value: AnyRing, tree: Tree) -> AnyRing | None:
