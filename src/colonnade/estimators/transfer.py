@@ -12,7 +12,6 @@ from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
-from colonnade.data import labels
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
 from colonnade.estimators.base import check_columns
@@ -170,7 +169,7 @@ class TransferClassifier(NetworkModel):
             whole_number("anchors", self.anchors, 1)
         loss = losses.loss("logistic")
         labelled = np.asarray(source.labelled)
-        classes = labels.class_labels(np.asarray(source.y)[labelled], loss)
+        classes = family(TransferFamily.name).class_labels(np.asarray(source.y)[labelled], loss)
         held_out = self._check_validation(ordered, validation)
         with self._references(tuple(common), source.name, algorithm.seed, on) as (networks, _):
             widths = {name: self._width(party, networks[name], algorithm.seed) for name, party in common.items()}
