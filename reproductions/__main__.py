@@ -38,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the run (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="a short form, which only shows that it works")
     options = parser.parse_args(arguments)
+    if options.seed < 0:
+        parser.error(f"--seed must be a whole number >= 0, got {options.seed}")
+    if options.data is not None and not options.data.parts:
+        parser.error("--data names no folder; give the folder of the data sets")
     if options.data is None and options.name not in WITHOUT_DATA:
         parser.error(f"{options.name} reads data sets; give their folder with --data, or in COLONNADE_DATA")
     if options.data is not None and not options.data.is_dir():

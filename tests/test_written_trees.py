@@ -108,8 +108,8 @@ def test_several_label_holders_have_trees_of_their_own(tmp_path):
         ("bank>a b>a c>a", "pairwise", "topology has a tree with the root 'a', and sums arrive at bank"),
         ("a>bank b>bank c>bank ; c>b b>a a>bank", "pairwise", "trees with the root 'bank' are given twice"),
         ("a>bank b>bank c>bank | b>a c>a bank>a", "two-trees", "must have the same root, got a, bank"),
-        (PAIR, "pairwise", "topology must have one tree for the sum 'pairwise', got 2 with the root 'bank'"),
-        ("a>bank b>bank c>bank", "two-trees", r"must have two trees with '\|' between them for the sum 'two-trees'"),
+        (PAIR, "pairwise", "topology must have one tree for this sum, got 2 with the root 'bank'"),
+        ("a>bank b>bank c>bank", "two-trees", r"must have two trees with '\|' between them for this sum"),
         ("c>b b>bank a>bank | c>b b>bank a>bank", "two-trees", "no partial sum in common, and b, c are added up by"),
         ("b>c c>bank a>bank | c>b b>bank a>bank", "two-trees", "no partial sum in common, and b, c are added up by"),
         # Definition 1 holds, and the bank would still read c's value: see `sums.trees`.
@@ -128,7 +128,7 @@ def test_what_is_no_tree_or_not_safe_is_refused(text, added, sentence):
 def test_unsafe_pairs_are_refused_again_where_they_would_carry_a_sum():
     with pytest.raises(OptionError, match="no partial sum in common"):
         different_pair(NAMES, "bank", "c>b b>bank a>bank | c>b b>bank a>bank")
-    check_topology("a>bank | a>bank", ("bank", "a"), ("bank",), "two-trees")  # between two nothing can be hidden
+    check_topology("a>bank | a>bank", ("bank", "a"), ("bank",), 2)  # between two nothing can be hidden
 
 
 JOB_TEXT = """\

@@ -205,7 +205,7 @@ def described(settings: Settings) -> Job:
 def _check_trees(added: Settings, job: Job) -> None:
     """Refuse trees of the job's own that do not fit its parties and its sum, or are not safe."""
     try:
-        check_topology(job.topology, job.parties, job.holders, job.sum)
+        check_topology(job.topology, job.parties, job.holders, SUMS[job.sum].trees)
     except OptionError as error:
         raise added.error("topology", str(error).removeprefix("topology ")) from None
 

@@ -53,6 +53,8 @@ class SecureSum(ABC):
         What users call this sum.
     masked
         Whether contributions are hidden from the parties on their way.
+    trees
+        How many trees it travels along.
     numbers
         How many numbers about rows this party has put into sums so far.
     charge
@@ -61,6 +63,7 @@ class SecureSum(ABC):
 
     name: ClassVar[str]
     masked: ClassVar[bool]
+    trees: ClassVar[int] = 1
 
     def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
         self.net, self.topology = net, topology

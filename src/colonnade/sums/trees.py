@@ -64,7 +64,6 @@ def ring(names: Sequence[str], root: str) -> Tree:
     return Tree(root, tuple((circle[i], circle[i - 1]) for i in range(1, len(circle))))
 
 
-TWO_TREES = "two-trees"  # the name of the sum that takes two
 TOPOLOGIES: dict[str, Callable[[Sequence[str], str], Tree]] = {"tree": binary_tree, "star": star, "ring": ring}
 
 
@@ -96,15 +95,15 @@ def check_kind(kind: str) -> None:
         one_of("topology", kind, tuple(TOPOLOGIES))
 
 
-def check_topology(kind: str, names: Sequence[str], holders: Sequence[str], sum_name: str) -> None:
-    """Refuse a topology that does not fit the sum between these parties, which arrives at those with labels.
+def check_topology(kind: str, names: Sequence[str], holders: Sequence[str], needed: int) -> None:
+    """Refuse a topology that does not fit a sum between these parties, which arrives at those with labels.
 
-    Two trees that carry a masked sum must be safe: see the beginning of this module.
+    `needed` is how many trees the sum takes. Two that carry a masked sum must be safe: see the beginning of this module.
     """
     check_kind(kind)
     if not is_written(kind):
         return
-    trees, needed = written_trees(kind), 2 if sum_name == TWO_TREES else 1
+    trees = written_trees(kind)
     for root in (*trees, *holders):
         if root not in holders:
             raise OptionError(f"topology has a tree with the root {root!r}, and sums arrive at {', '.join(holders)}")
@@ -112,12 +111,10 @@ def check_topology(kind: str, names: Sequence[str], holders: Sequence[str], sum_
             raise OptionError(f"topology has no tree with the root {root!r}, which holds labels; add one after ';'")
         if len(trees[root]) != needed:
             words = "two trees with '|' between them" if needed == 2 else "one tree"
-            raise OptionError(
-                f"topology must have {words} for the sum {sum_name!r}, got {len(trees[root])} with the root {root!r}"
-            )
+            raise OptionError(f"topology must have {words} for this sum, got {len(trees[root])} with the root {root!r}")
         for tree in trees[root]:
             _check_parties(tree, names)
-        if sum_name == TWO_TREES:
+        if needed == 2:
             check_pair(*trees[root])
 
 
@@ -246,7 +243,7 @@ def _written_pair(names: tuple[str, ...], root: str, kind: str) -> tuple[Tree, T
     trees = written_trees(kind)
     if root not in trees:
         return different_pair(names, root)
-    check_topology(kind, names, tuple(trees), TWO_TREES)
+    check_topology(kind, names, tuple(trees), 2)
     first, second = trees[root]
     return first, second
 

@@ -1,8 +1,8 @@
 """Trees of parties, along which partial sums travel to a root, and how users write them.
 
 The options `topology` of estimators and jobs take, beside "tree", "star" and "ring", trees of the user's own: a pair
-`child>parent` for every party but the root, in the order in which a parent adds what its children send. The sum
-"two-trees" takes two trees, with "|" between them; where several parties hold labels, each is the root of trees of its
+`child>parent` for every party but the root, in the order in which a parent adds what its children send. The
+two-trees sum takes two, with "|" between them; where several parties hold labels, each is the root of trees of its
 own, with ";" between them. Four parties, of which the bank holds labels:
 
     "c>b b>bank a>bank | b>a a>bank c>bank"
