@@ -98,7 +98,7 @@ def check_kind(kind: str) -> None:
 def check_topology(kind: str, names: Sequence[str], holders: Sequence[str], needed: int) -> None:
     """Refuse a topology that does not fit a sum between these parties, which arrives at those with labels.
 
-    `needed` is how many trees the sum takes. Two that carry a masked sum must be safe: see the beginning of this module.
+    `needed` is how many trees the sum takes. Two that carry a masked sum must be safe: see the module's beginning.
     """
     check_kind(kind)
     if not is_written(kind):
