@@ -47,6 +47,7 @@ class Trained:
     outputs: int = 1  # how many scores a row has
     statistics: Any = None  # what `inference.program.infer_linear` returned
     people: Rows | None = None  # the common rows, held-out ones too
+    apart: Rows | None = None  # the held-out rows, in the order in which the model was judged by them
 
 
 @dataclass(frozen=True)

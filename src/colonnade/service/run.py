@@ -35,6 +35,7 @@ from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
+from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.training import Keepers, Rows, take_part
@@ -199,6 +200,7 @@ def run_job(
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
     people.remember(party, source.ids, trained.people)
     model_file.save_history(party.folder, history.records)
+    held_out_file.save(party.folder, job, party.name, (source.ids, source.labels, source.weights), trained, history)
     _save_statistics(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
