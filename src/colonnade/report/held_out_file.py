@@ -24,7 +24,6 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Trained
 from colonnade.objective import losses
 from colonnade.objective.losses import Floats, Loss
-from colonnade.progress import History
 from colonnade.report.contents import JudgedPeople
 from colonnade.report.markup import HELD_OUT
 
@@ -52,14 +51,13 @@ def shown_scores(loss: Loss, z: Floats) -> Floats:
     return np.asarray(z if loss.kind == "binary" else loss.predict(z), dtype=np.float64)
 
 
-def save(folder: Path, job: Job, party: str, table: tuple[Any, Any, Any], trained: Trained, history: History) -> None:
-    """Write the file at a party that judged the model by held-out rows; elsewhere, remove that of an earlier model.
+def save(folder: Path, job: Job, party: str, table: tuple[Any, Any, Any], trained: Trained) -> None:
+    """Write the file into a version's folder, at a party that holds labels and judged the model by held-out rows.
 
     `table` is the party's ids, labels and weights of rows, of which each may be None.
     """
-    path, found, (ids, given, weights) = folder / FILE, history.held_out.get(party), table
+    path, found, (ids, given, weights) = folder / FILE, trained.judged, table
     if found is None or trained.apart is None or given is None or party not in job.holders:
-        path.unlink(missing_ok=True)
         return
     rows = trained.apart[np.asarray(found[0], dtype=np.int64)]
     names = [str(row + 1) for row in rows] if ids is None else [str(one) for one in np.asarray(ids)[rows].tolist()]
