@@ -199,8 +199,9 @@ async def take_part(
     best = family(job.family).keeps_best(job.training(outputs), ready.held_out)
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
-    known = (found, ready.people, training, ready.apart)
-    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, *known)
+    return Trained(
+        state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, training, ready.apart
+    )
 
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:
