@@ -19,7 +19,6 @@ from colonnade.families import family
 from colonnade.inference.statistics import Coefficient
 from colonnade.jobs import model_file
 from colonnade.jobs.budget import allowance
-from colonnade.jobs.consent import words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
@@ -127,7 +126,7 @@ def _facts(job: Job, part: ModelPart, version: Version) -> list[tuple[str, str]]
     found += [("of", " and ".join(part.public["parties"])), ("on", f"{part.public['rows']:,} people")]
     held_out = version.about.get("held_out")
     found.append(("with", f"{int(held_out):,} held out" if held_out else ""))
-    found.append(("protection", words_of(job)))
+    found.append(("protection", job.protection))
     return [(name, value) for name, value in found if value]
 
 

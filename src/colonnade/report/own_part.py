@@ -69,7 +69,7 @@ def _coefficients(of: ReportContents, found: Sequence[OwnCoefficient], *, known:
     text = "Each party sees the coefficients of its own columns and nobody else's."
     if not known:
         text += (
-            " The job asks for no statistics, so there are no p values (statistics = true in [model] of a masked job)."
+            " The job asks for no statistics, so there are no p values (statistics = true under [run] of job.toml)."
         )
     return card(
         "Own coefficients, one by one",
