@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from colonnade import private_files
-from colonnade.errors import DataError, OptionError
+from colonnade.errors import ColonnadeError, ColonnadeWarning, DataError, OptionError
 from colonnade.families import family
 from colonnade.inference.statistics import Coefficient
 from colonnade.jobs import model_file
@@ -30,9 +31,12 @@ from colonnade.objective.losses import Loss
 from colonnade.remote.signatures import checker, vouched_by
 from colonnade.report import held_out_file
 from colonnade.report.alone import alone
-from colonnade.report.contents import JudgedPeople, LedgerLines, OwnCoefficient, OwnTable, ReportContents
+from colonnade.report.columns import column_lines, keep_lines, kept_lines
+from colonnade.report.contents import ColumnLine, JudgedPeople, LedgerLines, OwnCoefficient, OwnTable, ReportContents
 from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
 from colonnade.report.units import units
+from colonnade.tables import data
+from colonnade.tables.table import Table
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 
@@ -57,7 +61,8 @@ def gather(
     found = shelf.promoted() if version is None else shelf.find(version)
     loss, holds = losses.loss(job.loss), party.name in job.holders
     _check(job, party.name, part, holds=holds, later=later, threshold=threshold)
-    people, words = _people(party, part, loss, later) if holds else ([], "")
+    load = _once(lambda: data.load(party.data, labels=holds, texts=part.prepared.texts))
+    people, words = _people(part, loss, later, load) if holds else ([], "")
     limit, why = _threshold(loss, threshold)
     history = _history(part.folder)
     names = [record["metric_name"] for record in history if "metric_name" in record]
@@ -69,7 +74,7 @@ def gather(
         probability=loss.name == "logistic", classes=_classes(part) if holds else (),
         facts=_facts(job, part, found), holds_labels=holds, history=history,
         metric=_metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
-        threshold_words=why, alone_words=words, coefficients=coefficients, table=table,
+        threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part, load),
         shown=what_others_learn(job, party.name, sources, rows=part.public["rows"], directions_at_most=most),
         disclosed=job.disclosed(), ledger=_ledger(job, party),
     )  # fmt: skip
@@ -88,17 +93,45 @@ def _check(job: Job, me: str, part: ModelPart, *, holds: bool, later: Path | Non
         raise OptionError(f"--threshold must be a number, for a model of two classes, got {threshold!r}; leave it out")
 
 
+def _once(read: Callable[[], Table]) -> Callable[[], Table]:
+    """Return the same function, which reads once however often it is asked."""
+    found: list[Table] = []
+
+    def load() -> Table:
+        if not found:
+            found.append(read())
+        return found[0]
+
+    return load
+
+
+def _columns(part: ModelPart, load: Callable[[], Table]) -> list[ColumnLine]:
+    """Return how the party's columns are distributed; nothing where its data are not those of the training any more."""
+    kept = kept_lines(part)
+    if kept is not None:
+        return kept
+    try:
+        found = column_lines(part, load())
+    except ColonnadeError as error:
+        warnings.warn(f"the report has no distributions of columns: {error}", ColonnadeWarning, stacklevel=2)
+        return []
+    keep_lines(part, found)
+    return found
+
+
 def _classes(part: ModelPart) -> tuple[str, ...]:
     return tuple(str(one) for one in part.classes.tolist())
 
 
-def _people(party: PartyFile, part: ModelPart, loss: Loss, later: Path | None) -> tuple[list[JudgedPeople], str]:
+def _people(
+    part: ModelPart, loss: Loss, later: Path | None, load: Callable[[], Table]
+) -> tuple[list[JudgedPeople], str]:
     """Return the people on whom the model is judged, and how the label holder alone was trained."""
     classes, found, words = list(_classes(part)), [], ""
     path = part.folder / held_out_file.FILE
     if path.exists():
         kept = held_out_file.read(path)
-        scores, words = alone(party, part, kept, loss)
+        scores, words = alone(part, kept, loss, load)
         found.append(replace(held_out_file.judged(kept, HELD_OUT, classes, loss, path.name), alone=scores))
     else:
         words = "No people were held out, so there is nobody on whom the two could be compared."
