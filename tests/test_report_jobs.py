@@ -119,6 +119,7 @@ def test_coefficients_have_names_units_and_p_values(loans):
     assert age.standard_error > 0
     assert age.low < age.coefficient < age.high
     assert 0 < age.p < 1e-3
+    assert of.coefficients[-1].low < of.coefficients[-1].coefficient < of.coefficients[-1].high  # of the intercept
     part = model_file.load(parties["bank"].folder, "bank")
     deviation = next(step.deviation for step in part.prepared.columns[0].steps if hasattr(step, "deviation"))
     assert age.unit == f"{deviation:.4g}"

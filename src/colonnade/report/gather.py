@@ -73,7 +73,7 @@ def gather(
         party=party.name, job=job.name, model=part.public["model"], kind=loss.kind,
         probability=loss.name == "logistic", classes=_classes(part) if holds else (),
         facts=_facts(job, part, found), holds_labels=holds, history=history,
-        metric=_metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
+        metric=metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
         threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part, load),
         shown=what_others_learn(job, party.name, sources, rows=part.public["rows"], directions_at_most=most),
         disclosed=job.disclosed(), ledger=_ledger(job, party),
@@ -149,7 +149,8 @@ def _threshold(loss: Loss, given: float | None) -> tuple[float, str]:
     return 0.0, "where the score changes its sign"
 
 
-def _metric_words(name: str) -> str:
+def metric_words(name: str) -> str:
+    """Return what people call a metric of the history."""
     return {"auc": "AUC", "r2": "R²", "d2": "D²"}.get(name, name)
 
 
@@ -189,26 +190,28 @@ def _own(me: str, part: ModelPart) -> tuple[list[OwnCoefficient], OwnTable | Non
         values = [(name, float(value[0]), unit) for name, value, unit in zip(part.columns, theta, steps, strict=True)]
         if intercept is not None:
             values.append(("(intercept)", float(np.asarray(intercept).reshape(-1)[0]), "–"))
-        return [_coefficient(name, value, unit, known.get(name)) for name, value, unit in values], None
+        # Rows stand in the same order, the intercept last; names might not tell two columns apart.
+        known = known if len(known) == len(values) else [None] * len(values)
+        return [_coefficient(*one, more) for one, more in zip(values, known, strict=True)], None
     told = kind.describe(me, part.public, part.state, part.columns, part.classes)
     return [], OwnTable(told.title, told.header, told.rows)
 
 
 def _coefficient(name: str, value: float, unit: str, known: Sequence[float] | None) -> OwnCoefficient:
     """Return a coefficient of the model, with the statistics that belong to it."""
-    return OwnCoefficient(name, value, unit) if known is None else OwnCoefficient(name, value, unit, *known[1:])
+    return OwnCoefficient(name, value, unit) if known is None else OwnCoefficient(name, value, unit, *known)
 
 
-def _statistics(folder: Path) -> dict[str, list[float]]:
-    """Return {column: coefficient, standard error, z, p, low, high}, where the job asked for statistics."""
+def _statistics(folder: Path) -> list[list[float] | None]:
+    """Return standard error, z, p, low and high of each coefficient, where the job asked for statistics."""
     path = folder / "statistics.csv"
     if not path.exists():
-        return {}
+        return []
     text = private_files.read(path, "the statistics", DataError).decode()
     rows = list(csv.reader(io.StringIO(text, newline="")))
     if not rows or tuple(rows[0]) != Coefficient._fields:
         raise DataError(f"{path.name!r} is no table of statistics; restore it from a backup")
-    return {row[0]: [float(cell) for cell in row[1:]] for row in rows[1:]}
+    return [[float(cell) for cell in row[2:]] for row in rows[1:]]
 
 
 def _ledger(job: Job, party: PartyFile) -> LedgerLines | None:
