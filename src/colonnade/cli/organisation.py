@@ -1,4 +1,4 @@
-"""The commands that an organisation runs: init, check, plan, run, predict, serve, ledger, model."""
+"""The commands that an organisation runs: init, check, plan, run, report, predict, serve, ledger, model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
+from colonnade.cli.report import add_report_options
 from colonnade.errors import ColonnadeWarning
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ def add_commands(commands: Any) -> None:
     _job_and_party(plan)
     plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
     plan.add_argument("--quiet", action="store_true", help="no progress line")
+
+    report = commands.add_parser("report", help="how good a version is, as one HTML page with this party's view alone")
+    _job_and_party(report)
+    add_report_options(report)
+    _version(report)
 
     predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
     _job_and_party(predict)
@@ -128,6 +134,7 @@ def run_command(options: argparse.Namespace) -> int:
         "check": _check,
         "plan": _plan,
         "run": _run,
+        "report": _report,
         "predict": _predict,
         "serve": _serve,
         "ledger": _ledger,
@@ -226,6 +233,16 @@ def _plan(options: argparse.Namespace) -> int:
             tell=lambda text: _say(f"{party.name}: {text}"),
         )
     show(plan, party.name, job.name)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from colonnade.cli.report import write_report
+
+    job, party = _read(options)
+    with _notes(party.name):
+        path, size = write_report(options, job, party)
+    _say(f"{party.name}: the report is {path}, {size / 1000:,.0f} kB")
     return 0
 
 

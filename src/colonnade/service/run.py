@@ -8,7 +8,7 @@ import io
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
+from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.training import Keepers, Rows, take_part
@@ -207,6 +208,7 @@ def run_job(
     finally:
         history.close()
     source, trained = outcome.value
+    trained = replace(trained, judged=history.held_out.get(party.name))
     version, in_use = keep_version(job, party, source, trained, history.records)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
@@ -227,6 +229,7 @@ def keep_version(
     model_file.save(folder, job, party.name, trained, source.learned, about)
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
+    held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained)
     version = Version(trained.training, folder, about)
     version.write()
