@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 
 import pytest
 
@@ -12,7 +13,10 @@ from colonnade.cli.main import main
 from colonnade.jobs import model_file
 from colonnade.ledger.ledger import entries
 from colonnade.versions.shelf import Shelf
+from ports import free_ports
 from test_federation import LIMIT, federation, run_all, set_policy, shelved, start
+from test_http import ask as ask_http
+from test_http import wait_for
 
 NAMES = ("bank", "shop")
 
@@ -184,3 +188,61 @@ def test_a_run_does_not_take_the_place_of_a_version_that_was_chosen(trained):
         in said["bank"]
     )
     assert Shelf(trained / "bank-files", "bank").promoted().training == one
+
+
+def test_a_party_trains_while_it_serves(trained):
+    """Neither waits for the other, what is served stays what it was, and the ledger holds both, line by line."""
+    _, two = ids(trained)
+    *ports, http = free_ports(3)
+    job = (trained / "job.toml").read_text()
+    for name, port in zip(NAMES, ports, strict=True):
+        job = job.replace(f"[parties.{name}]\n", f'[parties.{name}]\nserving = "127.0.0.1:{port}"\n')
+    (trained / "job.toml").write_text(job)
+    shop = start(trained, "shop", "serve")
+    bank = start(trained, "bank", "serve", "--http", f"127.0.0.1:{http}")
+    try:
+        wait_for(bank, f"the partners are there, version {two[:12]}")
+        token = (trained / "bank-files" / "http.token").read_text().strip()
+        people = json.loads((shelved(trained, "bank") / "people.json").read_text())["people"][:3]
+        body = json.dumps({"ids": people}).encode()
+        before = ask_http(http, body=body, token=token)
+        assert before[0] == 200
+        run_all(trained, NAMES)
+        assert len(ids(trained)) == 3
+        assert ask_http(http, body=body, token=token) == before
+        again = start(trained, "shop", "serve", "--once")
+        assert "another process of this party is running" in again.communicate(timeout=LIMIT)[0]
+        # the new version is served once the line is made anew
+        bank.send_signal(signal.SIGINT)
+        bank.communicate(timeout=LIMIT)
+        bank = start(trained, "bank", "serve", "--http", f"127.0.0.1:{http}")
+        wait_for(bank, f"the partners are there, version {ids(trained)[-1][:12]}")
+    finally:
+        for process in (bank, shop):
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=LIMIT)
+    for name in NAMES:
+        path = trained / f"{name}-files" / "ledger.jsonl"
+        lines, of_run, purposes = list(entries(path)), "", {}
+        for line in lines:
+            of_run = line["id"] if line.get("event") == "run" else line.get("of run", of_run)
+            if line.get("event") == "run":
+                purposes[of_run] = line.get("purpose", "training")
+            if line.get("kind") == "prediction":
+                assert purposes[of_run] == "scoring", name
+            if line.get("kind") == "training id":
+                assert purposes[of_run] == "training", name
+        assert any("of run" in line for line in lines)
+        assert main(["ledger", "verify", str(trained / "job.toml"), "--as", name]) == 0
+
+
+def test_where_a_party_serves_is_checked(trained, capsys):
+    job = (trained / "job.toml").read_text()
+    at = re.search(r'address = "(.*)"', job)[1]
+    for change, sentence in (
+        (("[parties.shop]\n", f'[parties.shop]\nserving = "{at}"\n'), "parties.shop.serving: 'bank' has the same one"),
+        ((f'address = "{at}"', 'serving = "127.0.0.1:1"'), "there is no address to train at; give it one"),
+    ):
+        (trained / "job.toml").write_text(job.replace(*change))
+        assert model(trained, "bank", "list") == 1
+        assert sentence in capsys.readouterr().err

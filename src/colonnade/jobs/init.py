@@ -36,6 +36,7 @@ disclosed = [
 {disclosed}]
 
 # Who takes part. address: where the others can dial this party; leave it out for one that can only dial out
+# serving: another address for the use of a model, with which a party can train while it serves
 # (at most one). labels: whether it holds labels; at least one does.
 {parties}"""
 _LINEAR = """\
@@ -139,7 +140,7 @@ _PARTY = """\
 # Private: what is {name}'s own business. Paths are relative to this file. The other parties never see it.
 name = "{name}"
 folder = "{name}-files"   # ledger, checkpoints, and this party's part of the model
-# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway
+# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway; also listen_serving
 
 [data]
 source = "{name}.csv"     # .csv, .parquet, .svm, .npy or .npz; or sql = "SELECT ..." over files or a database

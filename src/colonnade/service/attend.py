@@ -22,6 +22,14 @@ from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net, Observer, Outcome
 
 
+def place_of(job: Job, party: PartyFile, *, serving: bool) -> NetworkPlace:
+    """Return where this party stands among the others; one that serves elsewhere than it trains can do both at once."""
+    if serving and job.serving:
+        listen = party.listen_serving if party.name in job.serving else party.listen
+        return NetworkPlace(party.name, {**job.addresses, **job.serving}, listen)
+    return NetworkPlace(party.name, job.addresses, party.listen)
+
+
 def attend(
     job: Job,
     party: PartyFile,
@@ -81,7 +89,7 @@ def attend(
         else:
             from colonnade.remote.network import run_party
 
-            place = NetworkPlace(party.name, job.addresses, party.listen)
+            place = place_of(job, party, serving=bool(lane))
             outcome = asyncio.run(run_party(place, keep, read, credentials=credentials, grace=job.grace, **common))
         how = "end"
         return replace(outcome, value=found[0])
