@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -246,3 +247,75 @@ def test_where_a_party_serves_is_checked(trained, capsys):
         (trained / "job.toml").write_text(job.replace(*change))
         assert model(trained, "bank", "list") == 1
         assert sentence in capsys.readouterr().err
+
+
+def shifted(folder, name, change):
+    """Write a party's own rows with one cell of each changed, and return the file."""
+    with (folder / f"{name}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    path = folder / "new.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, **change(row)} for row in rows)
+    return path
+
+
+def drift(folder, name, *options):
+    return main(["drift", str(folder / "job.toml"), "--as", name, *map(str, options)])
+
+
+def test_drift_of_own_columns_in_two_periods(trained, capsys):
+    assert drift(trained, "shop") == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"shop's columns, compared with the training\n(.*\n)+.*spend .* as before", shown)
+    new = shifted(trained, "shop", lambda row: {"spend": float(row["spend"]) + 50, "visits": ""})
+    assert drift(trained, "shop", "--data", new) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"spend .* drifted", shown)
+    assert "shop: note: visits: 100 % missing, training 0 %" in shown
+    assert drift(trained, "shop", "--data", new, "--before", new) == 0
+    assert re.search(r"compared with new.csv\n(.*\n)+.*spend +. 0.0000 . as before .*100.0%", capsys.readouterr().out)
+    set_policy(trained, "shop", "max_drift = 0.25")
+    assert drift(trained, "shop", "--data", new) == 1
+    assert "these rows would not be scored: column 'spend' has drifted" in capsys.readouterr().out
+    for options, sentence in (
+        (("--scores", "x.csv"), "give both --scores and --scores-before"),
+        (("--data", "nowhere.csv"), "nowhere.csv"),
+    ):
+        assert drift(trained, "shop", *options) == 1
+        assert sentence in capsys.readouterr().err
+    (shelved(trained, "shop") / "profile.json").unlink()
+    assert drift(trained, "shop") == 1
+    assert "give earlier rows to compare with: --before FILE" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_noted_where_people_are_scored_and_a_limit_refuses(trained, capsys):
+    new = shifted(trained, "bank", lambda row: {"age": "", "city": "Bern"})
+    (trained / "shop.csv").write_text(shifted(trained, "shop", lambda _: {"spend": 3}).read_text())
+    new = shifted(trained, "bank", lambda row: {"age": "", "city": "Bern"})
+    codes, said = ask(trained, asker=("--data", str(new)))
+    assert codes == (0, 0), said
+    assert "bank: note: age: 100 % missing, training" in said[0]
+    assert re.search(r"bank: note: city: \d+ of \d+ rows have levels that training had not: 'Bern'", said[0])
+    assert "shop: note: spend: always 3" in said[1]
+    (trained / "scores.csv").rename(trained / "old.csv")
+    set_policy(trained, "bank", "max_missing = 0.5")
+    codes, said = ask(trained, asker=("--data", str(new)))
+    assert codes[0] == 1
+    assert "column 'age' is missing in 100.0% of the rows" in said[0]
+    assert not (trained / "scores.csv").exists()
+    sent = {line["kind"] for line in last_run(trained / "bank-files" / "ledger.jsonl") if "kind" in line}
+    assert not sent & {"scoring", "prediction"}
+    set_policy(trained, "bank")
+    assert ask(trained)[0] == (0, 0)
+    capsys.readouterr()
+    scores = ("--scores", trained / "scores.csv", "--scores-before", trained / "old.csv")
+    assert drift(trained, "bank", *scores) == 0
+    assert re.search(r"bank: the score: \d\.\d{4}, \w.*; \d+ people before, \d+ now", capsys.readouterr().out)
+
+
+def last_run(path):
+    lines = list(entries(path))
+    start = max(number for number, line in enumerate(lines) if line.get("event") == "run")
+    return lines[start:]

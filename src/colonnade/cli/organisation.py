@@ -1,4 +1,4 @@
-"""The commands that an organisation runs: init, check, plan, run, predict, serve, ledger, model."""
+"""The commands that an organisation runs: init, check, plan, run, predict, serve, drift, ledger, model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
 from colonnade.errors import ColonnadeWarning
@@ -69,6 +70,11 @@ def add_commands(commands: Any) -> None:
     serve.add_argument("--asker", help="who may ask (the first label holder)")
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
     _version(serve)
+
+    drift = commands.add_parser("drift", help="how far new data have moved away from those of the training")
+    _job_and_party(drift)
+    add_data(drift)
+    _version(drift)
 
     ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
     add_actions(ledger)
@@ -132,6 +138,7 @@ def run_command(options: argparse.Namespace) -> int:
         "serve": _serve,
         "ledger": _ledger,
         "model": _model,
+        "drift": _drift,
     }
     return found[options.command](options)
 
@@ -235,7 +242,7 @@ def _predict(options: argparse.Namespace) -> int:
     check_place(options.out)
     job, party = _read(options)
     _log()
-    scores = predict(job, party, options.data, options.version)
+    scores = predict(job, party, options.data, options.version, lambda text: _say(f"{party.name}: {text}"))
     write(scores, options.out)
     unknown = int((~scores.known).sum())
     note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""
@@ -294,6 +301,12 @@ def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
     # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def _drift(options: argparse.Namespace) -> int:
+    from colonnade.cli.drift import show_drift
+
+    return show_drift(options, _read(options)[1])
 
 
 def _model(options: argparse.Namespace) -> int:

@@ -86,6 +86,8 @@ PARTY = Section(
             Key("serve_list", str),
             Key("min_prediction", int, default=Policy.min_prediction, least=1),
             Key("max_people_per_day", int, least=1),
+            Key("max_drift", float, above=0.0),
+            Key("max_missing", float, least=0, most=1.0),
         ),
         default={},
     ),

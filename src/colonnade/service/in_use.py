@@ -21,7 +21,10 @@ from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.service.attend import attend
 from colonnade.service.run import sources
+from colonnade.tables.table import Table
+from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
 from colonnade.versions.identity import DIGITS, short
+from colonnade.versions.profile import read_profiles
 from colonnade.versions.shelf import UNNAMED
 
 _ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
@@ -48,6 +51,20 @@ def use(
         if error.key != _TERM:
             raise
         raise VersionMismatch(mixed(part.training, party.name, error.peer, error.there)) from None
+
+
+def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str], None]) -> None:
+    """Say what in these rows does not fit the training, and refuse them where the party's policy does.
+
+    A few rows are not judged: they differ from the training by chance.
+    """
+    profiles = read_profiles(part.folder) if table.rows >= FEWEST else None
+    if profiles is None:
+        return
+    found = drift_of(profiles, table)
+    for line in notes(found):
+        tell(f"note: {line}")
+    check_drift(party.name, found, party.policy.max_drift, party.policy.max_missing)
 
 
 def mixed(mine: str, me: str, peer: str, told: str) -> str:

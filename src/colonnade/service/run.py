@@ -44,6 +44,7 @@ from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
+from colonnade.versions.profile import profiles_of, write_profiles
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 
@@ -87,10 +88,12 @@ class TableSource:
         self.table, self._prepare, self._trees = table, prepare, trees
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
+        self.trained_on: Rows | None = None  # the rows of the training, by then
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows, trees=self._trees)
+        self.trained_on = rows
         names = column_names(self.learned)
         return PreparedTable(self.table, self.learned, names, sources(self.learned))
 
@@ -228,6 +231,8 @@ def keep_version(
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
     _save_statistics(folder, job, trained)
+    if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
+        write_profiles(folder, profiles)
     version = Version(trained.training, folder, about)
     version.write()
     return version, shelf.ended(version)
