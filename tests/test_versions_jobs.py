@@ -7,12 +7,18 @@ import json
 import re
 import shutil
 import signal
+from types import SimpleNamespace
 
 import pytest
 
 from colonnade.cli.main import main
+from colonnade.errors import DataError, OptionError
+from colonnade.families import family
 from colonnade.jobs import model_file
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.party_file import read_party
 from colonnade.ledger.ledger import entries
+from colonnade.service.start import Start
 from colonnade.versions.shelf import Shelf
 from ports import free_ports
 from test_federation import LIMIT, federation, run_all, set_policy, shelved, start
@@ -20,6 +26,11 @@ from test_http import ask as ask_http
 from test_http import wait_for
 
 NAMES = ("bank", "shop")
+# A job that a version can be gone on from, as far as that is asked.
+LIKE = {
+    "family": "linear", "loss": "logistic", "parties": NAMES, "holders": ("bank",), "protection": "masked",
+    "sum": "pairwise",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -268,14 +279,14 @@ def drift(folder, name, *options):
 def test_drift_of_own_columns_in_two_periods(trained, capsys):
     assert drift(trained, "shop") == 0
     shown = capsys.readouterr().out
-    assert re.search(r"shop's columns, compared with the training\n(.*\n)+.*spend .* as before", shown)
+    assert re.search(r"shop's columns, compared with the training *\n(.*\n)+.*spend .* as before", shown)
     new = shifted(trained, "shop", lambda row: {"spend": float(row["spend"]) + 50, "visits": ""})
     assert drift(trained, "shop", "--data", new) == 0
     shown = capsys.readouterr().out
     assert re.search(r"spend .* drifted", shown)
     assert "shop: note: visits: 100 % missing, training 0 %" in shown
     assert drift(trained, "shop", "--data", new, "--before", new) == 0
-    assert re.search(r"compared with new.csv\n(.*\n)+.*spend +. 0.0000 . as before .*100.0%", capsys.readouterr().out)
+    assert re.search(r"compared with new.csv *\n(.*\n)+.*visits . 0.0000 . as before .*100.0%", capsys.readouterr().out)
     set_policy(trained, "shop", "max_drift = 0.25")
     assert drift(trained, "shop", "--data", new) == 1
     assert "these rows would not be scored: column 'spend' has drifted" in capsys.readouterr().out
@@ -319,3 +330,70 @@ def last_run(path):
     lines = list(entries(path))
     start = max(number for number, line in enumerate(lines) if line.get("event") == "run")
     return lines[start:]
+
+
+# -- starting from a version -------------------------------------------------------------------------------------------
+
+
+def run_from(folder, **versions):
+    """Train at all parties, each from the version that it is told to start from; return codes and what they said."""
+    started = [
+        start(folder, name, "run", "--quiet", *(("--from", one) if one else ())) for name, one in versions.items()
+    ]
+    said = [process.communicate(timeout=LIMIT)[0] for process in started]
+    return [process.returncode for process in started], said
+
+
+def test_training_starts_from_a_version_and_needs_fewer_rounds(tmp_path, capsys):
+    folder = federation(tmp_path, NAMES, 'kind = "BlockNewton"\nepochs = 60')
+    run_all(folder, NAMES)
+    (cold,) = ids(folder)
+    codes, said = run_from(folder, bank=cold[:8], shop=cold[:8])
+    assert codes == [0, 0], said
+    _, warm = ids(folder)
+    histories = [
+        json.loads((folder / "bank-files/versions" / one / "history.json").read_text()) for one in (cold, warm)
+    ]
+    epochs = [max(record["epoch"] for record in history) for history in histories]
+    rounds = [max(record["rounds"] for record in history) for history in histories]
+    losses = [min(record["loss"] for record in history) for history in histories]
+    assert epochs[1] < epochs[0]
+    assert rounds[1] < rounds[0]
+    assert losses[1] <= losses[0] + 1e-6
+    shelf = Shelf(folder / "shop-files", "shop")
+    assert [version.parent for version in shelf.versions()] == ["", cold]
+    assert model(folder, "bank", "list") == 0
+    assert "started from" in capsys.readouterr().out
+    lines = [line for line in entries(folder / "bank-files" / "ledger.jsonl") if line.get("event") == "run"]
+    assert [line.get("start") for line in lines] == [None, cold]
+    # everybody has to start from the same one
+    codes, said = run_from(folder, bank=warm, shop=cold)
+    assert codes == [1, 1]
+    assert (
+        f"'bank' starts from version {warm[:12]}, 'shop' starts from version {cold[:12]}; give the same version with "
+        f"--from at all parties, or leave it out at all"
+    ) in said[0]
+    codes, said = run_from(folder, bank=None, shop=cold)
+    assert codes == [1, 1]
+    assert f"'bank' starts from zero, 'shop' starts from version {cold[:12]}" in said[0]
+    assert len(ids(folder)) == 2
+    # before anybody is dialled
+    party = read_party(folder / "bank.toml", read_job(folder / "job.toml"))
+    for changed, sentence in (
+        ({"protection": "sealed"}, "sealed training ends at the optimum wherever it starts"),
+        ({"sum": "encrypted"}, "shares of coefficients start at zero"),
+        ({"loss": "square"}, "has another kind than the job: LogisticRegression, not RidgeRegression"),
+        ({"family": "trees", "loss": "logistic"}, "has another family than the job: linear, not trees"),
+    ):
+        described = SimpleNamespace(**{**LIKE, **changed})
+        with pytest.raises(OptionError, match=sentence):
+            Start.of(described, party, cold)
+    part = Start.of(SimpleNamespace(**LIKE), party, cold)
+    with pytest.raises(DataError, match=r"with the same columns in the same order alone, and 'height' differs"):
+        part.own((*part.part.columns, "height"))
+
+
+def test_families_that_cant_start_from_a_version_say_so():
+    for name in ("kernel", "torch", "trees"):
+        with pytest.raises(OptionError, match="is trained from its beginning; linear models"):
+            family(name).start_of(None)

@@ -43,6 +43,9 @@ def add_commands(commands: Any) -> None:
         _job_and_party(command, required=name != "run")
     commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
     commands.choices["run"].add_argument(
+        "--from", dest="start", metavar="VERSION", help="start from an earlier version instead of zero; the same at all"
+    )
+    commands.choices["run"].add_argument(
         "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
     )
 
@@ -186,7 +189,14 @@ def _run(options: argparse.Namespace) -> int:
     # Ranks share one terminal, in which several bars would overwrite each other.
     verbose = 0 if options.quiet or options.mpi else 1
     with _notes(party.name):
-        done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
+        done = run_job(
+            job,
+            party,
+            verbose=verbose,
+            tell=lambda text: _say(f"{party.name}: {text}"),
+            mpi=options.mpi,
+            start=options.start,
+        )
     trained, traffic = done.trained, done.outcome.traffic
     apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""
     _say(f"{party.name}: trained on {trained.rows:,} common rows{apart}; protection {job.protection}")

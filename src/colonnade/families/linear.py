@@ -105,6 +105,14 @@ class LinearFamily(Family):
         """Return 1 where there is an intercept, which belongs to the first label holder."""
         return int(options.intercept)
 
+    def start_of(self, state: Any) -> Any:
+        """Return the coefficients, score by score, and the intercept where this party owns it.
+
+        One array per score: lengths of arrays are cut where a run is rehearsed, and the number of scores is not.
+        """
+        theta, intercept = state[:2]
+        return tuple(np.ascontiguousarray(theta.T)), None if intercept is None else tuple(intercept.tolist())
+
     # -- training and use ---------------------------------------------------------------------------------------
 
     async def train(
@@ -120,6 +128,8 @@ class LinearFamily(Family):
             block.intercept[:] = loss.start(part.y[part.labelled])
         if part.own is not None:  # parameters to start with
             theta, intercept = part.own
+            if len(theta) != job.outputs:
+                raise OptionError(f"training starts from {len(theta)} scores of a row, and here are {job.outputs}")
             block.weights.V[:] = needed.cut(np.stack(theta, axis=1))
             if intercept is not None and block.intercept is not None:
                 block.intercept[:] = intercept
