@@ -163,6 +163,8 @@ serve_people = "trained"  # about whom scores are asked and answered; "listed": 
 # serve_list = "people.txt"   # one id per line
 min_prediction = 1        # people of a question, at least
 # max_people_per_day = 10000  # that one asker is answered about; by default twice those served, or 10,000
+# max_drift = 0.25         # refuse to score rows that are further from the training; see `colonnade drift`
+# max_missing = 0.2        # the same for missing values in a column, where training had fewer
 # peers = ["shop"]        # by default the parties of the job
 """
 
