@@ -222,6 +222,9 @@ def test_parts_of_two_trainings_are_not_loaded_together(tmp_path):
     second.save(tmp_path / "two")
     again = cn.load(tmp_path / "one")
     assert again.training_ == first.training_
+    about = [json.loads(str(store.read_party(path)[1]["about"])) for path in store.party_files(tmp_path / "one")]
+    assert about[0]["metrics"]["loss"] == first.history_[-1]["loss"]
+    assert (about[0]["date"][:2], about[1]["metrics"]) == ("20", {})
     again.save(tmp_path / "copy")
     name = f"party2{store.SUFFIX}"
     (tmp_path / "two" / name).replace(tmp_path / "one" / name)
