@@ -28,7 +28,7 @@ from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_run
 from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.times import Times
 from colonnade.sums import choose_sum
-from colonnade.sums.trees import TOPOLOGIES
+from colonnade.sums.trees import check_kind
 from colonnade.versions.identity import own_id
 
 Array = npt.NDArray[Any]
@@ -218,7 +218,7 @@ class Estimator:
                 f"sum='encrypted' encrypts the signals of linear models, {type(self).__name__} takes 'auto', "
                 f"'pairwise', 'two-trees' or 'plain'"
             )
-        one_of("topology", self.topology, tuple(TOPOLOGIES))
+        check_kind(self.topology)
 
     def _check_validation(self, parties: tuple[Party, ...], validation: list[Party] | None) -> list[Party] | None:
         if validation is None:

@@ -45,6 +45,7 @@ kind = {kind}# logistic, softmax, svm, ridge or poisson; kernel, ..., network, .
 l2 = 1e-4                # weight of the penalty
 # penalty = "l2"         # or "nonconvex"
 # intercept = true
+# penalise_intercept = false  # true: the penalty is on the intercept too
 # weighted = false       # true: rows count as a column of the label holder's says (its own file names it); sealed only
 
 """
@@ -69,8 +70,7 @@ epochs = 100             # at most; it stops by itself when a pass brings less t
 seed = 0
 
 [sum]
-{sum}topology = "tree"        # or "star", "ring"
-
+{sum}
 [validation]
 part = 0.2               # of the common rows, held out for the history and for stopping
 
@@ -81,6 +81,12 @@ kind = "auto"            # how scores are added up under masks: "pairwise" or "t
 _ENCRYPTED = """;
                          # "encrypted": as "pairwise", and signals are encrypted (with FedSGD or FedBCD; with several
                          # label holders in batches of 55 rows or more for each column)"""
+_TOPOLOGY = """\
+topology = "tree"        # or "star", "ring", or trees of your own: docs/guide.md
+"""
+_OF_ALL_ROWS = """\
+kind = "auto"            # masked: sums over all rows in common, made of encrypted numbers; plain: there are none
+"""
 _REST = """\
 [alignment]
 kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned
@@ -296,4 +302,5 @@ def _training(model: str, protection: str) -> str:
     if kind.encryptable:
         algorithms = "BlockNewton for linear models: tens of rounds; or VFB2, AFSGD, FedBCD, FedSGD, FDML"
     masks = _MASKS.format(more=_ENCRYPTED if kind.encryptable else "")
-    return _OPEN_TRAINING.format(algorithms=algorithms, sum=masks if protection == MASKED else "")
+    added = _OF_ALL_ROWS if kind.counted(kind.masks) else (masks if protection == MASKED else "") + _TOPOLOGY
+    return _OPEN_TRAINING.format(algorithms=algorithms, sum=added)
