@@ -36,6 +36,7 @@ disclosed = [
 {disclosed}]
 
 # Who takes part. address: where the others can dial this party; leave it out for one that can only dial out
+# serving: another address for the use of a model, with which a party can train while it serves
 # (at most one). labels: whether it holds labels; at least one does.
 {parties}"""
 _LINEAR = """\
@@ -145,7 +146,7 @@ _PARTY = """\
 # Private: what is {name}'s own business. Paths are relative to this file. The other parties never see it.
 name = "{name}"
 folder = "{name}-files"   # ledger, checkpoints, and this party's part of the model
-# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway
+# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway; also listen_serving
 
 [data]
 source = "{name}.csv"     # .csv, .parquet, .svm, .npy or .npz; or sql = "SELECT ..." over files or a database
@@ -168,6 +169,8 @@ serve_people = "trained"  # about whom scores are asked and answered; "listed": 
 # serve_list = "people.txt"   # one id per line
 min_prediction = 1        # people of a question, at least
 # max_people_per_day = 10000  # that one asker is answered about; by default twice those served, or 10,000
+# max_drift = 0.25         # refuse to score rows that are further from the training; see `colonnade drift`
+# max_missing = 0.2        # the same for missing values in a column, where training had fewer
 # peers = ["shop"]        # by default the parties of the job
 """
 
