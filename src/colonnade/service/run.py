@@ -54,7 +54,7 @@ def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
 
 def sources(learned: LearnedPreparation) -> int:
     """Count the columns that the prepared ones were made of: whoever works out one level of a category has it."""
-    return len(learned.columns) or len(column_names(learned))
+    return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
 @dataclass(frozen=True)
