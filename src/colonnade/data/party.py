@@ -146,6 +146,14 @@ class Party:
         """Whether this party holds labels."""
         return self.y is not None
 
+    def prepared(self, X: Any, columns: Sequence[str] | None, categories: Iterable[int]) -> Party:
+        """Return this party with these columns, in place of those that were to be prepared."""
+        part = object.__new__(Party)
+        part.__dict__.update(self.__dict__)
+        part.raw = part.prepare = None
+        part._X, part.columns, part.named, part.categories, part.missing = matrix_of(self.name, X, columns, categories)
+        return part
+
     def take(self, rows: Any) -> Party:
         """Return this party with some of its rows, by number or mask, as for a training and a test part."""
         part = object.__new__(Party)

@@ -21,7 +21,7 @@ from colonnade.tables.steps import Impute, NumberStep, UnfitRow, step_from_value
 from colonnade.tables.table import Table
 
 Array = npt.NDArray[Any]
-_KEY, _SCALES = "preparation", "preparation_scales"  # in a party's part of a model
+PREPARATION, _SCALES = "preparation", "preparation_scales"  # in a party's part of a model
 _SPARSE = 4  # a matrix is CSR if fewer than one of so many cells are filled
 
 
@@ -218,13 +218,13 @@ class LearnedPreparation:
         if self.sparse is not None:
             value["sparse"] = self.sparse.to_value()
             arrays[_SCALES] = self.sparse.scales
-        return {_KEY: np.array(json.dumps(value)), **arrays}
+        return {PREPARATION: np.array(json.dumps(value)), **arrays}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> LearnedPreparation:
         """Make a preparation from what `to_arrays` returned."""
         try:
-            value = json.loads(str(arrays[_KEY]))
+            value = json.loads(str(arrays[PREPARATION]))
             columns = tuple(Column.from_value(column) for column in value["columns"])
             if value["sparse"] is None:
                 return cls(columns)
