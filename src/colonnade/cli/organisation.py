@@ -156,6 +156,7 @@ def _check(options: argparse.Namespace) -> int:
     from rich.text import Text
 
     from colonnade.service.check import check
+    from colonnade.service.findings import exit_code
 
     job, party = _read(options)
     with _notes(party.name):
@@ -165,10 +166,9 @@ def _check(options: argparse.Namespace) -> int:
         table.add_column(name, overflow="fold")  # so that no sentence is cut off
     for finding in findings:
         # As text, since [policy] in a sentence is not the name of a colour.
-        mark = "" if finding.ok is None else "ok" if finding.ok else "WRONG"
-        table.add_row(Text(finding.what), mark, Text(finding.text))
+        table.add_row(Text(finding.what), finding.mark, Text(finding.text))
     Console().print(table)
-    return 1 if any(finding.ok is False for finding in findings) else 0
+    return exit_code(findings)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -235,7 +235,7 @@ def _predict(options: argparse.Namespace) -> int:
     check_place(options.out)
     job, party = _read(options)
     _log()
-    scores = predict(job, party, options.data, options.version)
+    scores = predict(job, party, options.data, options.version, lambda text: _say(f"{party.name}: {text}"))
     write(scores, options.out)
     unknown = int((~scores.known).sum())
     note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""
