@@ -145,13 +145,9 @@ def _init(options: argparse.Namespace) -> int:
     told: list[str] = []
     for path in init(options.name, parties, labels, options.model, options.protection, told.append):
         print(f"wrote {path}")
-    print(
-        f"wrote test certificates to {options.name / 'certificates'}: not for real data, for which see certificates.md"
-    )
+    print(f"wrote test certificates to {options.name / 'certificates'}: not for real data; see docs/certificates.md")
     for name in parties[1:]:
-        print(
-            f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs, and nothing of the others, to be sent"
-        )
+        print(f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs and nothing of the others; send it")
     print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
     return 0

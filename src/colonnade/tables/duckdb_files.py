@@ -74,7 +74,8 @@ def load_sql(settings: Settings, file: FileOfQuery, labels: bool, texts: frozens
         if settings["id"] is None and "order by" not in " ".join(settings["sql"].lower().split()):
             sentence = "without an id and without ORDER BY, rows may come in another order next time; give one of them"
             warnings.warn(str(settings.error("sql", sentence)), ColonnadeWarning, stacklevel=3)
-        query = _as_it_is(con, settings, "the result of sql")
+        over = f" over {file.path.name}" if file.new and file.path is not None else ""
+        query = _as_it_is(con, settings, f"the result of sql{over}")
         return query.table(choose(settings, list(query.cells), query.where, labels), texts)
 
 
