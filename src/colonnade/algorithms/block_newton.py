@@ -34,6 +34,7 @@ from colonnade.engine.options import Training
 from colonnade.engine.session import CHUNK, Session, session_leaks
 from colonnade.errors import OptionError, ProtocolError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
+from colonnade.objective.losses import sends_curvature
 from colonnade.runtimes.wire import expect_array
 
 # Messages about rows.
@@ -133,7 +134,7 @@ class BlockNewton(Training):
         return (
             *session_leaks(setting, self),
             *contributions(setting, numbers, _SUMMED),
-            *signals(setting, back, ("signal", "curvatures") if setting.loss == "poisson" else ("signal",)),
+            *signals(setting, back, ("signal", "curvatures") if sends_curvature(setting.loss) else ("signal",)),
             products(setting, (setting.leader,), ("products",)),
             objective(setting, ("trial", "search", "move")),
             nothing(setting, "search", of=setting.unlabelled),  # zeros

@@ -20,7 +20,7 @@ from colonnade.engine.kept import Frozen, Keeper, KeptVersions
 from colonnade.engine.options import Training
 from colonnade.engine.stopping import Stopping
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
-from colonnade.objective import metrics
+from colonnade.objective import losses, metrics
 from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
@@ -48,8 +48,8 @@ def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
     ]  # fmt: skip
     if isinstance(options.step, str):
         found.append(columns(setting, everybody, ("curvature", "step size")))
-        if setting.loss == "poisson":
-            words = "{who} could work out the mean of your counts from the step size"
+        if math.isinf(losses.loss(setting.loss).curvature_bound) and setting.loss != "gamma":  # whose mean is 1 always
+            words = "{who} could work out the mean of your labels from the step size"
             found.append(Leak(MEAN, OF_LABELS, (leader,), everybody, ("step size",), words))
     return tuple(found)
 
@@ -183,7 +183,7 @@ class Session(Exchanges):
         bound = self.job.loss.curvature_bound
         if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
             y = self.train.y
-            bound = 1.0 if y is None else max(1.0, float(y[self.train.labelled].mean()))
+            bound = 1.0 if y is None else max(1.0, self.job.loss.usual_curvature(y[self.train.labelled]))
         columns, ones = float(lengths[0]), float(lengths[1])
         # Ones may be far longer than the columns (unit rows of many words are): then the intercept goes slower, and
         # does not keep the steps of all others short.

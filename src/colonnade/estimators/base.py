@@ -18,7 +18,15 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels, check_values, check_weights, tell, warn_after, warn_before
+from colonnade.families.checks import (
+    all_labels,
+    check_offsets,
+    check_values,
+    check_weights,
+    tell,
+    warn_after,
+    warn_before,
+)
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
@@ -167,6 +175,7 @@ class Estimator:
         own: what each party brings beside its columns, where the family takes anything.
         """
         check_weights(family(job.family), (*parties, *(held_out or ())))
+        check_offsets(job, parties, held_out)
         check_values(family(job.family), (*parties, *(held_out or ())))
         told, loss, programs = job.as_value(), self._minimised(), {}
         for party, other in zip(parties, held_out or repeat(None), strict=False):

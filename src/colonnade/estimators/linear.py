@@ -14,7 +14,7 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
-from colonnade.errors import OptionError
+from colonnade.errors import DataError, OptionError
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
@@ -48,8 +48,13 @@ class LinearModel(Estimator):
     ----------
     l2 : float
         The weight of the penalty, at least 0.
-    penalty : {"l2", "nonconvex"}
-        "l2" is l2 / 2 times the squared length of all coefficients. "nonconvex" is l2 / 2 times the sum of
+    l1 : float
+        The weight of the sum of absolute coefficients, at least 0. Above 0 it makes coefficients exactly 0 that are of
+        little use; with l2 it is an elastic net. BlockNewton, FedSGD, FedBCD, VFB2 and AFSGD take it, and `statistics`
+        and sealed training do not.
+    penalty : {"l2", "elasticnet", "nonconvex"}
+        "l2" is l2 / 2 times the squared length of all coefficients, and "elasticnet" l1 times the sum of their
+        absolute values besides; "l2" with l1 above 0 is the same. "nonconvex" is l2 / 2 times the sum of
         w² / (1 + w²), the penalty of VFB², problem (14).
     fit_intercept : bool
         Whether there is an intercept. It is not penalised and belongs to the first label holder; with FDML every party
@@ -102,8 +107,10 @@ class LinearModel(Estimator):
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
+        l1: float = 0.0,
     ) -> None:
         self.l2 = l2
+        self.l1 = l1
         self.penalty = penalty
         self.fit_intercept = fit_intercept
         self.algorithm = algorithm
@@ -165,12 +172,12 @@ class LinearModel(Estimator):
         algorithm = self._chosen(parties, outputs)
         kind = family(algorithm.family)
         weighted = kind.weighs and any(party.sample_weight is not None for party in parties)
-        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept), weighted)
+        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept), weighted, float(self.l1))
         held_out = self._check_validation(parties, validation)
         sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
-        check_penalty(sum_name, holders, self.penalty)
+        check_penalty(sum_name, holders, options.penalises().name)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
         self._train(job, parties, classes, held_out, on, linear_start(initial, self, job, parties, classes))
@@ -181,7 +188,7 @@ class LinearModel(Estimator):
         self.rows_ = parties[0].rows
 
     def _check_options(self, rows: int) -> None:
-        penalties.penalty(self.penalty, self.l2)
+        penalties.penalty(self.penalty, self.l2, self.l1)
         self._check_sums(linear=True)
         algorithm = self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())) and not _is_auto(algorithm):
@@ -249,6 +256,21 @@ class LinearModel(Estimator):
         ordered = self._check_rows(parties, on)
         parts = {party.name: ScoringPart(columns_to_value(party.X), self._states[party.name]) for party in ordered}
         scores: Array = family(self._family).decode(self.loss, self._score(self._scoring_job(), parts, on))
+        return self._with_offsets(scores, ordered)
+
+    def _with_offsets(self, scores: Array, parties: list[Party]) -> Array:
+        """Return scores with what the first label holder adds to them, which is its own affair."""
+        for party in parties:
+            if party.added is None:
+                continue
+            if party.name != self.holders_[0]:
+                raise DataError(
+                    f"party {party.name!r} gives rows an offset or an exposure; give them to {self.holders_[0]!r}, "
+                    f"where scores are summed"
+                )
+            exposure = party.exposure is not None
+            family(LinearFamily.name).check_offsets(party.name, self.loss, self.holders_, exposure=exposure)
+            scores = scores + party.added
         return scores
 
     # -- statistics ---------------------------------------------------------------------------------------------
@@ -262,7 +284,8 @@ class LinearModel(Estimator):
     ) -> Statistics:
         """Return standard errors, p values and intervals of each party's coefficients, and how well the model fits.
 
-        Logistic, ridge and Poisson models with penalty="l2" have them, unless FDML trained them. docs/guide.md says
+        Logistic, ridge, Poisson, gamma, Tweedie and negative binomial models with penalty="l2" and no l1 have them,
+        unless FDML trained them. docs/guide.md says
         what confidence means here, and docs/security.md what each party learns.
 
         Parameters
@@ -292,7 +315,7 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
     verbose.
     """
 
@@ -305,7 +328,7 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
     verbose.
     """
 
@@ -318,7 +341,7 @@ class LinearSVC(LinearModel):
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
     it. There are neither probabilities nor `statistics`; `score` is the accuracy.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
     verbose.
     """
 
@@ -331,7 +354,7 @@ class RidgeRegression(LinearModel):
     scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
     is R².
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
     verbose.
     """
 
@@ -344,7 +367,7 @@ class PoissonRegression(LinearModel):
     scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
     verbose.
     """
 

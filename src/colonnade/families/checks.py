@@ -72,6 +72,27 @@ def check_weights(kind: Family, parties: Iterable[Party]) -> None:
             raise DataError(f"party {party.name!r}: sample_weight {trouble}")
 
 
+def check_offsets(job: TrainingJob, parties: Sequence[Party], held_out: Sequence[Party] | None = None) -> None:
+    """Refuse offsets and exposures where training does not take them, and held-out rows that lack them."""
+    for at, party in enumerate(parties):
+        apart = None if held_out is None else held_out[at]
+        for one in (party,) if apart is None else (party, apart):
+            if one.added is None:
+                continue
+            if one.name not in job.holders:
+                raise DataError(
+                    f"party {one.name!r} gives rows an offset or an exposure and holds no labels; give them to the "
+                    f"party with the labels"
+                )
+            family(job.family).check_offsets(one.name, job.loss, job.holders, exposure=one.exposure is not None)
+        if apart is not None and (apart.added is None) != (party.added is None):
+            lacks, has = ("validation", "training") if apart.added is None else ("training", "validation")
+            raise DataError(
+                f"party {party.name!r} gives the rows of {has} an offset or an exposure, and those of {lacks} none; "
+                f"give them to both"
+            )
+
+
 def check_values(kind: Family, parties: Iterable[Party]) -> None:
     """Refuse missing values, and codes of categories, where this family's models do not take them.
 

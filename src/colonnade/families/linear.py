@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +27,8 @@ from colonnade.families.base import NO_WEIGHTS, Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
 from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
 from colonnade.objective import losses, penalties
+from colonnade.objective.glm_losses import NAMED, tweedie_name
+from colonnade.objective.offset import with_offsets
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 
@@ -40,12 +42,16 @@ _MODELS = (
     ("svm", "smooth_hinge", "LinearSVC"),
     ("ridge", "square", "RidgeRegression"),
     ("poisson", "poisson", "PoissonRegression"),
+    ("gamma", "gamma", "GammaRegression"),
+    ("tweedie", "tweedie", "TweedieRegression"),
+    ("negative-binomial", "negative_binomial", "NegativeBinomialRegression"),
+    ("quantile", "smooth_quantile", "QuantileRegression"),
 )
 
 
 @dataclass(frozen=True)
 class LinearOptions:
-    """What a linear model is: the penalty of its coefficients, its weight, whether there is an intercept.
+    """What a linear model is: the penalty of its coefficients, its weights, whether there is an intercept.
 
     And whether rows count unequally, which everybody has to know before the label holder brings weights.
     """
@@ -54,6 +60,11 @@ class LinearOptions:
     l2: float = 1e-4
     intercept: bool = True
     weighted: bool = False
+    l1: float = 0.0
+
+    def penalises(self) -> penalties.Penalty:
+        """Return the penalty of coefficients."""
+        return penalties.penalty(self.penalty, self.l2, self.l1)
 
 
 class LinearFamily(Family):
@@ -67,15 +78,21 @@ class LinearFamily(Family):
     kinds: ClassVar[Mapping[str, str]] = {kind: loss for kind, loss, _ in _MODELS}
     keys: ClassVar[tuple[Key, ...]] = (
         Key("l2", float, default=LinearOptions.l2, least=0),
+        Key("l1", float, default=LinearOptions.l1, least=0),
         Key("penalty", str, default=LinearOptions.penalty, allowed=tuple(penalties.PENALTIES)),
         Key("intercept", bool, default=LinearOptions.intercept),
         Key("weighted", bool, default=LinearOptions.weighted),
+        Key("power", float, default=1.5, least=0, most=2),
+        Key("alpha", float, default=1.0, above=0),
+        Key("level", float, default=0.5, above=0, most=1),
+        Key("smoothing", float, above=0),
     )
     options: ClassVar[type[Any]] = LinearOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = tuple(ALGORITHMS.values())
     encryptable: ClassVar[bool] = True
     plannable: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
+    takes_offsets: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -83,6 +100,29 @@ class LinearFamily(Family):
     def default_algorithm(self, *, encrypted: bool) -> type[Training]:
         """Return block Newton, which takes any number of columns, or FedSGD, whose signals can be encrypted."""
         return FedSGD if encrypted else BlockNewton
+
+    def loss_of(self, model: Settings) -> str:
+        """Return the loss of a kind, with the parameters that the job gives."""
+        kind, word = model["kind"], self.kinds[model["kind"]]
+        needed = NAMED[word][0] if word in NAMED else ()
+        for of, other in self.kinds.items():
+            for key in NAMED[other][0] if other in NAMED else ():
+                if key in model.given and key not in needed:
+                    raise model.error(key, f"has no meaning for kind {kind!r}, only for {of!r}; remove it")
+        if kind == "quantile" and model["smoothing"] is None:
+            words = "a quantile needs it, in units of the labels: a twentieth of the labels' spread is a good one"
+            raise model.error("smoothing", words)
+        if kind == "tweedie":
+            return self._checked(model, "power", lambda: tweedie_name(model["power"]))
+        found = " ".join((word, *(repr(float(model[key])) for key in needed)))
+        return self._checked(model, needed[0] if needed else "kind", lambda: losses.loss(found).name)
+
+    @staticmethod
+    def _checked(model: Settings, key: str, name: Callable[[], str]) -> str:
+        try:
+            return name()
+        except OptionError as error:
+            raise model.error(key, str(error)) from None
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse weights of rows, which training in the open does not take."""
@@ -94,8 +134,13 @@ class LinearFamily(Family):
         return algorithm.family
 
     def read_options(self, model: Settings) -> LinearOptions:
-        """Return the penalty, its weight, whether there is an intercept, and whether rows have weights."""
-        return LinearOptions(model["penalty"], model["l2"], model["intercept"], model["weighted"])
+        """Return the penalty, its weights, whether there is an intercept, and whether rows have weights."""
+        found = LinearOptions(model["penalty"], model["l2"], model["intercept"], model["weighted"], model["l1"])
+        try:
+            found.penalises()
+        except OptionError as error:
+            raise model.error("l1", str(error)) from None
+        return found
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say that contributions are linear, from which it follows what they show; that holds for FDML's too."""
@@ -112,10 +157,10 @@ class LinearFamily(Family):
     ) -> Any:
         """Train on those columns that have a number in some row; the coefficients of the others are zero."""
         job.algorithm.check_sum(job.sum)  # checked again where a signal would leave in the clear
-        check_penalty(job.sum, job.holders, job.options.penalty)
+        check_penalty(job.sum, job.holders, job.options.penalises().name)
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
-        block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
+        block, loss = self._block(needed.of(whole), job, net.me), with_offsets(self._loss(job), part.y)
         if block.intercept is not None and part.y is not None:
             block.intercept[:] = loss.start(part.y[part.labelled])
         if part.own is not None:  # parameters to start with
@@ -143,8 +188,9 @@ class LinearFamily(Family):
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's block; the first label holder's has the intercept."""
-        penalty = penalties.penalty(job.options.penalty, job.options.l2)
-        return LinearBlock(columns, job.outputs, penalty, job.options.intercept and me == job.holders[0])
+        return LinearBlock(
+            columns, job.outputs, job.options.penalises(), job.options.intercept and me == job.holders[0]
+        )
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
         """Return a part that adds x theta to the scores."""
@@ -163,11 +209,12 @@ class LinearFamily(Family):
 
     def estimator(self, loss: str) -> str:
         """Return the class of this loss, as each has a class of its own."""
-        return next(name for _, of, name in _MODELS if of == loss)
+        return next(name for _, of, name in _MODELS if of == loss.split(" ", maxsplit=1)[0])
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
         """Return the options of `LinearModel` that these stand for."""
-        return {"l2": options.l2, "penalty": options.penalty, "fit_intercept": options.intercept}
+        found = {"l2": options.l2, "l1": options.l1, "penalty": options.penalty, "fit_intercept": options.intercept}
+        return {**found, **asdict(losses.loss(loss))}
 
     def numbers(self, public: Mapping[str, Any], state: Any) -> int:
         """Return the number of scores: a party sends one number about a person for each."""
@@ -197,12 +244,15 @@ class AveragedFamily(LinearFamily):
     """FDML's models: every party has a whole one, and the weighted mean of their predictions is the prediction."""
 
     name: ClassVar[str] = "averaged"
+    takes_offsets: ClassVar[bool] = False
     kinds: ClassVar[Mapping[str, str]] = {}
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDML,)
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
         super().check_holders(model, loss, holders, options)
+        if options.penalises().name == "elasticnet":
+            raise OptionError("FDML takes no l1, as it averages whole models; use BlockNewton, FedBCD or VFB2")
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
@@ -223,8 +273,7 @@ class AveragedFamily(LinearFamily):
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's whole model, with an intercept of its own if there is to be one."""
-        penalty = penalties.penalty(job.options.penalty, job.options.l2)
-        return PredictionBlock(columns, job.outputs, penalty, job.options.intercept)
+        return PredictionBlock(columns, job.outputs, job.options.penalises(), job.options.intercept)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
         """Return a part that adds its weighted prediction to the combined one."""

@@ -43,6 +43,7 @@ class SealedFamily(LinearFamily):
     sealed: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = False
+    takes_offsets: ClassVar[bool] = False
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what can't be trained on shares."""
@@ -51,9 +52,15 @@ class SealedFamily(LinearFamily):
                 f"sealed training needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one "
                 f"Party only, or use protection 'masked'"
             )
-        if options.penalty != "l2":
+        if options.penalises().name != "l2":
             raise OptionError(
-                f"sealed training takes the penalty 'l2' only, got {options.penalty!r}; use protection 'masked'"
+                f"{'l1' if options.l1 else 'penalty'} is more than sealed training takes, which has the penalty 'l2' "
+                f"only; use protection 'masked'"
+            )
+        if loss not in SEALED_LOSSES:
+            raise OptionError(
+                f"sealed training has no {loss.split(' ', maxsplit=1)[0].replace('_', ' ')} loss; it has "
+                f"{', '.join(map(repr, SEALED_LOSSES))}: use one of these, or protection 'masked'"
             )
 
     def setting(self, options: Any) -> dict[str, Any]:

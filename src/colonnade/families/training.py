@@ -102,7 +102,8 @@ class TrainingPart:
     X
         Its columns, as a wire value.
     y, labelled
-        Its labels as numbers, and which rows have one; both are None where it has no labels.
+        Its labels as numbers, and which rows have one; both are None where it has no labels. Where scores have an
+        offset, it is a second column of the labels.
     validation
         The same three for other rows, or None.
     own
@@ -150,6 +151,8 @@ def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, A
     if party.y is not None:
         y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
         y[party.labelled] = labels.encode(party.y[party.labelled], classes, loss)
+        if party.added is not None:  # labels and offsets side by side: see `objective.offset`
+            y = np.column_stack((y, party.added))
     return columns_to_value(party.X), y, party.labelled
 
 
@@ -205,6 +208,8 @@ async def train(net: Net, job: Any, part: Any, keeper: Keeper | None = None, bud
     kind = family(agreed.family)
     if mine.weighted:
         kind.check_weighs(net.me)
+    if mine.y is not None and mine.y.ndim == 2:
+        kind.check_offsets(net.me, agreed.loss, agreed.holders)
     return await kind.train(net, agreed, mine, keeper, budget)
 
 

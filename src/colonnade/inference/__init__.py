@@ -15,6 +15,9 @@ from colonnade.leaks import (
     nothing,
 )
 
+EVEN = ("square", "gamma")
+"""Losses whose information, the expected curvature, is 1 for every row, as all know."""
+
 
 def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
     """Declare what statistics show after training; their scores are those of training's last evaluation once more."""
@@ -32,7 +35,7 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
         ),
         nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and uniform numbers
     ]  # fmt: skip
-    if setting.loss != "square":  # of which the curvature is 1 for every row, as all know
+    if setting.loss not in EVEN:
         size = "the size of the score" if setting.loss == "logistic" else "the score"
         found.append(Leak(
             CURVATURES, OF_LABELS, holders, everybody, ("curvatures",),

@@ -26,10 +26,20 @@ from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
 from colonnade.engine.session import CHUNK, Session
 from colonnade.errors import DataError, OptionError, ProtocolError
+from colonnade.inference import EVEN
 from colonnade.inference.correlations import Correlations
 from colonnade.inference.statistics import Fit
 from colonnade.objective import losses, metrics, penalties
-from colonnade.objective.metrics import aic, deviance, null_score, target, unnormalised
+from colonnade.objective.metrics import (
+    aic,
+    deviance,
+    estimates_dispersion,
+    null_score,
+    pearson,
+    target,
+    unnormalised,
+)
+from colonnade.objective.offset import WithOffset
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
@@ -91,6 +101,7 @@ class _Party:
         self.loss, self.part = session.job.loss, session.train
         self.leads = session.net.me == session.leader
         self.z = self.y = np.zeros(0)  # of the rows that this label holder owns
+        self.offset: FloatArray | float = 0.0  # of the same rows, and a part of z
         self.curvature = np.ones(session.train.rows)
 
     # -- scores -------------------------------------------------------------------------------------------------
@@ -103,13 +114,16 @@ class _Party:
             z = await session.scores_of(part, rows, holder)
             if z is not None and part.y is not None:
                 self.z, self.y = z, part.y[rows]
+                if self.y.ndim == 2:
+                    _, self.z, self.y = WithOffset(self.loss).apart(z, part.y[rows])
+                    self.offset = part.y[rows, 1]
         self.net.traffic.round()
-        if self.loss.kind == "real":  # the curvature is 1 everywhere, as all know
+        if self.loss.name in EVEN:
             return
         for holder, rows in part.owned.items():
             for portion in np.array_split(np.arange(len(rows)), -(-len(rows) // CHUNK) or 1):
                 if holder == self.net.me:
-                    c = self.loss.curvature(self.z[portion], self.y[portion])
+                    c = self.loss.information(self.z[portion], self.y[portion])
                     await session.tell("curvatures", c)
                 else:
                     told = await self.net.recv(holder, "curvatures")
@@ -127,7 +141,7 @@ class _Party:
             why = (
                 "all counts are 0, so that the intercept falls without end and nothing says how sure coefficients are; "
                 "give rows with other counts"
-                if self.loss.name == "poisson"
+                if self.loss.log_link
                 else "the model fits every row to the letter, as coefficients grow without end where classes are "
                 "separated, so that nothing says how sure they are; train it with l2 > 0"
             )
@@ -208,25 +222,33 @@ class _Party:
         means = await self._totals([float(target(loss, self.y).sum()) / rows])
         if means is not None:
             # Without an intercept the null model is the one whose scores are all 0, as in R.
-            null = null_score(loss, means[0]) if self.block.intercept is not None else 0.0
+            null = self._null_score(means[0]) if self.block.intercept is not None else 0.0
             for name in self.session.job.holders[1:]:
                 await self.net.send(name, "null score", null)
         elif self.net.me in self.session.job.holders:
             null = float(await self.net.recv(self.session.leader, "null score"))
         mine = [
             deviance(loss, self.z, self.y),
-            deviance(loss, np.full(len(self.z), null), self.y),
+            deviance(loss, null + self.offset + np.zeros(len(self.z)), self.y),
             unnormalised(loss, self.z, self.y),
+            pearson(loss, self.z, self.y),
             *self._apart(),
         ]
         totals = await self._totals(mine)
         if totals is None:
             return None
-        far, null_far, total, auc, ks, weight = totals
+        far, null_far, total, squares, auc, ks, weight = totals
         auc, ks = (auc / weight, ks / weight) if weight else (math.nan, math.nan)
-        dispersion = far / (rows - parameters) if loss.kind == "real" else 1.0
-        criterion, distance = aic(loss, total, rows, parameters), distance / math.sqrt(dispersion or 1.0)
+        left = far if loss.kind == "real" else squares
+        dispersion = left / (rows - parameters) if estimates_dispersion(loss) else 1.0
+        criterion, distance = aic(loss, total, rows, parameters, far), distance / math.sqrt(dispersion or 1.0)
         return Fit(far, null_far, criterion, auc, ks, rows, parameters, dispersion, distance)
+
+    def _null_score(self, mean: float) -> float:
+        """Return the intercept of a model of nothing else but it, and of offsets, which one label holder has."""
+        if isinstance(self.offset, float):
+            return null_score(self.loss, mean)
+        return WithOffset(self.loss).start(np.column_stack((self.y, self.offset)))
 
     def _apart(self) -> tuple[float, float, float]:
         """Return AUC and KS of this holder's own rows times their weight, and the weight.
