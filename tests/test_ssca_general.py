@@ -12,8 +12,8 @@ from scipy.optimize import brentq, fsolve, minimize
 from sklearn.datasets import load_iris
 
 import colonnade as cn
-from colonnade.algorithms.schedules import at_round
 from colonnade.algorithms.ssca import SSCA
+from colonnade.engine.schedules import at_round
 from colonnade.errors import LimitNotMet, OptionError
 from colonnade.horizontal.messages import method_from_value
 from horizontal_programs import brier, first_half, not_a_pair, too_short

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.algorithms.newton_leader import GROWTH, Leader, Search, Verdict
+from colonnade.algorithms.proximal_newton import ProximalNewton
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock, OfRows, signed_pieces
@@ -35,6 +36,7 @@ from colonnade.engine.session import CHUNK, Session, session_leaks
 from colonnade.errors import OptionError, ProtocolError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
 from colonnade.objective.losses import sends_curvature
+from colonnade.objective.penalties import ElasticNet
 from colonnade.runtimes.wire import expect_array
 
 # Messages about rows.
@@ -145,6 +147,9 @@ class BlockNewton(Training):
     async def train(self, session: Session) -> None:
         """Run this party's side."""
         party = NewtonParty(session, self)
+        if isinstance(party.block.penalty, ElasticNet):
+            await self._train_to_zeros(session, ProximalNewton(party))
+            return
         await party.agree()
         found = await session.resume(party)
         done, go_on = found or (0, await party.begin())
@@ -154,6 +159,15 @@ class BlockNewton(Training):
             go_on = await party.round(epoch)
             session.keep(epoch, go_on, party)
         await party.end(self.epochs)
+
+    async def _train_to_zeros(self, session: Session, party: ProximalNewton) -> None:
+        """Run this party's side under an elastic net."""
+        done, go_on = await session.resume(party) or (0, await party.begin())
+        for epoch in range(done + 1, self.epochs + 1):
+            if not go_on:
+                return
+            go_on = await party.round(epoch)
+            session.keep(epoch, go_on, party)
 
 
 class NewtonParty:

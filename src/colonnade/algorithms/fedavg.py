@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.schedules import check_schedule
 from colonnade.blocks.whole import WholeModel
 from colonnade.engine.rounds import Rounds
+from colonnade.engine.schedules import check_schedule
 from colonnade.errors import OptionError, whole_number
 
 Array = npt.NDArray[Any]
