@@ -30,6 +30,7 @@ from colonnade.families.checks import (
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
+from colonnade.objective.calibration import METHODS, Calibration, calibrate
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
@@ -72,6 +73,8 @@ class Estimator:
         training it is how predictions are added up.
     protection_ : str
         How training was protected: "sealed", "masked" or "plain".
+    calibration_ : Calibration or None
+        How scores become probabilities, where `calibrate` has learnt it; only the first label holder's file keeps it.
     """
 
     protection: str
@@ -87,6 +90,7 @@ class Estimator:
     times_: dict[str, Times]
     rounds_: int
     sum_: str
+    calibration_: Calibration | None = None
     _states: dict[str, Any]
     _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that files do not keep
     _family: str  # the name of the family that the trained model is of
@@ -209,6 +213,7 @@ class Estimator:
         """Note who takes part, what the classes and columns are, and which family the model is of."""
         self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
         self.classes_, self.sum_, self._family = classes, job.sum, job.family
+        self.calibration_ = None  # it was of another model
         self.columns_ = {party.name: party.columns for party in parties}
 
     def _check_sums(self, *, linear: bool = False) -> None:
@@ -311,7 +316,8 @@ class Estimator:
             A class for each row, written as in training; or a number, which for counts is their mean.
         """
         loss = self._minimised()
-        return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
+        decide = loss.predict if self.calibration_ is None else self.calibration_.predict
+        return labels.decode(decide(self.decision_function(*parties, on=on)), self.classes_, loss)
 
     def score(self, *parties: Party, on: Runtime | None = None) -> float:
         """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts and quantiles.
@@ -370,6 +376,8 @@ class Estimator:
             arrays["columns"] = np.array(self.columns_[name])
             if name in self.holders_:
                 arrays["classes"] = self.classes_
+            if name == self.holders_[0] and self.calibration_ is not None:
+                arrays |= self.calibration_.to_arrays()
             store.write_party(path, name, public, arrays)
 
     @classmethod
@@ -404,11 +412,58 @@ class Estimator:
         model._states = {name: made.from_arrays(part) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]
+        model.calibration_ = Calibration.from_arrays(arrays[model.holders_[0]])
         model._take_public(public)
         return model
 
 
-class ProbabilityMixin:
+class CalibrationMixin:
+    """Adds `calibrate` to classifiers of two classes."""
+
+    calibration_: Calibration | None
+
+    def calibrate(self: Any, *parties: Party, method: str = "sigmoid", on: Runtime | None = None) -> Any:
+        """Learn from held-out rows how scores become probabilities; `predict_proba` and `predict` go by it then.
+
+        Only the first label holder learns it, from scores that it gets as in a prediction, and its own labels. It is
+        forgotten by the next `fit`.
+
+        Parameters
+        ----------
+        *parties : Party
+            All parties of the model with rows that it was not trained on; the first label holder has their labels, and
+            perhaps `sample_weight`.
+        method : {"sigmoid", "isotonic"}
+            "sigmoid" is Platt's method, which fits 1 / (1 + exp(a z + b)) and does with few rows. "isotonic" is any
+            function that never falls, and wants a thousand rows or more.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        Estimator
+            The model itself.
+        """
+        loss = self._minimised()
+        self._check_fitted()
+        one_of("method", method, METHODS)
+        if loss.kind != "binary":
+            raise OptionError(
+                f"{type(self).__name__} with the loss {loss.name!r} has no score of two classes to calibrate; only a "
+                f"classifier of two classes has"
+            )
+        known = [one for one in parties if isinstance(one, Party) and one.name == self.holders_[0] and one.active]
+        if not known:
+            raise LabelError(f"calibrate needs the true labels of held-out rows at {self.holders_[0]!r}; give its y")
+        scores, party = self.decision_function(*parties, on=on), known[0]
+        of = np.asarray(party.labelled)
+        y = labels.encode(np.asarray(party.y)[of], self.classes_, loss)
+        weights = None if party.sample_weight is None else party.sample_weight[of]
+        self.calibration_ = calibrate(method, scores[of], y, weights)
+        return self
+
+
+class ProbabilityMixin(CalibrationMixin):
     """Adds `predict_proba` to classifiers whose loss has probabilities."""
 
     def predict_proba(self: Any, *parties: Party, on: Runtime | None = None) -> Array:
@@ -426,7 +481,8 @@ class ProbabilityMixin:
         numpy array
             One row per row of the parties, one column per class in the order of `classes_`.
         """
-        chances: Array = self._minimised().probability(self.decision_function(*parties, on=on))
+        how = self._minimised() if self.calibration_ is None else self.calibration_
+        chances: Array = how.probability(self.decision_function(*parties, on=on))
         return chances
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,7 +15,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import DataError, OptionError
-from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.base import CalibrationMixin, Estimator, ProbabilityMixin
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
@@ -335,17 +335,24 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     loss = "softmax"
 
 
-class LinearSVC(LinearModel):
+class LinearSVC(CalibrationMixin, LinearModel):
     """A linear support vector classifier: two classes, the smooth hinge of FDSKL, Table 1.
 
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
-    it. There are neither probabilities nor `statistics`; `score` is the accuracy.
+    it. It has probabilities only where `calibrate` has learnt them, and no `statistics`; `score` is the accuracy.
 
     The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
     verbose.
     """
 
     loss = "smooth_hinge"
+
+    @property
+    def predict_proba(self) -> Callable[..., Array]:
+        """Return what gives the probability of each class; there is none before `calibrate`."""
+        if (known := self.calibration_) is None:
+            raise AttributeError("LinearSVC has probabilities once it is calibrated; call calibrate(*held_out) first")
+        return lambda *parties, on=None: known.probability(self.decision_function(*parties, on=on))
 
 
 class RidgeRegression(LinearModel):

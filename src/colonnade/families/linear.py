@@ -129,6 +129,17 @@ class LinearFamily(Family):
         if options.weighted:
             raise OptionError(f"weighted is true: {NO_WEIGHTS}")
 
+    def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
+        """Refuse options of block Newton that have no meaning for an elastic net."""
+        algorithm = job.algorithm
+        if not isinstance(algorithm, BlockNewton) or job.options.penalises().name != "elasticnet":
+            return
+        for option, usual in (("order", "parallel"), ("grow_from", None)):
+            if getattr(algorithm, option) != usual:
+                raise OptionError(
+                    f"BlockNewton with l1 takes no {option}, got {getattr(algorithm, option)!r}; remove it"
+                )
+
     def trained_by(self, algorithm: Training) -> str:
         """Return the algorithm's own family: FDML makes a mean of models out of these options."""
         return algorithm.family
