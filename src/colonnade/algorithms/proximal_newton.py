@@ -225,6 +225,7 @@ class ProximalNewton:
         parts = [(party.held, party.rows)]
         if session.validation is not None:
             parts.append((party.watched, session.validation.rows))
+            session.see(*((None, None) if party.watched is None else (party.watched.z, party.watched.y)))
         shares = [
             share
             for held, rows in parts

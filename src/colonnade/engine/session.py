@@ -243,7 +243,7 @@ class Session(Exchanges):
         if z is None or part.y is None:
             return 0.0, 0.0, 0.0
         if part is self.validation:
-            self.stopping.seen = z
+            self.see(z, part.y[part.owned[self.net.me]])
         return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
 
     def share_of(self, z: FloatArray, y: Any, rows: int) -> tuple[float, float, float]:
@@ -295,6 +295,10 @@ class Session(Exchanges):
         """The parameters of the run: the best ones where they were remembered, else the last ones."""
         self.report_held_out()
         return self.stopping.parameters()
+
+    def see(self, z: FloatArray | None, y: Any) -> None:
+        """Note the scores of this party's held-out rows in the evaluation that is judged, with their offsets."""
+        self.stopping.seen = None if z is None else self.job.loss.apart(z, y)[1]
 
     def report_held_out(self) -> None:
         """Tell this party's own starter the model's scores of the held-out rows that this party judged it by."""

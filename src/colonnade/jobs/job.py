@@ -51,6 +51,8 @@ class Job:
         The content of the file, which the handshake compares.
     statistics
         Whether statistics of the coefficients follow after training.
+    calibration
+        How label holders turn scores into probabilities, learnt from held-out rows: "sigmoid", "isotonic" or None.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]
     statistics: bool = False
+    calibration: str | None = None
 
     @property
     def parties(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.errors import DataError
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
 from colonnade.families.protection import PROTECTIONS
@@ -135,6 +136,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
     if settings["data"]["weight"] is not None and not family(job.family).weighs:
         raise settings["data"].error("weight", NO_WEIGHTS)
+    _check_offsets(settings["data"], name, job)
     told = getattr(
         job.model, "weighted", None
     )  # None where weights, like labels, are the label holder's business alone
@@ -185,6 +187,16 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         _network(settings["network"]),
         settings["trees"],
     )
+
+
+def _check_offsets(given: Settings, name: str, job: Job) -> None:
+    """Refuse offsets and exposures of people where the job's model does not take them."""
+    for key in ("offset", "exposure"):
+        if given[key] is not None:
+            try:
+                family(job.family).check_offsets(name, job.loss, job.holders, exposure=key == "exposure")
+            except DataError as error:
+                raise given.error(key, str(error)) from None
 
 
 def _network(given: Settings | None) -> Any:

@@ -95,7 +95,8 @@ def _trained_alone(me: str, part: ModelPart, table: Table, train: Rows, apart: R
     def own(rows: Rows) -> Party:
         some = table.take(rows)
         X = part.prepared.apply(some)
-        return Party(me, X, some.label, columns=names, sample_weight=some.weight, categories=coded)
+        beside = {"sample_weight": some.weight, "offset": some.added}
+        return Party(me, X, some.label, columns=names, categories=coded, **beside)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColonnadeWarning)

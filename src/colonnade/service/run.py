@@ -40,6 +40,7 @@ from colonnade.remote.terms import RunTerms
 from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
+from colonnade.service.calibrating import calibrated
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
@@ -87,6 +88,7 @@ class TableSource:
     def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False) -> None:
         self.table, self._prepare, self._trees = table, prepare, trees
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
+        self.added = table.added
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
 
     def prepare(self, rows: Rows) -> PreparedTable:
@@ -209,6 +211,7 @@ def run_job(
         history.close()
     source, trained = outcome.value
     trained = replace(trained, judged=history.held_out.get(party.name))
+    trained = replace(trained, calibration=calibrated(job, party.name, source.labels, source.weights, trained))
     version, in_use = keep_version(job, party, source, trained, history.records)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)

@@ -46,6 +46,7 @@ class Source(Protocol):
     ids: Any  # None where rows need no alignment
     labels: Any  # one per row, None where there is none; None at a party without labels
     weights: Any  # how much each row counts, at a party with labels; None where all count alike
+    added: Any  # what is added to each row's score, at a party with labels; None where it is nothing
 
     def prepare(self, rows: Rows) -> Prepared:
         """Learn the preparation of the columns on these rows."""
@@ -145,9 +146,10 @@ async def get_ready(
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
     async def part(of: Rows) -> Party:
-        y, weights = (None if each is None else np.asarray(each)[of] for each in (source.labels, source.weights))
-        X = await net.in_thread(prepared.matrix, of)
-        return Party(net.me, X, y, columns=prepared.columns, sample_weight=weights, categories=prepared.categories)
+        along = (source.labels, source.weights, source.added)
+        y, weights, added = (None if each is None else np.asarray(each)[of] for each in along)
+        X, beside = await net.in_thread(prepared.matrix, of), {"sample_weight": weights, "offset": added}
+        return Party(net.me, X, y, columns=prepared.columns, categories=prepared.categories, **beside)
 
     own, apart = await part(train), await part(held_out) if len(held_out) else None
     agreed = job.training(outputs)

@@ -6,7 +6,8 @@
     # database = "bank.duckdb"      # where sql looks up names of tables
     id = "customer_id"              # left out, if all parties have the same rows in the same order
     label = "default"               # only at a party that holds labels; an empty cell is a row without one
-    # weight = "exposure"           # beside a label: how much each row counts, a number >= 0
+    # weight = "importance"         # beside a label: how much each row counts, a number >= 0
+    # exposure = "insured_years"    # beside a label: how much each row was at risk, a number > 0; or offset = "..."
     columns = ["age", "income"]     # by default all others; or exclude = ["name"]
 
 Everything that is wrong with it is one sentence, with the file, the line and the key.
@@ -41,6 +42,8 @@ SECTION = Section(
     Key("ids", str),  # a file with one id per line, for formats without an id column
     Key("label", str),
     Key("weight", str),  # of rows, beside a label
+    Key("offset", str),  # of scores, beside a label
+    Key("exposure", str),  # the same as a factor of the mean
     Key("columns", ListOf(str, least=1)),
     Key("exclude", ListOf(str)),
     Key("text", ListOf(str)),  # columns that are text although they look like numbers
@@ -50,7 +53,7 @@ SECTION = Section(
     Key("first_index", int, default=1, allowed=(0, 1)),
     Key("features", int, least=1, most=2**31 - 2),
 )
-_QUERY = {"id", "label", "weight", "columns", "exclude", "text", "missing"}
+_QUERY = {"id", "label", "weight", "offset", "exposure", "columns", "exclude", "text", "missing"}
 # What each kind of source can be told, beside source itself.
 _KEYS = {
     "sql": _QUERY | {"database"},
@@ -58,7 +61,7 @@ _KEYS = {
     "parquet": _QUERY,
     "libsvm": {"label", "ids", "first_index", "features"},
     "npy": {"ids", "columns", "exclude"},
-    "npz": {"id", "ids", "label", "weight", "columns", "exclude"},
+    "npz": {"id", "ids", "label", "weight", "offset", "exposure", "columns", "exclude"},
 }
 _SUFFIXES = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".svm": "libsvm",
@@ -73,7 +76,8 @@ def load(
 
     source: another file instead of the section's own, for example with new rows to predict; where `ids` names a file,
         the ids of new.svm are in new.svm.ids.
-    labels: whether the columns of labels and weights are read; for prediction they need not be there.
+    labels: whether the columns of labels and weights are read; for prediction they need not be there. Offsets and
+        exposures have to be: they are a part of every score.
     texts: columns that are text whatever they look like: what `LearnedPreparation.texts` says of the training rows.
     """
     if (settings["source"] is None) == (settings["sql"] is None):
