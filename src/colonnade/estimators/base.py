@@ -18,7 +18,15 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels, check_values, check_weights, tell, warn_after, warn_before
+from colonnade.families.checks import (
+    all_labels,
+    all_weights,
+    check_values,
+    check_weights,
+    tell,
+    warn_after,
+    warn_before,
+)
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
@@ -80,7 +88,7 @@ class Estimator:
     rounds_: int
     sum_: str
     _states: dict[str, Any]
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that files do not keep
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "verbose")  # options that files do not keep
     _family: str  # the name of the family that the trained model is of
 
     def _minimised(self) -> losses.Loss:
@@ -310,7 +318,8 @@ class Estimator:
         Parameters
         ----------
         *parties : Party
-            The rows to predict, as for `predict`; at least one of the parties has the true labels.
+            The rows to predict, as for `predict`; at least one of the parties has the true labels. Its rows count by
+            `sample_weight`, where it has one.
         on : Runtime, optional
             Where the parties run, as in `fit`.
 
@@ -323,7 +332,7 @@ class Estimator:
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
         truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
-        return metrics.goodness(self._minimised(), truth, predicted)
+        return metrics.goodness(self._minimised(), truth, predicted, all_weights(tuple(known)))
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -337,7 +346,7 @@ class Estimator:
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
-        The options `algorithm` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
+        The options `algorithm`, `class_weight` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
 
         Parameters
         ----------

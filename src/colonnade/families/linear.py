@@ -23,10 +23,11 @@ from colonnade.engine.options import Training
 from colonnade.engine.session import Session
 from colonnade.engine.shared_session import SharedSession
 from colonnade.errors import LabelError, OptionError
-from colonnade.families.base import NO_WEIGHTS, Arrays, Description, Family
+from colonnade.families.base import WEIGHTED, Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
-from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart, minimised
 from colonnade.objective import losses, penalties
+from colonnade.objective.weighted import Weighted, weighed
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 
@@ -69,12 +70,13 @@ class LinearFamily(Family):
         Key("l2", float, default=LinearOptions.l2, least=0),
         Key("penalty", str, default=LinearOptions.penalty, allowed=tuple(penalties.PENALTIES)),
         Key("intercept", bool, default=LinearOptions.intercept),
-        Key("weighted", bool, default=LinearOptions.weighted),
+        WEIGHTED,
     )
     options: ClassVar[type[Any]] = LinearOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = tuple(ALGORITHMS.values())
     encryptable: ClassVar[bool] = True
     plannable: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {}
 
@@ -83,11 +85,6 @@ class LinearFamily(Family):
     def default_algorithm(self, *, encrypted: bool) -> type[Training]:
         """Return block Newton, which takes any number of columns, or FedSGD, whose signals can be encrypted."""
         return FedSGD if encrypted else BlockNewton
-
-    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """Refuse weights of rows, which training in the open does not take."""
-        if options.weighted:
-            raise OptionError(f"weighted is true: {NO_WEIGHTS}")
 
     def trained_by(self, algorithm: Training) -> str:
         """Return the algorithm's own family: FDML makes a mean of models out of these options."""
@@ -98,8 +95,8 @@ class LinearFamily(Family):
         return LinearOptions(model["penalty"], model["l2"], model["intercept"], model["weighted"])
 
     def setting(self, options: Any) -> dict[str, Any]:
-        """Say that contributions are linear, from which it follows what they show; that holds for FDML's too."""
-        return {"model": LinearFamily.name}
+        """Say that contributions are linear, from which it follows what they show, and whether rows have weights."""
+        return {"model": LinearFamily.name, "weighted": options.weighted}
 
     def leaders_columns(self, options: Any) -> int:
         """Return 1 where there is an intercept, which belongs to the first label holder."""
@@ -117,17 +114,18 @@ class LinearFamily(Family):
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
         if block.intercept is not None and part.y is not None:
-            block.intercept[:] = loss.start(part.y[part.labelled])
+            known = part.y if part.weights is None else weighed(part.y, part.weights)
+            block.intercept[:] = loss.start(known[part.labelled])
         if part.own is not None:  # parameters to start with
             theta, intercept = part.own
             block.weights.V[:] = needed.cut(np.stack(theta, axis=1))
             if intercept is not None and block.intercept is not None:
                 block.intercept[:] = intercept
-        train = Part(None, whole.shape[0], part.y, part.labelled)
+        train = Part(None, whole.shape[0], part.y, part.labelled, part.weights)
         held_out = None
         if part.validation is not None:
             other = needed.of(columns_from_value(part.validation[0]))
-            held_out = Part(other, other.shape[0], *part.validation[1:])
+            held_out = Part(other, other.shape[0], *part.validation[1:], part.held_out_weights)
         agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
@@ -139,7 +137,7 @@ class LinearFamily(Family):
         return Needed(whole, every=False)
 
     def _loss(self, job: TrainingJob) -> losses.Loss:
-        return losses.loss(job.loss)
+        return minimised(job)
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's block; the first label holder's has the intercept."""
@@ -202,7 +200,6 @@ class AveragedFamily(LinearFamily):
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
-        super().check_holders(model, loss, holders, options)
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "
@@ -219,7 +216,7 @@ class AveragedFamily(LinearFamily):
         return Needed(whole, every=True)
 
     def _loss(self, job: TrainingJob) -> losses.Loss:
-        return MIXTURES[job.loss]
+        return Weighted(MIXTURES[job.loss]) if job.options.weighted else MIXTURES[job.loss]
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's whole model, with an intercept of its own if there is to be one."""

@@ -23,12 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.data.class_weights import BALANCED
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
 from colonnade.families.protection import PROTECTIONS
+from colonnade.families.trees import TELL_LABELS
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
 from colonnade.jobs.policy import KINDS, SERVED, Policy
+from colonnade.objective.losses import loss
 from colonnade.remote.certificates import CertificatePaths
 from colonnade.remote.trust import check_pin
 from colonnade.settings import toml
@@ -133,18 +136,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if (settings["data"]["label"] is None) == (name in job.holders):
         holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
-    if settings["data"]["weight"] is not None and not family(job.family).weighs:
-        raise settings["data"].error("weight", NO_WEIGHTS)
-    told = getattr(
-        job.model, "weighted", None
-    )  # None where weights, like labels, are the label holder's business alone
-    if name == job.holders[0] and told is not None and (settings["data"]["weight"] is not None) != told:
-        says = (
-            "says weighted = true, so name the column with the weights"
-            if settings["data"]["weight"] is None
-            else ("says nothing of weights; leave this out, or add weighted = true to [model] at every party")
-        )
-        raise settings["data"].error("weight", f"the job {says}")
+    _check_weights(settings["data"], job, name)
     takes = family(job.family).takes_own
     if (settings["network"] is not None) != takes:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
@@ -185,6 +177,37 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         _network(settings["network"]),
         settings["trees"],
     )
+
+
+def _check_weights(given: Settings, job: Job, name: str) -> None:
+    """Refuse weights of rows and of classes that the model does not take, or that the job does not tell of."""
+    keys = [key for key in ("weight", "class_weight") if given[key] is not None]
+    for key in keys if not family(job.family).weighs else ():
+        raise given.error(key, NO_WEIGHTS)
+    told = getattr(job.model, "weighted", None)  # None where weights are the label holder's business alone
+    if told is False:
+        for key in keys:
+            says = "says nothing of weights; leave this out, or add weighted = true to [model] at every party"
+            raise given.error(key, f"the job {says}")
+    elif told and not keys and job.holders == (name,):
+        raise given.error(
+            "weight", "the job says weighted = true, so name the column with the weights, or class_weight"
+        )
+    asked = given["class_weight"]
+    if asked is None:
+        return
+    if name not in job.holders:
+        words = "the party with the labels says how much each class counts, and the job says that"
+        raise given.error("class_weight", f"{words} {name!r} holds none; leave this out")
+    if loss(job.loss).kind not in ("binary", "classes"):
+        raise given.error("class_weight", f"is for classes, and the job's loss is {job.loss!r}; leave this out")
+    if asked == BALANCED and len(job.holders) > 1:
+        words = "needs all labels at one party, and no label holder tells another how many of each class it has"
+        raise given.error("class_weight", f"'balanced' {words}; give numbers, such as {{ good = 1, bad = 5 }}")
+    if getattr(job.model, "balanced", False):
+        raise given.error("class_weight", "the job says balanced = true already; leave out one of the two")
+    if getattr(job.algorithm, "label_epsilon", None) is not None:
+        raise given.error("class_weight", TELL_LABELS)
 
 
 def _network(given: Settings | None) -> Any:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from colonnade.errors import InputError, LabelError
 from colonnade.objective.further_losses import Gamma, Quantile, Tweedie, weighted_quantile
 from colonnade.objective.losses import Floats, Labels, Loss
+from colonnade.objective.weighted import labels_of, plain, weights_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -173,7 +174,9 @@ def evaluate(
     """Return the name and value of the loss's default metric for scores and encoded labels.
 
     The value is NaN where the metric has none: without rows, with a NaN score, or for an AUC over rows of one class.
+    Labels may bring their weights along (`weighted.weighed`).
     """
+    loss, weights, y_encoded = plain(loss), weights_of(y_encoded) if weights is None else weights, labels_of(y_encoded)
     name = metric_name(loss)
     if weights is not None:  # a row that counts for nothing has no say, not even that its class is there
         z, y_encoded, weights = z[weights > 0.0], y_encoded[weights > 0.0], weights[weights > 0.0]

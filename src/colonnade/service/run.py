@@ -79,10 +79,18 @@ class PreparedTable:
 class TableSource:
     """A party's table in the form that `training` takes; `trees` are prepared otherwise than other models."""
 
-    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False) -> None:
-        self.table, self._prepare, self._trees = table, prepare, trees
+    def __init__(
+        self, table: Table, prepare: Settings | None, *, trees: bool = False, class_weight: Any = None
+    ) -> None:
+        self.table, self._prepare, self._trees, self.class_weight = table, prepare, trees, class_weight
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
+
+    @classmethod
+    def of(cls, job: Job, party: PartyFile) -> TableSource:
+        """Read the table that a party's file describes."""
+        weights = party.data["class_weight"]
+        return cls(data.load(party.data), party.prepare, trees=grows_trees(job), class_weight=weights)
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
@@ -147,7 +155,7 @@ def run_job(
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare, trees=grows_trees(job))
+        source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
