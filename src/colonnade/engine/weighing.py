@@ -76,7 +76,7 @@ async def weigh(net: Net, secure: SecureSum, holders: tuple[str, ...], sum_name:
         )
     part.y = weighed(part.y, mine / mean)
     # Of several label holders the first one knows the sum of their largest weights, which none of these exceeds.
-    return Unevenness(2.0 ** math.ceil(math.log2(max(1.0, squares / mean**2))), max(1.0, found[2] / mean))
+    return Unevenness(2.0 ** math.ceil(math.log2(max(1.0, squares / mean**2))), max(1.0, float(found[2]) / mean))
 
 
 async def _means(
