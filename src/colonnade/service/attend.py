@@ -49,7 +49,7 @@ def attend(
         raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
     private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = RunTerms.of(job.parties, agreed).digest.hex()
-    purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
+    purpose = {key: agreed[key] for key in ("purpose", "asker", "training") if key in agreed}
     about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
     found: list[Any] = []
 
