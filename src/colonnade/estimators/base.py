@@ -17,6 +17,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
+from colonnade.estimators.thresholds import ThresholdMixin
 from colonnade.families import family, store
 from colonnade.families.checks import (
     all_labels,
@@ -30,6 +31,7 @@ from colonnade.families.checks import (
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
+from colonnade.objective.decisions import Threshold
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
@@ -43,7 +45,7 @@ Model = TypeVar("Model", bound="Estimator")
 Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
-class Estimator:
+class Estimator(ThresholdMixin):
     """A model over several parties; every estimator of `colonnade` is one.
 
     Attributes
@@ -73,6 +75,9 @@ class Estimator:
         training it is how predictions are added up.
     protection_ : str
         How training was protected: "sealed", "masked" or "plain".
+    threshold_ : float
+        From which probability of the second of two classes on, or from which score, `predict` decides for it; only the
+        first label holder's file keeps what `choose_threshold` found.
     training_ : str
         The id of the training, which the files of all parties carry: parts of different trainings are not loaded
         together. Empty in a model of the time before trainings had one.
@@ -213,6 +218,7 @@ class Estimator:
         """Note who takes part, what the classes and columns are, and which family the model is of."""
         self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
         self.classes_, self.sum_, self._family = classes, job.sum, job.family
+        self._threshold = None  # it was of another model
         self.columns_ = {party.name: party.columns for party in parties}
         facts = (repr(job.as_value()).encode(), str(parties[0].rows).encode())
         self.training_ = own_id(self.parties_, facts)
@@ -317,7 +323,8 @@ class Estimator:
             A class for each row, written as in training; or a number, which for counts is their mean.
         """
         loss = self._minimised()
-        return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
+        decide = loss.predict if self._threshold is None else self._threshold.predict
+        return labels.decode(decide(self.decision_function(*parties, on=on)), self.classes_, loss)
 
     def score(self, *parties: Party, on: Runtime | None = None) -> float:
         """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts and quantiles.
@@ -382,6 +389,8 @@ class Estimator:
             arrays["columns"] = np.array(self.columns_[name])
             if name in self.holders_:
                 arrays["classes"] = self.classes_
+            if name == self.holders_[0] and self._threshold is not None:
+                arrays |= self._threshold.to_arrays()
             store.write_party(path, name, public, arrays)
 
     @classmethod
@@ -416,6 +425,7 @@ class Estimator:
         model._states = {name: made.from_arrays(part) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]
+        model._threshold = Threshold.from_arrays(arrays[model.holders_[0]])
         model._take_public(public)
         return model
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.data.class_weights import BALANCED
+from colonnade.errors import OptionError
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
 from colonnade.families.protection import PROTECTIONS
@@ -31,6 +32,7 @@ from colonnade.families.trees import TELL_LABELS
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
 from colonnade.jobs.policy import KINDS, SERVED, Policy
+from colonnade.objective.decisions import check_rule
 from colonnade.objective.losses import loss
 from colonnade.remote.certificates import CertificatePaths
 from colonnade.remote.trust import check_pin
@@ -55,6 +57,10 @@ PARTY = Section(
     Key(
         "trees",
         Section(Key("monotone", Section(others=Key("column", int, allowed=(1, -1))), default={})),
+    ),
+    Key(
+        "decision",
+        Section(Key("by", (str, float, Section(Key("cost", ListOf(ListOf(float, 2), 2)))), required=True)),
     ),
     Key(
         "certificates",
@@ -107,6 +113,7 @@ class PartyFile:
     policy: Policy
     network: Any = None  # how this party's own is made: see `families.torch_networks`
     trees: Settings | None = None  # what it asks of boosted trees: see `tree_part`
+    decision: Any = None  # by what it chooses the threshold of its decisions: see `objective.decisions`
 
     @property
     def ledger(self) -> Path:
@@ -137,6 +144,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
     _check_weights(settings["data"], job, name)
+    decision = _decision(settings["decision"], job, name)
     takes = family(job.family).takes_own
     if (settings["network"] is not None) != takes:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
@@ -176,6 +184,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         ),
         _network(settings["network"]),
         settings["trees"],
+        decision,
     )
 
 
@@ -208,6 +217,25 @@ def _check_weights(given: Settings, job: Job, name: str) -> None:
         raise given.error("class_weight", "the job says balanced = true already; leave out one of the two")
     if getattr(job.algorithm, "label_epsilon", None) is not None:
         raise given.error("class_weight", TELL_LABELS)
+
+
+def _decision(given: Settings | None, job: Job, name: str) -> Any:
+    """Return by what this party chooses its threshold, and None where it chooses none; refuse what can't be."""
+    if given is None:
+        return None
+    by = given["by"].plain() if isinstance(given["by"], Settings) else given["by"]
+    if name != job.holders[0]:
+        raise given.error("by", f"only the first label holder, {job.holders[0]!r}, decides; remove this table")
+    if family(job.family).predicts_alone:
+        raise given.error("by", "the target of transfer learning decides by itself, without labels; remove this table")
+    try:
+        check_rule(by, loss(job.loss))
+    except OptionError as error:
+        raise given.error("by", str(error)) from None
+    if not isinstance(by, float) and not job.validation:
+        words = "a threshold is chosen on held-out rows, and the job holds none out; add part = 0.2 under [validation]"
+        raise given.error("by", f"{words} of the job, or give a number")
+    return by
 
 
 def _network(given: Settings | None) -> Any:

@@ -238,7 +238,8 @@ def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
     """Scores as people read them."""
     loss = losses.loss(job.loss)
     scores = family(part.public["family"]).decode(job.loss, totals)
-    found = {"prediction": labels.decode(loss.predict(scores), part.classes, loss)}
+    decide = loss.predict if part.threshold is None else part.threshold.predict
+    found = {"prediction": labels.decode(decide(scores), part.classes, loss)}
     if loss.kind in ("binary", "classes") and job.loss != "smooth_hinge":
         chances = loss.probability(scores)
         found |= {f"p({name})": chances[:, column] for column, name in enumerate(part.classes.tolist())}
