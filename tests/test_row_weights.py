@@ -12,6 +12,7 @@ import pytest
 import colonnade as cn
 from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.alignment.protocol import align
+from colonnade.boosting.options import TreeOptions
 from colonnade.errors import DataError, InputError, OptionError, RunFailed
 from colonnade.families import families, training
 from colonnade.families.base import NO_WEIGHTS
@@ -329,3 +330,67 @@ def test_a_party_file_names_weights_where_the_job_tells_of_them(tmp_path):
             continue
         with pytest.raises(OptionError, match=f"bank.toml, line 6, key data.weight: {re.escape(refusal)}"):
             read_party(tmp_path / "bank.toml", job)
+
+
+def test_a_job_weighs_rows_by_their_class():
+    """As the label holder's own file says, in texts; held-out rows count by the weights of the training's classes."""
+    for asked in ("balanced", {"yes": 3.0}):
+        brought, found = sources(ORDER), {}
+        brought["bank"].weights, brought["bank"].class_weight = ORDER["bank"] + 1.0, asked
+        job = job_for(THIRD, validation=0.25)
+        job = replace(job, model=replace(job.model, weighted=True))
+
+        def program_of(name, job=job, brought=brought, found=found):
+            async def program(net):
+                found[name] = await get_ready(net, job, brought[name], align, lambda *_: None)
+
+            return program
+
+        cn.Simulation().run({name: (program_of(name), ()) for name in job.parties})
+        mine = found["bank"].mine
+        who = {tuple(row): person + 1.0 for row, person in zip(brought["bank"].X.tolist(), ORDER["bank"], strict=True)}
+        plain = np.array([who[tuple(row)] for row in mine.X.tolist()])
+        counts = [plain[mine.y == sign].sum() for sign in (-1.0, 1.0)]
+        no, yes = (1.0, 3.0) if asked != "balanced" else (plain.sum() / (2 * count) for count in counts)
+        np.testing.assert_allclose(mine.weights, plain * np.where(mine.y > 0, yes, no))
+        others = np.array([who[tuple(row)] for row in mine.validation[0].tolist()])
+        np.testing.assert_allclose(mine.held_out_weights, others * np.where(mine.validation[1] > 0, yes, no))
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes", "sentence"),
+    [
+        ('"balanced"', {}, None),
+        ("{ good = 1, bad = 5 }", {"holders": ("bank", "shop")}, None),
+        ('"fair"', {}, 'must be "balanced", or a weight for each class, { good = 1, bad = 5 }'),
+        ("{ good = -1 }", {}, "must be >= 0, got -1"),
+        ('"balanced"', {"holders": ("bank", "shop")}, "no label holder tells another how many of each class it has"),
+        ('"balanced"', {"loss": "square"}, "is for classes, and the job's loss is 'square'; leave this out"),
+        ('"balanced"', {"model": LinearOptions()}, "the job says nothing of weights; leave this out"),
+        ('"balanced"', {"family": "transfer", "model": None}, NO_WEIGHTS),
+        ('"balanced"', {"family": "trees", "model": TreeOptions(balanced=True)}, "says balanced = true already"),
+        (
+            '"balanced"',
+            {"family": "trees", "model": TreeOptions(), "algorithm": cn.OpenBoosting(label_epsilon=1.0)},
+            "label_epsilon hides labels, and weights that balance classes tell them",
+        ),
+    ],
+)
+def test_a_party_file_names_weights_of_classes(tmp_path, asked, changes, sentence):
+    (tmp_path / "bank.toml").write_text(PARTY.replace('weight = "w"', f"class_weight = {asked}"))
+    (tmp_path / "job.toml").write_text(GOOD)
+    job = replace(read_job(tmp_path / "job.toml"), **{"model": LinearOptions(weighted=True), **changes})
+    if sentence is None:
+        assert read_party(tmp_path / "bank.toml", job).data["class_weight"] in ("balanced", {"good": 1.0, "bad": 5.0})
+        return
+    with pytest.raises(OptionError, match=rf"bank.toml, line 6, key data\.class_weight.*{re.escape(sentence)}"):
+        read_party(tmp_path / "bank.toml", job)
+
+
+def test_a_job_that_tells_of_weights_wants_some(tmp_path):
+    (tmp_path / "bank.toml").write_text(PARTY.replace('weight = "w"\n', ""))
+    (tmp_path / "job.toml").write_text(GOOD)
+    job = replace(read_job(tmp_path / "job.toml"), model=LinearOptions(weighted=True))
+    with pytest.raises(OptionError, match="so name the column with the weights, or class_weight"):
+        read_party(tmp_path / "bank.toml", job)
+    read_party(tmp_path / "bank.toml", replace(job, holders=("bank", "shop")))  # another one may bring them

@@ -222,7 +222,7 @@ def test_a_weight_of_two_is_the_row_twice_and_of_zero_the_row_left_out(name):
         np.testing.assert_allclose(one.coef_[party], two.coef_[party], atol=close)
     records = zip(one.history_, two.history_, strict=True)
     for mine, theirs in records if name != "BlockNewton" else [(one.history_[-1], two.history_[-1])]:
-        assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-8)
+        assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-7)
         assert mine["metric"] == pytest.approx(theirs["metric"], abs=1e-9)
 
 
