@@ -462,9 +462,8 @@ def test_people_who_are_served(tmp_path):
     people.remember(party, party.folder, None, np.arange(3))  # a job without ids: there is nobody to ask about
     assert not (party.folder / "people.json").exists()
     (folder / "list.txt").write_text("\ufeff007\n\n Zoe\u0308\n", encoding="utf-8")
-    assert people.served(replace(party, policy=Policy(serve_people="listed", serve_list=folder / "list.txt")), folder) == {
-        "007", "Zo\u00eb",
-    }  # fmt: skip
+    listed = replace(party, policy=Policy(serve_people="listed", serve_list=folder / "list.txt"))
+    assert people.served(listed, folder) == {"007", "Zo\u00eb"}
     with pytest.raises(DataError, match=r"serve_list '.*nowhere' can't be read .* give a file with one id per line"):
         people.served(replace(party, policy=Policy(serve_people="listed", serve_list=folder / "nowhere")), folder)
     assert people.served(replace(party, policy=Policy(serve_people="all")), folder) is None

@@ -67,19 +67,21 @@ def _list(given: list[str], party: PartyFile) -> int:
         print(f"{party.name} has no versions yet; train one with `colonnade run`")
         return 0
     table, in_use = Table(title=Text(f"{party.name}'s versions"), title_justify="left"), shelf.promoted().training
-    for name in ("version", "trained (UTC)", "rows", "how well, as far as known here", "started from", ""):
-        table.add_column(name, justify="right" if name == "rows" else "left", overflow="fold")
+    headings = ["version", "", "trained (UTC)", "rows", "how well"]
+    for name in [*headings, "started from"] if any(version.parent for version in known) else headings:
+        table.add_column(name, justify="right" if name == "rows" else "left", no_wrap=name != "how well")
     for version in known:
         rows = version.about.get("rows")
-        mark = "" if version.training != in_use else "promoted by hand" if shelf.by_hand else "promoted"
-        cells = (_name(version), version.date[:16].replace("T", " "), "" if rows is None else f"{rows:,}")
-        table.add_row(*map(Text, (*cells, _figures(version), version.parent[:12], mark)))
+        mark = "" if version.training != in_use else "in use, by hand" if shelf.by_hand else "in use"
+        when, count = version.date[:16].replace("T", " "), "" if rows is None else f"{rows:,}"
+        cells = (_name(version), mark, when, count, "\n".join(_figures(version)), version.parent[:12])
+        table.add_row(*map(Text, cells[: len(table.columns)]))
     Console().print(table)
     return 0
 
 
-def _figures(version: Version) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in version.metrics.items())
+def _figures(version: Version) -> list[str]:
+    return [f"{name} {value:.4f}" for name, value in version.metrics.items()]
 
 
 def _show(given: list[str], party: PartyFile) -> int:

@@ -96,10 +96,7 @@ def check_same_training(one: tuple[str, Mapping[str, Any]], other: tuple[str, Ma
     ids = [public.get("training") for _, public in (one, other)]
     if ids[0] != ids[1]:
         first, second = (f"that of {party!r} of {_training(public)}" for party, public in (one, other))
-        raise DataError(
-            f"the parts are of different trainings, {first} and {second}; use parts of one training, as they score "
-            f"nothing together"
-        )
+        raise DataError(f"the parts are of different trainings, {first} and {second}; use parts of one training")
 
 
 def _training(public: Mapping[str, Any]) -> str:

@@ -60,7 +60,9 @@ def attend(
         await witness.end(net)
 
     sign, check = signer(credentials.key), checker(party.certificates.certificate)
-    ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}), "stopped"
+    # A party may train while it serves, and serves once; each has its own lane of the ledger.
+    lane = "scoring" if agreed.get("purpose") == "scoring" else ""
+    ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}, lane=lane), "stopped"
     if budget is not None:
         budget.keep_in(ledger)
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
