@@ -59,6 +59,11 @@ def check_form(form: str, setting: Setting) -> None:
             f"signal={form!r} needs scores that are the sum of all contributions, and a {setting.model} model's are "
             f"not; leave signal out"
         )
+    if setting.weighted and not sends_curvatures(form, setting):
+        raise OptionError(
+            f"signal={form!r} works out scores from signals, which needs rows that count alike, and here they have "
+            f"weights that only the label holder knows; leave signal out"
+        )
     if form == "exact" and not loss_of(setting.loss).tells_score:
         raise OptionError(
             f"signal='exact' needs a loss whose signal tells the score, and {setting.loss}'s does not; give "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -17,9 +18,11 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
+from colonnade.estimators.thresholds import ThresholdMixin
 from colonnade.families import family, store
 from colonnade.families.checks import (
     all_labels,
+    all_weights,
     check_offsets,
     check_values,
     check_weights,
@@ -30,7 +33,8 @@ from colonnade.families.checks import (
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
 from colonnade.objective import losses, metrics
-from colonnade.objective.calibration import METHODS, Calibration, calibrate
+from colonnade.objective.calibration import METHODS, Calibration, calibrate, decided_by
+from colonnade.objective.decisions import Threshold
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
@@ -44,7 +48,7 @@ Model = TypeVar("Model", bound="Estimator")
 Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
-class Estimator:
+class Estimator(ThresholdMixin):
     """A model over several parties; every estimator of `colonnade` is one.
 
     Attributes
@@ -76,6 +80,9 @@ class Estimator:
         How training was protected: "sealed", "masked" or "plain".
     calibration_ : Calibration or None
         How scores become probabilities, where `calibrate` has learnt it; only the first label holder's file keeps it.
+    threshold_ : float
+        From which probability of the second of two classes on, or from which score, `predict` decides for it; only the
+        first label holder's file keeps what `choose_threshold` found.
     training_ : str
         The id of the training, which the files of all parties carry: parts of different trainings are not loaded
         together. Empty in a model of the time before trainings had one.
@@ -97,7 +104,7 @@ class Estimator:
     sum_: str
     calibration_: Calibration | None = None
     _states: dict[str, Any]
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that files do not keep
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "verbose")  # options that files do not keep
     _family: str  # the name of the family that the trained model is of
 
     def _minimised(self) -> losses.Loss:
@@ -219,6 +226,7 @@ class Estimator:
         self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
         self.classes_, self.sum_, self._family = classes, job.sum, job.family
         self.calibration_ = None  # it was of another model
+        self._threshold = None  # it was of another model
         self.columns_ = {party.name: party.columns for party in parties}
         facts = (repr(job.as_value()).encode(), str(parties[0].rows).encode())
         self.training_ = own_id(self.parties_, facts)
@@ -323,7 +331,7 @@ class Estimator:
             A class for each row, written as in training; or a number, which for counts is their mean.
         """
         loss = self._minimised()
-        decide = loss.predict if self.calibration_ is None else self.calibration_.predict
+        decide = partial(decided_by, loss=loss, threshold=self._threshold, calibration=self.calibration_)
         return labels.decode(decide(self.decision_function(*parties, on=on)), self.classes_, loss)
 
     def score(self, *parties: Party, on: Runtime | None = None) -> float:
@@ -332,7 +340,8 @@ class Estimator:
         Parameters
         ----------
         *parties : Party
-            The rows to predict, as for `predict`; at least one of the parties has the true labels.
+            The rows to predict, as for `predict`; at least one of the parties has the true labels. Its rows count by
+            `sample_weight`, where it has one.
         on : Runtime, optional
             Where the parties run, as in `fit`.
 
@@ -345,7 +354,7 @@ class Estimator:
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
         truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
-        return metrics.goodness(self._minimised(), truth, predicted)
+        return metrics.goodness(self._minimised(), truth, predicted, all_weights(tuple(known)))
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -363,7 +372,7 @@ class Estimator:
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
-        The options `algorithm` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
+        The options `algorithm`, `class_weight` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
 
         Parameters
         ----------
@@ -390,6 +399,8 @@ class Estimator:
                 arrays["classes"] = self.classes_
             if name == self.holders_[0] and self.calibration_ is not None:
                 arrays |= self.calibration_.to_arrays()
+            if name == self.holders_[0] and self._threshold is not None:
+                arrays |= self._threshold.to_arrays()
             store.write_party(path, name, public, arrays)
 
     @classmethod
@@ -425,6 +436,7 @@ class Estimator:
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]
         model.calibration_ = Calibration.from_arrays(arrays[model.holders_[0]])
+        model._threshold = Threshold.from_arrays(arrays[model.holders_[0]])
         model._take_public(public)
         return model
 

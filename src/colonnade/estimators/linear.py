@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -24,6 +25,8 @@ from colonnade.families.checks import (
     check_exposure,
     label_holders,
     owned_rows,
+    weighted,
+    with_class_weights,
 )
 from colonnade.families.linear import AveragedFamily, LinearFamily, LinearOptions, choose
 from colonnade.families.protection import SEALED, check_sealed, check_without_effect, check_word, seals
@@ -59,6 +62,9 @@ class LinearModel(Estimator):
     fit_intercept : bool
         Whether there is an intercept. It is not penalised and belongs to the first label holder; with FDML every party
         has one of its own.
+    class_weight : {None, "balanced"} or dict
+        How much rows of each class count in the training of a classifier, beside the `sample_weight` of a `Party`:
+        "balanced" lets all classes weigh the same, and {class: weight} names what they weigh, as in scikit-learn.
     algorithm : Algorithm or "auto"
         How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD`, `FDML` or `SealedNewton`, with its
         options. "auto" is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048
@@ -102,6 +108,7 @@ class LinearModel(Estimator):
         l2: float = 1e-4,
         penalty: str = "l2",
         fit_intercept: bool = True,
+        class_weight: str | Mapping[Any, float] | None = None,
         algorithm: Algorithm | str = "auto",
         protection: str = "auto",
         sum: str = "auto",  # noqa: A002
@@ -113,6 +120,7 @@ class LinearModel(Estimator):
         self.l1 = l1
         self.penalty = penalty
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.algorithm = algorithm
         self.protection = protection
         self.sum = sum
@@ -171,9 +179,10 @@ class LinearModel(Estimator):
         outputs = loss.outputs(len(classes))
         algorithm = self._chosen(parties, outputs)
         kind = family(algorithm.family)
-        weighted = kind.weighs and any(party.sample_weight is not None for party in parties)
-        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept), weighted, float(self.l1))
         held_out = self._check_validation(parties, validation)
+        parties, held_out = with_class_weights(self.class_weight, parties, held_out, classes)
+        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
+        options = replace(options, weighted=weighted(parties, held_out), l1=float(self.l1))
         sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
@@ -315,8 +324,8 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
-    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, class_weight, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "logistic"
@@ -328,8 +337,8 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
-    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, class_weight, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "softmax"
@@ -341,8 +350,8 @@ class LinearSVC(CalibrationMixin, LinearModel):
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
     it. It has probabilities only where `calibrate` has learnt them, and no `statistics`; `score` is the accuracy.
 
-    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, class_weight, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "smooth_hinge"
@@ -361,8 +370,8 @@ class RidgeRegression(LinearModel):
     scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
     is R².
 
-    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, class_weight, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "square"
@@ -374,8 +383,8 @@ class PoissonRegression(LinearModel):
     scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
-    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, class_weight, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "poisson"

@@ -19,6 +19,7 @@ from colonnade.blocks.torch_modules import forget, reference
 from colonnade.errors import DataError, OptionError
 from colonnade.estimators.torch_checks import shape_of
 from colonnade.families.store import as_text, check_same_training
+from colonnade.objective.decisions import Threshold
 
 FORMAT = "1"
 SUFFIX = ".colonnade.safetensors"
@@ -107,6 +108,8 @@ def save_networks(model: Any, folder: str | Path) -> None:
         }  # fmt: skip
         if name in model.holders_:
             own |= {"classes": model.classes_.tolist(), "kind": model.classes_.dtype.str}
+        if name == model.holders_[0] and model._threshold is not None:
+            own |= {"threshold": model._threshold.at, "threshold_by": model._threshold.by}
         if name == model.holders_[0] and model._has_top:
             own["top"] = model._top_how
         write_party(path, name, public, own, dict(zip(names, arrays, strict=True)))
@@ -137,6 +140,7 @@ def restore_networks(
     }
     model.columns_ = {name: tuple(files[name][0]["columns"]) for name in model.parties_}
     model.classes_ = np.array(first["classes"], dtype=np.dtype(first["kind"]))
+    model._threshold = Threshold.from_arrays(first)
     if public["top"] and model._top_how is None and model.top is None:
         raise OptionError("the top network has layers of its own, which no file can hold; load with top=...")
 

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
 
 Arrays = dict[str, Any]
+# Whether rows count unequally: everybody has to know that before a label holder brings weights.
+WEIGHTED = Key("weighted", bool, default=False)
 # The end of a sentence about weights that a family does not take.
 NO_WEIGHTS = (
-    "only linear models with protection 'sealed' and boosted trees take weights of rows; leave them out, or train a "
-    "model of that kind"
+    "transfer learning and learning over rows take no weights of rows, all other models do; leave them out, or train "
+    "another model"
 )
 # The end of a sentence about offsets that a family does not take.
 NO_OFFSETS = (

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.class_weights import class_weights, weighed_rows
 from colonnade.data.party import Party, missing_values
-from colonnade.data.row_weights import trouble_of_all
+from colonnade.data.row_weights import Floats, trouble_of_all
 from colonnade.engine.exchange import shared_out
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
 from colonnade.engine.options import Training
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, SingleFeatureWarning
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
 from colonnade.families import family
 from colonnade.families.base import Family
 from colonnade.families.training import TrainingJob
@@ -60,6 +61,37 @@ def all_labels(parties: tuple[Party, ...]) -> Array:
             f"labels to one party"
         )
     return labels
+
+
+def all_weights(parties: tuple[Party, ...]) -> Floats | None:
+    """Return how much every row counts, from the label holder whose signals it is in; None where all count alike."""
+    known = [party for party in parties if party.active]
+    if all(party.sample_weight is None for party in known):
+        return None
+    weights = np.ones(known[0].rows)
+    for party, rows in zip(known, shared_out(np.stack([np.asarray(one.labelled) for one in known])), strict=True):
+        if party.sample_weight is not None:
+            weights[rows] = party.sample_weight[rows]
+    return weights
+
+
+def with_class_weights(
+    given: Any, parties: tuple[Party, ...], held_out: Sequence[Party] | None, classes: Array
+) -> tuple[tuple[Party, ...], list[Party] | None]:
+    """Return the parties and those of held-out rows, whose rows count by their class as well; None changes nothing."""
+    apart = None if held_out is None else list(held_out)
+    if given is None:
+        return parties, apart
+    if not len(classes):
+        raise OptionError(f"class_weight is for classifiers, got {given!r}; give sample_weight instead")
+    found = class_weights(given, all_labels(parties), all_weights(parties), classes)
+    weighed = tuple(weighed_rows(party, classes, found) for party in parties)
+    return weighed, None if apart is None else [weighed_rows(party, classes, found) for party in apart]
+
+
+def weighted(parties: Sequence[Party], held_out: Sequence[Party] | None = None) -> bool:
+    """Return whether some party brings weights of rows."""
+    return any(party.sample_weight is not None for party in (*parties, *(held_out or ())))
 
 
 def check_weights(kind: Family, parties: Iterable[Party]) -> None:

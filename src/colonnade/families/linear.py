@@ -23,12 +23,13 @@ from colonnade.engine.options import Training
 from colonnade.engine.session import Session
 from colonnade.engine.shared_session import SharedSession
 from colonnade.errors import LabelError, OptionError
-from colonnade.families.base import NO_WEIGHTS, Arrays, Description, Family
+from colonnade.families.base import WEIGHTED, Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
-from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart, minimised
 from colonnade.objective import losses, penalties
 from colonnade.objective.glm_losses import NAMED, tweedie_name
 from colonnade.objective.offset import with_offsets
+from colonnade.objective.weighted import Weighted, weighed
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 
@@ -81,7 +82,7 @@ class LinearFamily(Family):
         Key("l1", float, default=LinearOptions.l1, least=0),
         Key("penalty", str, default=LinearOptions.penalty, allowed=tuple(penalties.PENALTIES)),
         Key("intercept", bool, default=LinearOptions.intercept),
-        Key("weighted", bool, default=LinearOptions.weighted),
+        WEIGHTED,
         Key("power", float, default=1.5, least=0, most=2),
         Key("alpha", float, default=1.0, above=0),
         Key("level", float, default=0.5, above=0, most=1),
@@ -91,6 +92,7 @@ class LinearFamily(Family):
     algorithms: ClassVar[tuple[type[Training], ...]] = tuple(ALGORITHMS.values())
     encryptable: ClassVar[bool] = True
     plannable: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
     takes_offsets: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {}
@@ -124,11 +126,6 @@ class LinearFamily(Family):
         except OptionError as error:
             raise model.error(key, str(error)) from None
 
-    def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """Refuse weights of rows, which training in the open does not take."""
-        if options.weighted:
-            raise OptionError(f"weighted is true: {NO_WEIGHTS}")
-
     def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
         """Refuse options of block Newton that have no meaning for an elastic net."""
         algorithm = job.algorithm
@@ -154,8 +151,8 @@ class LinearFamily(Family):
         return found
 
     def setting(self, options: Any) -> dict[str, Any]:
-        """Say that contributions are linear, from which it follows what they show; that holds for FDML's too."""
-        return {"model": LinearFamily.name}
+        """Say that contributions are linear, from which it follows what they show, and whether rows have weights."""
+        return {"model": LinearFamily.name, "weighted": options.weighted}
 
     def leaders_columns(self, options: Any) -> int:
         """Return 1 where there is an intercept, which belongs to the first label holder."""
@@ -171,19 +168,20 @@ class LinearFamily(Family):
         check_penalty(job.sum, job.holders, job.options.penalises().name)
         whole = columns_from_value(part.X)
         needed = self._needed(whole)
-        block, loss = self._block(needed.of(whole), job, net.me), with_offsets(self._loss(job), part.y)
+        block, loss = self._block(needed.of(whole), job, net.me), _with_offsets(self._loss(job), part.y)
         if block.intercept is not None and part.y is not None:
-            block.intercept[:] = loss.start(part.y[part.labelled])
+            known = part.y if part.weights is None else weighed(part.y, part.weights)
+            block.intercept[:] = loss.start(known[part.labelled])
         if part.own is not None:  # parameters to start with
             theta, intercept = part.own
             block.weights.V[:] = needed.cut(np.stack(theta, axis=1))
             if intercept is not None and block.intercept is not None:
                 block.intercept[:] = intercept
-        train = Part(None, whole.shape[0], part.y, part.labelled)
+        train = Part(None, whole.shape[0], part.y, part.labelled, part.weights)
         held_out = None
         if part.validation is not None:
             other = needed.of(columns_from_value(part.validation[0]))
-            held_out = Part(other, other.shape[0], *part.validation[1:])
+            held_out = Part(other, other.shape[0], *part.validation[1:], part.held_out_weights)
         agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
@@ -195,7 +193,7 @@ class LinearFamily(Family):
         return Needed(whole, every=False)
 
     def _loss(self, job: TrainingJob) -> losses.Loss:
-        return losses.loss(job.loss)
+        return minimised(job)
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's block; the first label holder's has the intercept."""
@@ -261,7 +259,6 @@ class AveragedFamily(LinearFamily):
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
-        super().check_holders(model, loss, holders, options)
         if options.penalises().name == "elasticnet":
             raise OptionError("FDML takes no l1, as it averages whole models; use BlockNewton, FedBCD or VFB2")
         if loss not in MIXTURES:
@@ -280,7 +277,7 @@ class AveragedFamily(LinearFamily):
         return Needed(whole, every=True)
 
     def _loss(self, job: TrainingJob) -> losses.Loss:
-        return MIXTURES[job.loss]
+        return Weighted(MIXTURES[job.loss]) if job.options.weighted else MIXTURES[job.loss]
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's whole model, with an intercept of its own if there is to be one."""
@@ -293,6 +290,11 @@ class AveragedFamily(LinearFamily):
     def decode(self, loss: str, totals: Any) -> Any:
         """Return the log odds of the combined probability, or for softmax the logarithms of all probabilities."""
         return MIXTURES[loss].log_odds(totals)
+
+
+def _with_offsets(loss: losses.Loss, y: Any) -> losses.Loss:
+    """Return the loss for these labels; weights are of the loss at scores that have their offsets."""
+    return Weighted(with_offsets(loss.of, y)) if isinstance(loss, Weighted) else with_offsets(loss, y)
 
 
 class LinearScorer(SummedScorer):

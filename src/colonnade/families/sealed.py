@@ -41,7 +41,6 @@ class SealedFamily(LinearFamily):
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
     sealed: ClassVar[bool] = True
-    weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = False
     takes_offsets: ClassVar[bool] = False
 
@@ -62,10 +61,6 @@ class SealedFamily(LinearFamily):
                 f"sealed training has no {loss.split(' ', maxsplit=1)[0].replace('_', ' ')} loss; it has "
                 f"{', '.join(map(repr, SEALED_LOSSES))}: use one of these, or protection 'masked'"
             )
-
-    def setting(self, options: Any) -> dict[str, Any]:
-        """Say that contributions are linear, and whether rows have weights, of which the largest is told in part."""
-        return {**super().setting(options), "weighted": options.weighted}
 
     def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
         """Return whether the model is that of the best evaluation; held-out rows come after training here."""
@@ -97,12 +92,6 @@ class SealedFamily(LinearFamily):
                 X, penalty = np.c_[X, np.ones(len(X))], np.r_[penalty, 0.0]
             if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
                 _warn_of_rare_labels(net, y)
-            if (part.weights is not None) != job.options.weighted:
-                has = "no weights" if part.weights is None else "weights"
-                raise DataError(
-                    f"party {net.me!r} has {has} of rows, and the job says weighted = "
-                    f"{str(job.options.weighted).lower()}; change one of the two"
-                )
             weights = None if part.weights is None else part.weights[order]
             labels = LabelPart(loss, y, weights, intercept=intercept)
             if weights is not None and labels.uneven > loss.most_uneven:

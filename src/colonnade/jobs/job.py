@@ -51,8 +51,6 @@ class Job:
         The content of the file, which the handshake compares.
     statistics
         Whether statistics of the coefficients follow after training.
-    calibration
-        How label holders turn scores into probabilities, learnt from held-out rows: "sigmoid", "isotonic" or None.
     """
 
     name: str
@@ -73,7 +71,6 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]
     statistics: bool = False
-    calibration: str | None = None
 
     @property
     def parties(self) -> tuple[str, ...]:

@@ -24,8 +24,6 @@ from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES, HELD_OUT
-from colonnade.objective import losses
-from colonnade.objective.calibration import METHODS
 from colonnade.objective.metrics import LIKELIHOODS
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
@@ -111,7 +109,6 @@ JOB = Section(
         ),
         default={},
     ),
-    Key("decision", Section(Key("calibration", str, allowed=METHODS)), default={}),
     Key("disclosed", ListOf(str), required=True),
 )
 
@@ -190,10 +187,8 @@ def described(settings: Settings) -> Job:
         run["checkpoint_every"],
         {**settings.plain(), "model": model.plain(), "protection": protection_of(made.name, sum_name)},
         run["statistics"],
-        settings["decision"]["calibration"],
     )
     _check_trainable(settings, job, made)
-    _check_calibration(settings, job)
     return job
 
 
@@ -227,19 +222,6 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
         key = next((key.name for key in made.keys if str(error).startswith(key.name)), None)
         where, key = (settings, "algorithm") if key is None else (model, key)
         raise where.error(key, str(error).removeprefix(f"{key} ")) from None
-
-
-def _check_calibration(settings: Settings, job: Job) -> None:
-    """Refuse a calibration without two classes and held-out rows to learn it from."""
-    decision = settings["decision"]
-    if job.calibration is None:
-        return
-    if losses.loss(job.loss).kind != "binary":
-        kind = settings["model"]["kind"]
-        raise decision.error("calibration", f"is for models of two classes, and kind {kind!r} is none; remove it")
-    if not job.validation:
-        words = "is learnt from held-out rows, and the job holds none out; add part = 0.2 under [validation]"
-        raise decision.error("calibration", f"{words}, or remove it")
 
 
 def _check_sealed(settings: Settings) -> None:

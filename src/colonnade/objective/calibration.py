@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import DataError, LabelError, one_of
-from colonnade.objective.losses import Floats, Labels
+from colonnade.objective.decisions import Threshold, has_chances
+from colonnade.objective.losses import Floats, Labels, Loss
 
 METHODS = ("sigmoid", "isotonic")
 LEAST_ROWS = 10
@@ -92,6 +93,19 @@ def calibrate(method: str, z: Floats, y: Labels, weights: Floats | None = None) 
         )
     w = np.ones(len(z)) if weights is None else weights
     return _sigmoid(z, y, w) if method == "sigmoid" else _isotonic(z, y, w)
+
+
+def decided_by(z: Floats, loss: Loss, threshold: Threshold | None, calibration: Calibration | None) -> Labels:
+    """Return decisions: by a threshold where there is one, else for what is more likely than not.
+
+    A threshold that was chosen on held-out rows is a score; one that was given is a probability, and is compared with
+    the calibrated one.
+    """
+    if threshold is None:
+        return loss.predict(z) if calibration is None else calibration.predict(z)
+    if calibration is not None and threshold.by == "given" and has_chances(loss):
+        return np.where(calibration.chance(z) >= threshold.shown(loss), 1.0, -1.0)
+    return threshold.predict(z)
 
 
 def _sigmoid(z: Floats, y: Labels, w: Floats) -> Calibration:

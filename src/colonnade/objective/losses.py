@@ -88,6 +88,13 @@ class Loss(ABC):
         """Return the curvature as far as the signal alone tells it; None if it does not, and then it has to be sent."""
         return None
 
+    def curvature_about(self, signal: Floats) -> Floats | None:
+        """Return about what the curvature is where rows count unequally, by weights around 1 that nobody else knows.
+
+        None if it has to be sent, as in `curvature_from`.
+        """
+        return self.curvature_from(signal)
+
     def information(self, z: Floats, y: Labels) -> Floats:
         """Return the curvature that is expected where the model is right, on which standard errors are based."""
         return self.curvature(z, y)
@@ -152,6 +159,12 @@ class Logistic(Loss):
         out: Floats = p * (1.0 - p)
         return out
 
+    def curvature_about(self, signal: Floats) -> Floats:
+        """w p (1 - p) = |s| (1 - p): p as if w were 1, but no more than 1/2, as a larger |s| hints at a larger w."""
+        s = np.abs(signal)
+        out: Floats = s * (1.0 - np.minimum(s, 0.5))
+        return out
+
     def signal_after(self, signal: Floats, change: Floats) -> Floats:
         """The sign of s is the label's opposite, and y z = log(1 / |s| - 1).
 
@@ -210,6 +223,10 @@ class Softmax(Loss):
         p = np.abs(signal)
         out: Floats = p * (1.0 - p)
         return out
+
+    def curvature_about(self, signal: Floats) -> Floats:
+        """As of the logistic loss, for each class."""
+        return Logistic().curvature_about(signal)
 
     def signal_after(self, signal: Floats, change: Floats) -> Floats:
         """The label is where s < 0, p is s, or 1 + s at the label, and z = log p up to a constant.
@@ -316,6 +333,11 @@ class SmoothHinge(Loss):
         s = np.abs(signal)
         bent, active = (s > 0) & (s < 1), s > 0
         out: Floats = (bent if 10 * bent.sum() >= active.sum() else active).astype(np.float64)
+        return out
+
+    def curvature_about(self, signal: Floats) -> Floats:
+        """1 before the last kink: where the first one is in a weighted signal, only its weight would tell."""
+        out: Floats = (signal != 0.0).astype(np.float64)
         return out
 
     def predict(self, z: Floats) -> Labels:

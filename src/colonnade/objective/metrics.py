@@ -15,6 +15,7 @@ from colonnade.errors import InputError, LabelError
 from colonnade.objective.further_losses import Gamma, Quantile, Tweedie, weighted_quantile
 from colonnade.objective.glm_losses import NegativeBinomial, SmoothQuantile
 from colonnade.objective.losses import Floats, Labels, Loss
+from colonnade.objective.weighted import labels_of, plain, weights_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -197,7 +198,9 @@ def evaluate(
     """Return the name and value of the loss's default metric for scores and encoded labels.
 
     The value is NaN where the metric has none: without rows, with a NaN score, or for an AUC over rows of one class.
+    Labels may bring their weights along (`weighted.weighed`).
     """
+    loss, weights, y_encoded = plain(loss), weights_of(y_encoded) if weights is None else weights, labels_of(y_encoded)
     name = metric_name(loss)
     loss, z, y_encoded = loss.apart(z, y_encoded)
     if weights is not None:  # a row that counts for nothing has no say, not even that its class is there

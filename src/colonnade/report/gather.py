@@ -59,7 +59,7 @@ def gather(
     loss, holds = losses.loss(job.loss), party.name in job.holders
     _check(job, party.name, part, holds=holds, later=later, threshold=threshold)
     people, words = _people(party, part, loss, later) if holds else ([], "")
-    limit, why = _threshold(loss, threshold)
+    limit, why = _threshold(loss, threshold, part)
     history = _history(part.folder)
     names = [record["metric_name"] for record in history if "metric_name" in record]
     coefficients, table = _own(party.name, part)
@@ -109,9 +109,11 @@ def _people(party: PartyFile, part: ModelPart, loss: Loss, later: Path | None) -
     return found, words
 
 
-def _threshold(loss: Loss, given: float | None) -> tuple[float, str]:
+def _threshold(loss: Loss, given: float | None, part: ModelPart) -> tuple[float, str]:
     if given is not None:
         return given, "as --threshold says"
+    if part.threshold is not None:
+        return part.threshold.shown(loss), part.threshold.why
     if loss.name == "logistic":
         return 0.5, "where both classes are equally likely"
     return 0.0, "where the score changes its sign"

@@ -24,6 +24,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.objective import losses
+from colonnade.objective.calibration import decided_by
 from colonnade.runtimes.net import Net
 from colonnade.service.in_use import loaded, scorer_of, use
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
@@ -242,7 +243,8 @@ def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
     loss = losses.loss(job.loss)
     scores = family(part.public["family"]).decode(job.loss, totals)
     how = loss if part.calibration is None else part.calibration
-    found = {"prediction": labels.decode(how.predict(scores), part.classes, loss)}
+    decided = decided_by(scores, loss, part.threshold, part.calibration)
+    found = {"prediction": labels.decode(decided, part.classes, loss)}
     if loss.kind in ("binary", "classes") and (part.calibration is not None or job.loss != "smooth_hinge"):
         chances = how.probability(scores)
         found |= {f"p({name})": chances[:, column] for column, name in enumerate(part.classes.tolist())}

@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data import labels
+from colonnade.data.class_weights import named_in_texts
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.families import family
-from colonnade.families.checks import check_values, warn_before
+from colonnade.families.checks import check_values, warn_before, with_class_weights
 from colonnade.families.training import TrainingPart, rows_of, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
@@ -47,6 +48,7 @@ class Source(Protocol):
     labels: Any  # one per row, None where there is none; None at a party without labels
     weights: Any  # how much each row counts, at a party with labels; None where all count alike
     added: Any  # what is added to each row's score, at a party with labels; None where it is nothing
+    class_weight: Any  # how much rows of each class count, at a party with labels; None where all count alike
 
     def prepare(self, rows: Rows) -> Prepared:
         """Learn the preparation of the columns on these rows."""
@@ -152,6 +154,10 @@ async def get_ready(
         return Party(net.me, X, y, columns=prepared.columns, categories=prepared.categories, **beside)
 
     own, apart = await part(train), await part(held_out) if len(held_out) else None
+    if (asked := getattr(source, "class_weight", None)) is not None:
+        held = None if apart is None else [apart]
+        (own,), others = with_class_weights(named_in_texts(asked, classes), (own,), held, classes)
+        apart = others[0] if others else None
     agreed = job.training(outputs)
     check_values(family(agreed.family), (own,) if apart is None else (own, apart))
     warn_before(agreed, (own,), job.parties, own.rows)

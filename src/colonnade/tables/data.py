@@ -8,6 +8,7 @@
     label = "default"               # only at a party that holds labels; an empty cell is a row without one
     # weight = "importance"         # beside a label: how much each row counts, a number >= 0
     # exposure = "insured_years"    # beside a label: how much each row was at risk, a number > 0; or offset = "..."
+    # class_weight = "balanced"     # beside a label: how much rows of each class count; or { good = 1, bad = 5 }
     columns = ["age", "income"]     # by default all others; or exclude = ["name"]
 
 Everything that is wrong with it is one sentence, with the file, the line and the key.
@@ -15,7 +16,7 @@ Everything that is wrong with it is one sentence, with the file, the line and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,15 @@ def _one_sign(value: str) -> str | None:
     return None if len(value) == 1 and value not in '"\n\r' else f"must be one character, got {value!r}"
 
 
+def _class_weight(value: Any) -> str | None:
+    named = isinstance(value, Mapping) and len(value) > 0
+    return (
+        None
+        if named or value == "balanced"
+        else 'must be "balanced", or a weight for each class, { good = 1, bad = 5 }'
+    )
+
+
 SECTION = Section(
     Key("source", str),
     Key("sql", str),
@@ -42,6 +52,7 @@ SECTION = Section(
     Key("ids", str),  # a file with one id per line, for formats without an id column
     Key("label", str),
     Key("weight", str),  # of rows, beside a label
+    Key("class_weight", (str, Section(others=Key("class", float, least=0))), check=_class_weight),
     Key("offset", str),  # of scores, beside a label
     Key("exposure", str),  # the same as a factor of the mean
     Key("columns", ListOf(str, least=1)),
@@ -53,15 +64,15 @@ SECTION = Section(
     Key("first_index", int, default=1, allowed=(0, 1)),
     Key("features", int, least=1, most=2**31 - 2),
 )
-_QUERY = {"id", "label", "weight", "offset", "exposure", "columns", "exclude", "text", "missing"}
+_QUERY = {"id", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude", "text", "missing"}
 # What each kind of source can be told, beside source itself.
 _KEYS = {
     "sql": _QUERY | {"database"},
     "csv": _QUERY | {"delimiter", "decimal"},
     "parquet": _QUERY,
-    "libsvm": {"label", "ids", "first_index", "features"},
+    "libsvm": {"label", "class_weight", "ids", "first_index", "features"},
     "npy": {"ids", "columns", "exclude"},
-    "npz": {"id", "ids", "label", "weight", "offset", "exposure", "columns", "exclude"},
+    "npz": {"id", "ids", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude"},
 }
 _SUFFIXES = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".svm": "libsvm",
