@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from colonnade.blocks.whole import WholeModel
 from colonnade.engine.rounds import Rounds
-from colonnade.engine.schedules import check_schedule
 from colonnade.errors import OptionError, whole_number
+from colonnade.objective.schedules import check_schedule
 
 Array = npt.NDArray[Any]
 

@@ -65,7 +65,7 @@ class Step(NamedTuple):
         return cls(*told)
 
 
-class OwnModel:
+class ProximalModel:
     """One party's quadratic model of the loss, and its minimum under the elastic net."""
 
     def __init__(self, own: NewtonBlock) -> None:
@@ -139,7 +139,7 @@ class ProximalNewton:
 
     def __init__(self, party: NewtonParty) -> None:
         self.party, self.session, self.net, self.block = party, party.session, party.net, party.block
-        self.model = OwnModel(party.own)
+        self.model = ProximalModel(party.own)
         self.leader: Leader | None = party.leader
         self.theta = self.before = self._point()
         self.momentum, self.tau, self.pace = 0.0, 1.0, 1.0

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from types import MethodType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -508,6 +509,20 @@ class ProbabilityMixin(CalibrationMixin):
         how = self._minimised() if self.calibration_ is None else self.calibration_
         chances: Array = how.probability(self.decision_function(*parties, on=on))
         return chances
+
+
+class OnceCalibrated:
+    """A method that a model has once it is calibrated: before, it is as if there were none."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+
+    def __get__(self, model: Any, kind: type[Any]) -> Any:
+        if model is None:
+            return self._method
+        if model.calibration_ is None:
+            raise AttributeError(f"{kind.__name__} has probabilities once it is calibrated; call calibrate first")
+        return MethodType(self._method, model)
 
 
 def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -16,7 +16,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import DataError, OptionError
-from colonnade.estimators.base import CalibrationMixin, Estimator, ProbabilityMixin
+from colonnade.estimators.base import CalibrationMixin, Estimator, OnceCalibrated, ProbabilityMixin
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
@@ -356,12 +356,7 @@ class LinearSVC(CalibrationMixin, LinearModel):
 
     loss = "smooth_hinge"
 
-    @property
-    def predict_proba(self) -> Callable[..., Array]:
-        """Return what gives the probability of each class; there is none before `calibrate`."""
-        if (known := self.calibration_) is None:
-            raise AttributeError("LinearSVC has probabilities once it is calibrated; call calibrate(*held_out) first")
-        return lambda *parties, on=None: known.probability(self.decision_function(*parties, on=on))
+    predict_proba = OnceCalibrated(ProbabilityMixin.predict_proba)
 
 
 class RidgeRegression(LinearModel):
