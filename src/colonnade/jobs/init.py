@@ -40,9 +40,10 @@ disclosed = [
 {parties}"""
 _LINEAR = """\
 [model]
-kind = {kind}# logistic, softmax, svm, ridge or poisson; kernel, ..., network, ...: docs/guide.md
+kind = {kind}# logistic, softmax, svm, ridge, poisson, gamma, tweedie, ...; kernel, ..., network, ...: docs/guide.md
 l2 = 1e-4                # weight of the penalty
-# penalty = "l2"         # or "nonconvex"
+# l1 = 0.0               # weight of the sum of absolute coefficients, which makes some of them 0
+# penalty = "l2"         # or "elasticnet", or "nonconvex"
 # intercept = true
 # weighted = false       # true: rows count unequally, as weight or class_weight in the label holder's own file say
 

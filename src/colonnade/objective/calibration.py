@@ -22,7 +22,7 @@ LEAST_ROWS = 10
 """Of each class, below which a calibration would follow single rows."""
 
 _KEYS = ("calibration", "calibration_at", "calibration_is")  # in a party's file
-_MOST_STEPS, _CLOSE = 200, 1e-14
+_MOST_STEPS, _CLOSE = 200, 1e-22
 
 
 @dataclass(frozen=True, eq=False)
