@@ -263,11 +263,12 @@ def deviance(loss: Loss, z: Floats, y: Labels) -> float:
 
 
 def _best(loss: Loss, y: Labels) -> Floats:
-    """Return the least loss that any score has for these labels."""
+    """Return the least loss that any score has for these labels, which may bring weights along."""
     if loss.name != "poisson":
         return np.zeros(len(y))
+    weights, y = weights_of(y), labels_of(y)
     seen = np.where(y > 0, y, 1.0)  # y log y is 0 at y = 0
-    out: Floats = y - y * np.log(seen)
+    out: Floats = (y - y * np.log(seen)) * (1.0 if weights is None else weights)
     return out
 
 
@@ -275,8 +276,8 @@ def unnormalised(loss: Loss, z: Floats, y: Labels) -> float:
     """Return minus twice the log-likelihood of these rows; for real numbers the squared error, which `aic` takes."""
     if loss.name != "poisson":
         return deviance(loss, z, y)
-    constants = np.array([math.lgamma(count + 1.0) for count in y])
-    return 2.0 * float((loss.values(z, y) + constants).sum())
+    constants, weights = np.array([math.lgamma(count + 1.0) for count in labels_of(y)]), weights_of(y)
+    return 2.0 * float((loss.values(z, y) + (constants if weights is None else weights * constants)).sum())
 
 
 def aic(loss: Loss, total: float, rows: int, parameters: int) -> float:
