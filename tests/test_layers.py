@@ -74,7 +74,7 @@ def test_public_names():
         "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
         "TransferClassifier", "TweedieRegression",
         "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
-        "split_rows", "squared_norm",
+        "split_rows", "squared_norm", "write_report",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

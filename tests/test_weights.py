@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 
 import colonnade as cn
@@ -16,11 +17,13 @@ from colonnade.data.class_weights import class_weights
 from colonnade.engine import weighing
 from colonnade.engine.exposure import check_labels
 from colonnade.errors import DataError, LabelError, OptionError, PartyFailed, ProtocolError
+from colonnade.families.linear import LinearOptions
+from colonnade.leaks import UNEVEN, WEIGHTS
 from colonnade.objective import losses
 from colonnade.objective.further_losses import Gamma
 from colonnade.objective.metrics import evaluate
 from colonnade.objective.weighted import Weighted, amount_of, labels_of, mean_of, weighed, weights_of
-from test_leaks import Record
+from test_leaks import Record, job_with
 
 pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 
@@ -459,6 +462,21 @@ def test_weights_change_neither_kinds_nor_sizes_of_messages(name, monkeypatch):
     assert with_weights == without
 
 
+def test_a_first_signal_in_the_clear_tells_the_weights(monkeypatch):
+    """What jobs list: before the first step scores are alike, so that a signal is the weight, times one factor."""
+    record = Record(monkeypatch)
+    method = cn.FedSGD(batch=ROWS, epochs=1, tol=None, seed=4)
+    cn.LogisticRegression(algorithm=method, verbose=0).fit(*cut(Y))
+    signal = next(value for _, to, kind, value in record.letters if kind == "signal" and to == "shop")
+    rows = np.random.default_rng([4, 1]).permutation(ROWS)
+    np.testing.assert_allclose(np.abs(signal), 0.5 * W[rows] / W.mean(), atol=1e-12)
+    shown = replace(job_with(method), model=LinearOptions(weighted=True)).disclosed()
+    assert WEIGHTS in shown
+    assert UNEVEN not in shown  # it follows
+    hidden = replace(job_with(method, sum_="encrypted"), model=LinearOptions(weighted=True)).disclosed()
+    assert (WEIGHTS in hidden, UNEVEN in hidden) == (False, True)
+
+
 def test_the_step_tells_how_uneven_weights_are_up_to_a_factor_of_two(monkeypatch):
     """Between weights whose squares have means of 1.1 and 1.9 no message before the first signal differs."""
     told = []
@@ -469,3 +487,52 @@ def test_the_step_tells_how_uneven_weights_are_up_to_a_factor_of_two(monkeypatch
             cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, tol=None), verbose=0).fit(*cut(Y, weights))
         told.append([value for _, _, kind, value in record.letters if kind == "step size"])
     assert told[0] == told[1]
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------
+
+
+def table_of(model, parties):
+    found = model.statistics(*parties)
+    errors = [found.coefficients[name].standard_error for name in model.parties_]
+    return np.r_[np.concatenate(errors), found.intercept.standard_error], found
+
+
+@pytest.mark.parametrize("active", [("bank",), ("bank", "shop")])
+@pytest.mark.parametrize("kind", ["logistic", "square", "poisson"])
+def test_statistics_count_rows_by_their_weights(kind, active):
+    """(X' W c X)^-1 with weights of mean 1 over the rows that count, times the weighted dispersion: var_weights."""
+    model = {"logistic": cn.LogisticRegression, "square": cn.RidgeRegression}.get(kind, cn.PoissonRegression)
+    y = {"logistic": Y, "square": REAL}.get(kind, COUNTS)
+    fitted = model(l2=0.0, algorithm=EXACT, verbose=0).fit(*cut(y, active=active))
+    errors, found = table_of(fitted, cut(y, active=active))
+    known = W > 0
+    ones, w, aim = np.c_[X, np.ones(ROWS)][known], W[known] / W[known].mean(), y[known]
+    z, m = ones @ whole(fitted)[0], known.sum()
+    loss = losses.loss(kind)
+    label = np.where(aim > 0, 1.0, -1.0) if kind == "logistic" else aim.astype(float)
+    inverse = np.linalg.inv((ones * (w * loss.curvature(z, label))[:, None]).T @ ones)
+    dispersion = (w * (z - aim) ** 2).sum() / (m - 7) if kind == "square" else 1.0
+    np.testing.assert_allclose(errors, np.sqrt(dispersion * np.diag(inverse)), rtol=1e-5)
+    assert (found.fit.rows, found.fit.df) == (m, m - 7)
+    if kind == "square":
+        far = (w * (z - aim) ** 2).sum()
+        likelihood = m * (np.log(2 * np.pi * far / m) + 1) - np.log(w).sum()  # as R has it
+        assert found.fit.aic == pytest.approx(likelihood + 16)
+        assert found.fit.deviance == pytest.approx(far)
+    if kind == "logistic":
+        assert found.fit.deviance == pytest.approx(2 * (w * loss.values(z, label)).sum())
+    # Rows without weight are as if they were not there.
+    some = cut(y, active=active, rows=known)
+    without, fewer = table_of(model(l2=0.0, algorithm=EXACT, verbose=0).fit(*some), some)
+    np.testing.assert_allclose(errors, without, rtol=1e-5)
+    assert fewer.fit.aic == pytest.approx(found.fit.aic)
+    if kind == "logistic" and len(active) == 1:
+        assert (found.fit.auc, found.fit.ks) == (pytest.approx(fewer.fit.auc), pytest.approx(fewer.fit.ks))
+        assert found.fit.auc == pytest.approx(roc_auc_score(aim, z, sample_weight=w))
+
+
+def test_statistics_are_not_for_weights_of_classes():
+    model = cn.LogisticRegression(class_weight="balanced", verbose=0).fit(*cut(Y, None))
+    with pytest.raises(OptionError, match="a model with class_weight has no statistics: its classes count otherwise"):
+        model.statistics(*cut(Y, None))

@@ -8,7 +8,7 @@ from colonnade.algorithms import FedSGD
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 from colonnade.families import protection
-from colonnade.families.checks import all_labels, warn_shown
+from colonnade.families.checks import all_labels, warn_shown, weighted
 from colonnade.families.training import rows_of
 from colonnade.inference import statistics_leaks
 from colonnade.inference.program import SEALED, check_sizes, infer_linear
@@ -53,11 +53,12 @@ def statistics_of(
     _warn_of_curvatures(model)
     loss = model._minimised()
     penalty = (model.penalty, float(model.l2))
-    job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, most)
+    counts = weighted(holders)
+    job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, most, counts)
     programs = {}
     for party in ordered:
         X, y, labelled = rows_of(party, model.classes_, loss)
-        known = (y, labelled) if party in holders else (None, None)
+        known = (y, labelled, party.sample_weight) if party in holders else (None, None, None)
         programs[party.name] = (infer_linear, (job, (X, model._states[party.name], *known)))
     line = Line("statistics", None, model.verbose)
 
@@ -98,6 +99,11 @@ def _check_model(model: LinearModel) -> None:
         )
     if model._family != "linear":
         raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
+    if model.class_weight is not None:
+        raise OptionError(
+            "a model with class_weight has no statistics: its classes count otherwise than they are there, so nothing "
+            "says how sure its coefficients are; train it without"
+        )
     if model.penalty == "nonconvex":
         raise OptionError(f"statistics need penalty='l2', the model has {model.penalty!r}, which is no convex one")
     if penalties.penalty(model.penalty, model.l2, model.l1).name != "l2":

@@ -13,6 +13,7 @@ from colonnade.leaks import (
     Leak,
     Setting,
     nothing,
+    weights,
 )
 
 EVEN = ("square", "gamma")
@@ -35,6 +36,7 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
         ),
         nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and uniform numbers
     ]  # fmt: skip
+    found += weights(setting, ("curvatures",), everybody)
     if setting.loss not in EVEN:
         size = "the size of the score" if setting.loss == "logistic" else "the score"
         found.append(Leak(

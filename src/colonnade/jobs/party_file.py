@@ -230,6 +230,9 @@ def _check_weights(given: Settings, job: Job, name: str) -> None:
     if asked == BALANCED and len(job.holders) > 1:
         words = "needs all labels at one party, and no label holder tells another how many of each class it has"
         raise given.error("class_weight", f"'balanced' {words}; give numbers, such as {{ good = 1, bad = 5 }}")
+    if job.statistics:
+        words = "lets classes count otherwise than they are there, which the statistics that the job asks for can't"
+        raise given.error("class_weight", f"{words}; leave one of the two out")
     if getattr(job.model, "balanced", False):
         raise given.error("class_weight", "the job says balanced = true already; leave out one of the two")
     if getattr(job.algorithm, "label_epsilon", None) is not None:

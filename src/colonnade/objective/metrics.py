@@ -288,19 +288,21 @@ def deviance(loss: Loss, z: Floats, y: Labels) -> float:
 
 
 def _best(loss: Loss, y: Labels) -> Floats:
-    """Return the least loss that any score has for these labels."""
+    """Return the least loss that any score has for these labels, which may bring weights along."""
     if not loss.log_link:
         return np.zeros(len(y))
+    weights, y = weights_of(y), labels_of(y)
     seen = np.where(y > 0, y, 1.0)  # y log y is 0 at y = 0
-    if loss.name == "poisson":
-        out: Floats = y - y * np.log(seen)
-        return out
-    return np.where(y > 0, loss.values(np.log(seen), y), 0.0)
+    best = y - y * np.log(seen)
+    if loss.name != "poisson":
+        best = np.where(y > 0, plain(loss).values(np.log(seen), y), 0.0)
+    out: Floats = best * (1.0 if weights is None else weights)
+    return out
 
 
 def estimates_dispersion(loss: Loss) -> bool:
     """Return whether a model of this loss has a variance beside its mean, which is estimated too."""
-    return loss.kind == "real" or isinstance(loss, Gamma | Tweedie)
+    return loss.kind == "real" or isinstance(plain(loss), Gamma | Tweedie)
 
 
 def pearson(loss: Loss, z: Floats, y: Labels) -> float:
@@ -308,10 +310,11 @@ def pearson(loss: Loss, z: Floats, y: Labels) -> float:
 
     Their mean is the dispersion. Only gamma and Tweedie models are asked for it; it is 0 for all others.
     """
-    if not isinstance(loss, Gamma | Tweedie):
+    of = plain(loss)
+    if not isinstance(of, Gamma | Tweedie):
         return 0.0
-    mean = loss.predict(z)
-    return float(((y - mean) ** 2 / mean ** (loss.power if isinstance(loss, Tweedie) else 2.0)).sum())
+    mean = of.predict(z)
+    return _weighed((labels_of(y) - mean) ** 2 / mean ** (of.power if isinstance(of, Tweedie) else 2.0), weights_of(y))
 
 
 def unnormalised(loss: Loss, z: Floats, y: Labels) -> float:
@@ -319,27 +322,28 @@ def unnormalised(loss: Loss, z: Floats, y: Labels) -> float:
 
     For real numbers it is the squared error, for gamma twice the logarithms of the labels.
     """
-    if isinstance(loss, NegativeBinomial):
-        shape = 1.0 / loss.alpha
-        constants = np.array([math.lgamma(one + 1.0) + math.lgamma(shape) - math.lgamma(one + shape) for one in y])
-        return 2.0 * float((loss.values(z, y) + constants - y * math.log(loss.alpha)).sum())
-    if isinstance(loss, Gamma):
-        return 2.0 * float(np.log(y).sum())
+    of, known = plain(loss), labels_of(y)
+    if isinstance(of, NegativeBinomial):
+        shape = 1.0 / of.alpha
+        constants = np.array([math.lgamma(one + 1.0) + math.lgamma(shape) - math.lgamma(one + shape) for one in known])
+        return 2.0 * _weighed(of.values(z, known) + constants - known * math.log(of.alpha), weights_of(y))
+    if isinstance(of, Gamma):
+        return 2.0 * float(np.log(known).sum()) if weights_of(y) is None else math.nan
     if loss.name != "poisson":
         return deviance(loss, z, y)
-    constants = np.array([math.lgamma(count + 1.0) for count in y])
-    return 2.0 * float((loss.values(z, y) + constants).sum())
+    constants, weights = np.array([math.lgamma(count + 1.0) for count in labels_of(y)]), weights_of(y)
+    return 2.0 * float((loss.values(z, y) + (constants if weights is None else weights * constants)).sum())
 
 
 def aic(loss: Loss, total: float, rows: int, parameters: int, far: float) -> float:
     """Return Akaike's criterion from the sum of `unnormalised` over all rows, and the deviance of all of them.
 
     As in R, a variance is a parameter, and it is the deviance over the rows. Tweedie models have none, NaN: their
-    likelihood has no closed form.
+    likelihood has no closed form; nor do gamma models whose rows have weights.
     """
-    if isinstance(loss, Tweedie):
+    if isinstance(plain(loss), Tweedie):
         return math.nan
-    if isinstance(loss, Gamma):
+    if isinstance(plain(loss), Gamma):
         shape = rows / far if far > 0.0 else math.inf
         if math.isinf(shape):
             return -math.inf

@@ -6,6 +6,7 @@ to the scores; so nobody else takes note of them, and no message is another one 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,21 +70,8 @@ class WithOffset(Loss):
         return self.base.signal_after(signal, change)
 
     def start(self, y: Labels) -> float:
-        """Return the best constant beside the offsets, by Newton's method."""
-        offset = y[:, 1]
-        at = self.base.start(y[:, 0]) - float(offset.mean())
-        if not np.isfinite(self.base.curvature(offset + at, y[:, 0])).all():
-            return at
-        for _ in range(_MOST_STEPS):
-            slope = float(self.base.signal(offset + at, y[:, 0]).mean())
-            curve = float(self.base.curvature(offset + at, y[:, 0]).mean())
-            if not curve > 1e-300:
-                break
-            step = float(np.clip(slope / curve, -_LONGEST, _LONGEST)) if self.base.kind != "real" else slope / curve
-            at -= step
-            if abs(step) <= _CLOSE * max(1.0, abs(at)):
-                break
-        return at
+        """Return the best constant beside the offsets."""
+        return best_constant(self.base, y[:, 0], y[:, 1])
 
     def usual_curvature(self, y: Labels) -> float:
         """Return the mean curvature of the best constant beside the offsets."""
@@ -96,6 +84,21 @@ class WithOffset(Loss):
     def apart(self, z: Floats, y: Labels) -> tuple[Loss, Floats, Labels]:
         """Return the loss without offsets, scores with theirs, and labels alone."""
         return self.base, z + y[:, 1], y[:, 0]
+
+
+def best_constant(base: Loss, y: Labels, offset: Floats, weights: Floats | None = None) -> float:
+    """Return the score that is best for all rows, beside the offset of each, by Newton's method."""
+    at = base.start(y) - float(offset.mean())
+    for _ in range(_MOST_STEPS):
+        slope = float(np.average(base.signal(offset + at, y), weights=weights))
+        curve = float(np.average(base.curvature(offset + at, y), weights=weights))
+        if not (math.isfinite(slope) and 1e-300 < curve < math.inf):
+            break
+        step = slope / curve if base.kind == "real" else float(np.clip(slope / curve, -_LONGEST, _LONGEST))
+        at -= step
+        if abs(step) <= _CLOSE * max(1.0, abs(at)):
+            break
+    return at
 
 
 def with_offsets(loss: Loss, y: Labels | None) -> Loss:

@@ -85,6 +85,15 @@ class Weighted(Loss):
         """Return about how large the curvature is, which only shapes directions: a signal does not tell the weight."""
         return self.of.curvature_about(signal)
 
+    @property
+    def log_link(self) -> bool:  # type: ignore[override]
+        """Return whether the mean is exp(z)."""
+        return self.of.log_link
+
+    def information(self, z: Floats, y: Labels) -> Floats:
+        """Return the weighted information of each row."""
+        return self._times(self.of.information(z, labels_of(y)), y)
+
     def predict(self, z: Floats) -> Labels:
         """Return the decision of the other loss."""
         return self.of.predict(z)

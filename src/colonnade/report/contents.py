@@ -70,7 +70,7 @@ class OwnTable:
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """How the training rows of one of the party's own columns were distributed.
+    """How one of the party's own columns was distributed among the people of the training.
 
     Attributes
     ----------

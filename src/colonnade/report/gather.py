@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from colonnade import private_files
-from colonnade.errors import DataError, OptionError
+from colonnade.errors import ColonnadeError, ColonnadeWarning, DataError, OptionError
 from colonnade.families import family
 from colonnade.inference.statistics import Coefficient
 from colonnade.jobs import model_file
 from colonnade.jobs.budget import allowance
-from colonnade.jobs.consent import words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
@@ -31,9 +31,12 @@ from colonnade.objective.losses import Loss
 from colonnade.remote.signatures import checker, vouched_by
 from colonnade.report import held_out_file
 from colonnade.report.alone import alone
-from colonnade.report.contents import JudgedPeople, LedgerLines, OwnCoefficient, OwnTable, ReportContents
+from colonnade.report.columns import column_lines, keep_lines, kept_lines
+from colonnade.report.contents import ColumnLine, JudgedPeople, LedgerLines, OwnCoefficient, OwnTable, ReportContents
 from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
 from colonnade.report.units import units
+from colonnade.tables import data
+from colonnade.tables.table import Table
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 
@@ -58,7 +61,8 @@ def gather(
     found = shelf.promoted() if version is None else shelf.find(version)
     loss, holds = losses.loss(job.loss), party.name in job.holders
     _check(job, party.name, part, holds=holds, later=later, threshold=threshold)
-    people, words = _people(party, part, loss, later) if holds else ([], "")
+    load = _once(lambda: data.load(party.data, labels=holds, texts=part.prepared.texts))
+    people, words = _people(part, loss, later, load) if holds else ([], "")
     limit, why = _threshold(loss, threshold, part)
     history = _history(part.folder)
     names = [record["metric_name"] for record in history if "metric_name" in record]
@@ -69,8 +73,8 @@ def gather(
         party=party.name, job=job.name, model=part.public["model"], kind=loss.kind,
         probability=loss.name == "logistic", classes=_classes(part) if holds else (),
         facts=_facts(job, part, found), holds_labels=holds, history=history,
-        metric=_metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
-        threshold_words=why, alone_words=words, coefficients=coefficients, table=table,
+        metric=metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
+        threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part, load),
         shown=what_others_learn(job, party.name, sources, rows=part.public["rows"], directions_at_most=most),
         disclosed=job.disclosed(), ledger=_ledger(job, party),
     )  # fmt: skip
@@ -89,17 +93,45 @@ def _check(job: Job, me: str, part: ModelPart, *, holds: bool, later: Path | Non
         raise OptionError(f"--threshold must be a number, for a model of two classes, got {threshold!r}; leave it out")
 
 
+def _once(read: Callable[[], Table]) -> Callable[[], Table]:
+    """Return the same function, which reads once however often it is asked."""
+    found: list[Table] = []
+
+    def load() -> Table:
+        if not found:
+            found.append(read())
+        return found[0]
+
+    return load
+
+
+def _columns(part: ModelPart, load: Callable[[], Table]) -> list[ColumnLine]:
+    """Return how the party's columns are distributed; nothing where its data are not those of the training any more."""
+    kept = kept_lines(part)
+    if kept is not None:
+        return kept
+    try:
+        found = column_lines(part, load())
+    except ColonnadeError as error:
+        warnings.warn(f"the report has no distributions of columns: {error}", ColonnadeWarning, stacklevel=2)
+        return []
+    keep_lines(part, found)
+    return found
+
+
 def _classes(part: ModelPart) -> tuple[str, ...]:
     return tuple(str(one) for one in part.classes.tolist())
 
 
-def _people(party: PartyFile, part: ModelPart, loss: Loss, later: Path | None) -> tuple[list[JudgedPeople], str]:
+def _people(
+    part: ModelPart, loss: Loss, later: Path | None, load: Callable[[], Table]
+) -> tuple[list[JudgedPeople], str]:
     """Return the people on whom the model is judged, and how the label holder alone was trained."""
     classes, found, words = list(_classes(part)), [], ""
     path = part.folder / held_out_file.FILE
     if path.exists():
         kept = held_out_file.read(path)
-        scores, words = alone(party, part, kept, loss)
+        scores, words = alone(part, kept, loss, load)
         found.append(replace(held_out_file.judged(kept, HELD_OUT, classes, loss, path.name), alone=scores))
     else:
         words = "No people were held out, so there is nobody on whom the two could be compared."
@@ -119,7 +151,8 @@ def _threshold(loss: Loss, given: float | None, part: ModelPart) -> tuple[float,
     return 0.0, "where the score changes its sign"
 
 
-def _metric_words(name: str) -> str:
+def metric_words(name: str) -> str:
+    """Return what people call a metric of the history."""
     return {"auc": "AUC", "r2": "R²", "d2": "D²"}.get(name, name)
 
 
@@ -129,7 +162,7 @@ def _facts(job: Job, part: ModelPart, version: Version) -> list[tuple[str, str]]
     found += [("of", " and ".join(part.public["parties"])), ("on", f"{part.public['rows']:,} people")]
     held_out = version.about.get("held_out")
     found.append(("with", f"{int(held_out):,} held out" if held_out else ""))
-    found.append(("protection", words_of(job)))
+    found.append(("protection", job.protection))
     return [(name, value) for name, value in found if value]
 
 
@@ -159,26 +192,28 @@ def _own(me: str, part: ModelPart) -> tuple[list[OwnCoefficient], OwnTable | Non
         values = [(name, float(value[0]), unit) for name, value, unit in zip(part.columns, theta, steps, strict=True)]
         if intercept is not None:
             values.append(("(intercept)", float(np.asarray(intercept).reshape(-1)[0]), "–"))
-        return [_coefficient(name, value, unit, known.get(name)) for name, value, unit in values], None
+        # Rows stand in the same order, the intercept last; names might not tell two columns apart.
+        known = known if len(known) == len(values) else [None] * len(values)
+        return [_coefficient(*one, more) for one, more in zip(values, known, strict=True)], None
     told = kind.describe(me, part.public, part.state, part.columns, part.classes)
     return [], OwnTable(told.title, told.header, told.rows)
 
 
 def _coefficient(name: str, value: float, unit: str, known: Sequence[float] | None) -> OwnCoefficient:
     """Return a coefficient of the model, with the statistics that belong to it."""
-    return OwnCoefficient(name, value, unit) if known is None else OwnCoefficient(name, value, unit, *known[1:])
+    return OwnCoefficient(name, value, unit) if known is None else OwnCoefficient(name, value, unit, *known)
 
 
-def _statistics(folder: Path) -> dict[str, list[float]]:
-    """Return {column: coefficient, standard error, z, p, low, high}, where the job asked for statistics."""
+def _statistics(folder: Path) -> list[list[float] | None]:
+    """Return standard error, z, p, low and high of each coefficient, where the job asked for statistics."""
     path = folder / "statistics.csv"
     if not path.exists():
-        return {}
+        return []
     text = private_files.read(path, "the statistics", DataError).decode()
     rows = list(csv.reader(io.StringIO(text, newline="")))
     if not rows or tuple(rows[0]) != Coefficient._fields:
         raise DataError(f"{path.name!r} is no table of statistics; restore it from a backup")
-    return {row[0]: [float(cell) for cell in row[1:]] for row in rows[1:]}
+    return [[float(cell) for cell in row[2:]] for row in rows[1:]]
 
 
 def _ledger(job: Job, party: PartyFile) -> LedgerLines | None:

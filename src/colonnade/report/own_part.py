@@ -6,7 +6,20 @@ import math
 from collections.abc import Sequence
 
 from colonnade.report.contents import ColumnLine, OwnCoefficient, ReportContents
-from colonnade.report.markup import IN_SAMPLE, Page, badge, bullets, card, figure_of, fixed, grid, p_value, table, words
+from colonnade.report.markup import (
+    HELD_OUT,
+    IN_SAMPLE,
+    Page,
+    badge,
+    bullets,
+    card,
+    figure_of,
+    fixed,
+    grid,
+    p_value,
+    table,
+    words,
+)
 from colonnade.report.svg import WIDTH, Plot, part_of
 
 _DRAWN = 20  # coefficients in a chart
@@ -68,9 +81,7 @@ def _coefficients(of: ReportContents, found: Sequence[OwnCoefficient], *, known:
         rows.append(row)
     text = "Each party sees the coefficients of its own columns and nobody else's."
     if not known:
-        text += (
-            " The job asks for no statistics, so there are no p values (statistics = true in [model] of a masked job)."
-        )
+        text += " The job asks for no statistics, so there are no p values (statistics = true under [run] of job.toml)."
     return card(
         "Own coefficients, one by one",
         badge(IN_SAMPLE),
@@ -100,8 +111,8 @@ def profiles(of: ReportContents) -> str:
         cards.append(
             card(
                 "Columns of numbers",
-                badge(IN_SAMPLE),
-                "Before they are prepared.",
+                badge(f"{IN_SAMPLE} and {HELD_OUT}"),
+                "Of all people of the training, before columns are prepared.",
                 table(header, rows, caption="columns of numbers"),
                 wide=True,
             )
@@ -111,8 +122,8 @@ def profiles(of: ReportContents) -> str:
         cards.append(
             card(
                 "Columns of text",
-                badge(IN_SAMPLE),
-                "The most frequent categories.",
+                badge(f"{IN_SAMPLE} and {HELD_OUT}"),
+                "Of all people of the training, the most frequent categories.",
                 table(("column", "missing", "categories"), rows, caption="columns of text", long=2),
                 wide=True,
             )

@@ -31,7 +31,8 @@ def page_of(of: ReportContents) -> str:
     page.section("part", f"{of.party}'s part of the model", coefficients(page, of))
     page.section("columns", f"{of.party}'s columns", profiles(of))
     page.section("disclosed", f"What the others could work out about {of.party}", disclosures(of))
-    page.section("ledger", "The ledger", ledger(of))
+    if of.shown or of.ledger is not None:  # between organisations
+        page.section("ledger", "The ledger", ledger(of))
     return _whole(of, page)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 WIDTH, HEIGHT = 360, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 18, 10, 40
-_MOST_POINTS = 240  # of a curve: more can't be seen
+_MOST_POINTS = 320  # of a curve: more can't be seen
 _LETTER = 5.9  # width of a letter, about
 _NAME = 26  # letters of a name in a legend
 
@@ -63,8 +63,8 @@ def thinned(x: npt.ArrayLike, y: npt.ArrayLike, most: int = _MOST_POINTS) -> tup
         return a, b
     spans = [float(np.ptp(one)) or 1.0 for one in (a, b)]
     along = np.r_[0.0, np.cumsum(np.abs(np.diff(a)) / spans[0] + np.abs(np.diff(b)) / spans[1])]
-    at = np.unique(np.r_[0, np.searchsorted(along, np.linspace(0.0, along[-1], most)), len(a) - 1])
-    at = at[at < len(a)]
+    at = np.minimum(np.searchsorted(along, np.linspace(0.0, along[-1], most // 2)), len(a) - 1)
+    at = np.unique(np.r_[0, np.maximum(at - 1, 0), at, len(a) - 1])  # with the point before each: a step stays upright
     return a[at], b[at]
 
 

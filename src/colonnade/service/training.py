@@ -217,9 +217,9 @@ async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget
     from colonnade.inference.program import MOST_ROWS, SEALED, infer_linear
 
     penalty = (job.model.penalty, job.model.l2)
-    told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, MOST_ROWS)
+    told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, MOST_ROWS, job.model.weighted)
     try:
-        return await infer_linear(net, told, (mine.X, state, mine.y, mine.labelled), budget)
+        return await infer_linear(net, told, (mine.X, state, mine.y, mine.labelled, mine.weights), budget)
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None
