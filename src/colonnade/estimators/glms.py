@@ -30,8 +30,8 @@ class GammaRegression(LinearModel):
     exponential of the score. It has `statistics`, with Pearson's dispersion; `score` is D², the part of the deviance
     that is explained.
 
-    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, class_weight, algorithm, protection, sum,
-    topology, verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
+    algorithm, protection, sum, topology, verbose.
     """
 
     loss = "gamma"
@@ -49,7 +49,7 @@ class TweedieRegression(LinearModel):
     power : float
         The variance is in proportion to the mean to this power: above 1 and below 2, or 1 for Poisson regression, 2 for
         gamma regression and 0 for ridge regression, whose link is the identity.
-    l2, l1, penalty, fit_intercept, class_weight, algorithm, protection, sum, topology, verbose
+    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight, algorithm, protection, sum, topology, verbose
         Those of `LinearModel`.
     """
 
@@ -74,7 +74,7 @@ class NegativeBinomialRegression(LinearModel):
     ----------
     alpha : float
         The dispersion, above 0. It is given, not estimated.
-    l2, l1, penalty, fit_intercept, class_weight, algorithm, protection, sum, topology, verbose
+    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight, algorithm, protection, sum, topology, verbose
         Those of `LinearModel`.
     """
 
@@ -103,7 +103,7 @@ class QuantileRegression(LinearModel):
     smoothing : float, optional
         In units of the labels, above 0. None is a twentieth of the distance between the labels' quartiles, or of their
         standard deviation where that is 0; all parties are told it.
-    l2, l1, penalty, fit_intercept, class_weight, algorithm, protection, sum, topology, verbose
+    l2, l1, penalty, fit_intercept, penalise_intercept, class_weight, algorithm, protection, sum, topology, verbose
         Those of `LinearModel`.
 
     Attributes

@@ -80,6 +80,7 @@ def statistics_of(
         most,
         level,
         {name: outcome.traffic for name, outcome in outcomes.items()},
+        {name: learnt.levels for name, learnt in model.preparations_.items()},
     )
 
 
@@ -99,6 +100,8 @@ def _check_model(model: LinearModel) -> None:
         )
     if model._family != "linear":
         raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
+    if model.penalise_intercept:
+        raise OptionError("statistics need an intercept without a penalty; train the model without penalise_intercept")
     if model.class_weight is not None:
         raise OptionError(
             "a model with class_weight has no statistics: its classes count otherwise than they are there, so nothing "

@@ -51,6 +51,11 @@ class SealedFamily(LinearFamily):
                 f"sealed training needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one "
                 f"Party only, or use protection 'masked'"
             )
+        if options.penalised:
+            raise OptionError(
+                "sealed training does not penalise the intercept; leave penalise_intercept out, or use protection "
+                "'masked'"
+            )
         if options.penalises().name != "l2":
             raise OptionError(
                 f"{'l1' if options.l1 else 'penalty'} is more than sealed training takes, which has the penalty 'l2' "

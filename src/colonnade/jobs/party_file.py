@@ -44,6 +44,7 @@ from colonnade.tables import data, preparation
 PARTY = Section(
     Key("name", str, required=True, check=party_name),
     Key("listen", str, check=address),
+    Key("listen_serving", str, check=address),
     Key("folder", str),
     Key("data", data.SECTION, required=True),
     Key("prepare", preparation.SECTION),
@@ -98,6 +99,8 @@ PARTY = Section(
             Key("serve_list", str),
             Key("min_prediction", int, default=Policy.min_prediction, least=1),
             Key("max_people_per_day", int, least=1),
+            Key("max_drift", float, above=0.0),
+            Key("max_missing", float, least=0, most=1.0),
         ),
         default={},
     ),
@@ -119,6 +122,7 @@ class PartyFile:
     trees: Settings | None = None  # what it asks of boosted trees: see `tree_part`
     calibration: str | None = None  # how it turns scores into probabilities: see `objective.calibration`
     decision: Any = None  # by what it chooses the threshold of its decisions: see `objective.decisions`
+    listen_serving: str | None = None  # where it waits for those who use a model with it
 
     @property
     def ledger(self) -> Path:
@@ -192,6 +196,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         settings["trees"],
         calibration,
         decision,
+        settings["listen_serving"],
     )
 
 

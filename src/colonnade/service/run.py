@@ -24,7 +24,8 @@ from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
 from colonnade.families.store import SUFFIX
-from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
+from colonnade.inference.category_tests import CategoryTest
+from colonnade.inference.statistics import Coefficient, Fit, own_table, own_tests, warn_far
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
@@ -43,11 +44,13 @@ from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.calibrating import calibrated
+from colonnade.service.start import TERM, same_start, starting
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
+from colonnade.versions.profile import profiles_of, write_profiles
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 
@@ -62,7 +65,7 @@ def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
 
 def sources(learned: LearnedPreparation) -> int:
     """Count the columns that the prepared ones were made of: whoever works out one level of a category has it."""
-    return len(learned.columns) or len(column_names(learned))
+    return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
 @dataclass(frozen=True)
@@ -85,32 +88,46 @@ class PreparedTable:
 
 
 class TableSource:
-    """A party's table in the form that `training` takes; `trees` are prepared otherwise than other models."""
+    """A party's table in the form that `training` takes.
+
+    `trees` are prepared otherwise than other models, and categories whose coefficients are read have a `reference`.
+    """
 
     def __init__(
-        self, table: Table, prepare: Settings | None, *, trees: bool = False, class_weight: Any = None
+        self,
+        table: Table,
+        prepare: Settings | None,
+        *,
+        trees: bool = False,
+        reference: bool = False,
+        class_weight: Any = None,
     ) -> None:
-        self.table, self._prepare, self._trees, self.class_weight = table, prepare, trees, class_weight
+        self.table, self._prepare, self._how = table, prepare, {"trees": trees, "reference": reference}
+        self.class_weight = class_weight
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.added = table.added
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
+        self.trained_on: Rows | None = None  # the rows of the training, by then
 
     @classmethod
     def of(cls, job: Job, party: PartyFile) -> TableSource:
         """Read the table that a party's file describes."""
         weights = party.data["class_weight"]
-        return cls(data.load(party.data), party.prepare, trees=grows_trees(job), class_weight=weights)
+        return cls(
+            data.load(party.data), party.prepare, trees=grows_trees(job), reference=job.statistics, class_weight=weights
+        )
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
-        self.learned = preparation.fit(self.table, self._prepare, rows, trees=self._trees)
+        self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
+        self.trained_on = rows
         names = column_names(self.learned)
         return PreparedTable(self.table, self.learned, names, sources(self.learned))
 
     def whole(self) -> LearnedPreparation | None:
         """Learn the preparation from all rows; None where some of these can't be prepared."""
         try:
-            return preparation.fit(self.table, self._prepare, trees=self._trees)
+            return preparation.fit(self.table, self._prepare, **self._how)
         except ColonnadeError:
             return None  # the common ones may do; if they don't, the run ends with the reason
 
@@ -159,11 +176,21 @@ def kept_record(history: list[dict[str, Any]], *, best: bool) -> dict[str, Any] 
 
 
 def run_job(
-    job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str], None] = lambda _: None, mpi: bool = False
+    job: Job,
+    party: PartyFile,
+    *,
+    verbose: int = 1,
+    tell: Callable[[str], None] = lambda _: None,
+    mpi: bool = False,
+    start: str | None = None,
 ) -> Done:
-    """Take part in a job, and save this party's part of the model."""
+    """Take part in a job, and save this party's part of the model.
+
+    start: the beginning of the id of a version to start from, instead of from zero; all parties have to give the same.
+    """
     from colonnade.alignment.protocol import align
 
+    first, job = starting(job, party, start)
     check_consent(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     check_limits(job, party)
@@ -185,6 +212,8 @@ def run_job(
         return (source,)
 
     def own(prepared: Prepared) -> Any:
+        if first is not None:
+            return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
     budget = Budget(party.name, party.policy.max_directions)
@@ -214,21 +243,26 @@ def run_job(
         history.observe(name, seconds, value)
 
     try:
-        outcome = attend(
-            job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
-        )
+        with same_start(party.name, job):
+            outcome = attend(
+                job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
+            )
     finally:
         history.close()
     source, trained = outcome.value
-    trained = replace(trained, judged=history.held_out.get(party.name))
-    trained = replace(trained, calibration=calibrated(job, party, source.labels, source.weights, trained))
-    trained = replace(trained, threshold=decided(job, party, source, trained, tell))
+    trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
     version, in_use = keep_version(job, party, source, trained, history.records)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
-    for name in ("rows", "state", "training"):
-        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
+
+
+def _with_decisions(
+    job: Job, party: PartyFile, source: TableSource, trained: Trained, tell: Callable[[str], None]
+) -> Trained:
+    """Return what was trained with the calibration and the threshold that this party's own file asks for."""
+    calibration = calibrated(job, party, source.labels, source.weights, trained)
+    return replace(trained, calibration=calibration, threshold=decided(job, party, source, trained, tell))
 
 
 def decided(
@@ -269,10 +303,15 @@ def keep_version(
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
-    _save_statistics(folder, job, trained)
+    _save_statistics(folder, job, trained, source.learned)
+    if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
+        write_profiles(folder, profiles)
     version = Version(trained.training, folder, about)
     version.write()
-    return version, shelf.ended(version)
+    in_use = shelf.ended(version)
+    for name in ("rows", "state", "training"):
+        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
+    return version, in_use
 
 
 def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -284,7 +323,7 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
     }  # fmt: skip
     figures = {name: float(record[key]) for key, name in names.items() if key in record}
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name, "parent": job.agreed.get(TERM, ""),
         "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
         "options": {"kind": family(job.family).estimator(job.loss), **asdict(job.model)},
         "algorithm": {"kind": job.algorithm.name, **asdict(job.algorithm)},
@@ -306,8 +345,8 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     )
 
 
-def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
-    """Write the party's own coefficients, and at the first label holder how well all fits."""
+def _save_statistics(folder: Path, job: Job, trained: Trained, learned: LearnedPreparation) -> None:
+    """Write the party's own coefficients, joint tests of its categories, and at the first label holder how all fits."""
     if trained.statistics is None:
         return
     model = family(job.family).estimator(job.loss)
@@ -317,6 +356,12 @@ def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
     writer.writerow(Coefficient._fields)
     writer.writerows([*table, *([] if intercept is None else [intercept])])
     private_files.write(folder / "statistics.csv", text.getvalue())
+    if levels := learned.levels:
+        tests = io.StringIO(newline="")
+        writer = csv.writer(tests)
+        writer.writerow(CategoryTest._fields)
+        writer.writerows(own_tests(levels, trained.state, trained.statistics, model))
+        private_files.write(folder / "categories.csv", tests.getvalue())
     if (told := trained.statistics[2]) is not None:
         fit = Fit(*told)
         warn_far(fit, job.holders[0])

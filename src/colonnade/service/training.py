@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data import labels
 from colonnade.data.class_weights import named_in_texts
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
@@ -150,8 +149,9 @@ async def get_ready(
     async def part(of: Rows) -> Party:
         along = (source.labels, source.weights, source.added)
         y, weights, added = (None if each is None else np.asarray(each)[of] for each in along)
-        X, beside = await net.in_thread(prepared.matrix, of), {"sample_weight": weights, "offset": added}
-        return Party(net.me, X, y, columns=prepared.columns, categories=prepared.categories, **beside)
+        X, names = await net.in_thread(prepared.matrix, of), prepared.columns
+        coded = prepared.categories
+        return Party(net.me, X, y, columns=names, sample_weight=weights, offset=added, categories=coded)
 
     own, apart = await part(train), await part(held_out) if len(held_out) else None
     if (asked := getattr(source, "class_weight", None)) is not None:
@@ -282,7 +282,7 @@ async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tu
             found.append(np.array(told))
     if len({one.dtype.kind in "US" for one in found}) > 1:
         raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
-    classes = labels.class_labels(np.concatenate(found), loss)
+    classes = family(job.family).class_labels(np.concatenate(found), loss)
     outputs = loss.outputs(len(classes))
     for name in net.names:
         if name != leader:
