@@ -139,7 +139,7 @@ def test_several_label_holders_and_processes():
 
 def test_a_run_that_was_broken_off_goes_on_to_the_same_bits():
     parties, algorithm = cn.split(X, BINARY, into=3), cn.BlockNewton(epochs=9, tol=None)
-    options = LinearOptions("l2", 0.01, True, False, 0.03)
+    options = LinearOptions("l2", 0.01, l1=0.03)
     job = TrainingJob("linear", options, "logistic", 1, ("party1",), "pairwise", "tree", algorithm).as_value()
     parts = {one.name: TrainingPart.of(one, np.array([0, 1]), losses.loss("logistic")).as_value() for one in parties}
 

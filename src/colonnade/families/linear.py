@@ -202,9 +202,8 @@ class LinearFamily(Family):
         train = Part(None, whole.shape[0], part.y, part.labelled, part.weights)
         held_out = None
         if part.validation is not None:
-            X, *known = part.validation
+            X, y, labelled = part.validation
             other = needed.of(columns_from_value(with_ones(X) if ones else X))
-            y, labelled = known
             held_out = Part(other, other.shape[0], y, labelled, part.held_out_weights)
         agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session

@@ -286,7 +286,7 @@ def own_table(
 def own_tests(levels: Levels, state: Any, found: Any, model: str) -> tuple[CategoryTest, ...]:
     """Return the joint tests of a party's own categories, from what its program returned."""
     covariance, df, _ = found
-    return category_tests(levels, state[0][:, 0], covariance, df if model == STUDENT else None)
+    return category_tests(levels, state[0][:, 0], covariance, df if model in STUDENT else None)
 
 
 def put_together(

@@ -206,7 +206,7 @@ class LearnedPreparation:
     def party(self, name: str, table: Table) -> Party:
         """Return the prepared table as a party."""
         X = self.apply(table)
-        beside = {"sample_weight": table.weight, "offset": table.offset, "exposure": table.exposure}
+        beside: dict[str, Any] = {"sample_weight": table.weight, "offset": table.offset, "exposure": table.exposure}
         return Party(name, X, table.label, table.ids, columns=self.names, categories=self.categories, **beside)
 
     # -- keep ---------------------------------------------------------------------------------------------------
