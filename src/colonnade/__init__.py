@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from colonnade.data.identity import Identity
     from colonnade.data.party import Party, split
     from colonnade.data.site import Site, split_rows
+    from colonnade.estimators.glms import (
+        GammaRegression,
+        NegativeBinomialRegression,
+        QuantileRegression,
+        TweedieRegression,
+    )
     from colonnade.estimators.horizontal import SSCAClassifier
     from colonnade.estimators.kernel import KernelClassifier, KernelRegressor
     from colonnade.estimators.linear import (
@@ -50,6 +56,10 @@ _HOME = {
     "LogisticRegression": "colonnade.estimators.linear",
     "PoissonRegression": "colonnade.estimators.linear",
     "RidgeRegression": "colonnade.estimators.linear",
+    "GammaRegression": "colonnade.estimators.glms",
+    "NegativeBinomialRegression": "colonnade.estimators.glms",
+    "QuantileRegression": "colonnade.estimators.glms",
+    "TweedieRegression": "colonnade.estimators.glms",
     "SoftmaxRegression": "colonnade.estimators.linear",
     "load": "colonnade.estimators.linear",
     "AFSGD": "colonnade.algorithms.afsgd",
@@ -101,12 +111,14 @@ __all__ = [
     "FedAvg",
     "FedBCD",
     "FedSGD",
+    "GammaRegression",
     "Identity",
     "KernelClassifier",
     "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
     "MiniBatchSGD",
+    "NegativeBinomialRegression",
     "NetworkClassifier",
     "NetworkRegressor",
     "OpenBoosting",
@@ -114,6 +126,7 @@ __all__ = [
     "Party",
     "PoissonRegression",
     "Processes",
+    "QuantileRegression",
     "RidgeRegression",
     "SSCAClassifier",
     "SealedBoosting",
@@ -122,6 +135,7 @@ __all__ = [
     "Site",
     "SoftmaxRegression",
     "TransferClassifier",
+    "TweedieRegression",
     "align_parties",
     "cost",
     "errors",
