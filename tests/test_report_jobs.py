@@ -79,7 +79,7 @@ def test_held_out_people_are_named_where_their_labels_are_and_nowhere_else(tmp_p
     (people,) = (of := gather(job, parties["bank"])).people
     figure = {
         "ridge": lambda: f"{r2_score(people.y, people.score):.3f}",
-        "softmax": lambda: f"{100 * accuracy_score(people.y, people.score.argmax(axis=1)):.1f} %",
+        "softmax": lambda: f"{100 * accuracy_score(people.y, people.score.argmax(axis=1)):.1f}\N{NO-BREAK SPACE}%",
         "poisson": lambda: f"{d2_tweedie_score(people.y, people.score, power=1):.3f}",
     }.get(kind, lambda: f"AUC {roc_auc_score(people.y, people.score):.4f}")
     assert figure() in Strict(page_of(of)).text
@@ -191,6 +191,19 @@ def test_a_party_without_labels_has_a_page_without_scores(loans):
         assert not re.search(rf"\b{word}\b", page.partition("</style>")[2]), word
     for name, sentences in of.shown.items():
         assert all(sentence in Strict(page).text for sentence in sentences), name
+
+
+def test_a_ledger_that_was_changed_is_said_on_the_page(loans):
+    _, job, parties = loans
+    assert gather(job, parties["shop"]).ledger is None  # under the virtual clock nothing has left a house
+    path = parties["shop"].ledger
+    path.write_text("{}\n")
+    path.chmod(0o600)
+    try:
+        page = Strict(page_of(gather(job, parties["shop"])))
+    finally:
+        path.unlink()
+    assert "It can't be relied on: the seal of 'ledger.jsonl' can't be read" in page.text
 
 
 def test_the_command_writes_a_page_for_its_owner_alone(loans, tmp_path, capsys):

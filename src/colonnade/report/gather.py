@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from colonnade import private_files
-from colonnade.errors import ColonnadeError, ColonnadeWarning, DataError, OptionError
+from colonnade.errors import ColonnadeError, ColonnadeWarning, DataError, LedgerError, OptionError
 from colonnade.families import family
 from colonnade.inference.statistics import Coefficient
 from colonnade.jobs import model_file
@@ -217,10 +217,11 @@ def _statistics(folder: Path) -> list[list[float] | None]:
 def _ledger(job: Job, party: PartyFile) -> LedgerLines | None:
     if not party.ledger.exists() and not seal_file(party.ledger).exists():
         return None
-    found = verify(
-        party.ledger, checker(party.certificates.certificate), vouch=vouched_by(party.certificates.authority),
-        me=party.name, job=job.name,
-    )  # fmt: skip
+    vouch = vouched_by(party.certificates.authority)
+    try:
+        found = verify(party.ledger, checker(party.certificates.certificate), vouch=vouch, me=party.name, job=job.name)
+    except LedgerError as error:
+        return LedgerLines(0, 0, f"It can't be relied on: {error}.", [])
     unsealed = found.lines - found.sealed
     words = "All of them are as they were written"
     words += f"; the last {unsealed:,} are of a run that was broken off, and not sealed." if unsealed else "."

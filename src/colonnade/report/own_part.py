@@ -157,6 +157,8 @@ def ledger(of: ReportContents) -> str:
     rows = [(kind, to, f"{count:,}", f"{size:,}") for to, kind, count, size in of.ledger.kinds]
     total = (sum(count for *_, count, _ in of.ledger.kinds), sum(size for *_, size in of.ledger.kinds))
     rows.append(("all", "", f"{total[0]:,}", f"{total[1]:,}"))
+    if not of.ledger.lines:
+        return words(of.ledger.verified, "bad")
     text = f"{of.ledger.lines:,} lines of {of.ledger.runs:,} runs. {of.ledger.verified}"
     header = ("kind of message", "to", "messages", "bytes")
     return grid(
