@@ -1,4 +1,4 @@
-"""The commands that an organisation runs: init, check, plan, run, report, predict, serve, ledger, model."""
+"""The commands that an organisation runs: init, check, plan, run, report, predict, serve, drift, ledger, model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
 from colonnade.cli.report import add_report_options
@@ -42,6 +43,9 @@ def add_commands(commands: Any) -> None:
         command = commands.add_parser(name, help=text)
         _job_and_party(command, required=name != "run")
     commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
+    commands.choices["run"].add_argument(
+        "--from", dest="start", metavar="VERSION", help="start from an earlier version instead of zero; the same at all"
+    )
     commands.choices["run"].add_argument(
         "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
     )
@@ -75,6 +79,11 @@ def add_commands(commands: Any) -> None:
     serve.add_argument("--asker", help="who may ask (the first label holder)")
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
     _version(serve)
+
+    drift = commands.add_parser("drift", help="how far new data have moved away from those of the training")
+    _job_and_party(drift)
+    add_data(drift)
+    _version(drift)
 
     ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
     add_actions(ledger)
@@ -139,6 +148,7 @@ def run_command(options: argparse.Namespace) -> int:
         "serve": _serve,
         "ledger": _ledger,
         "model": _model,
+        "drift": _drift,
     }
     return found[options.command](options)
 
@@ -186,7 +196,14 @@ def _run(options: argparse.Namespace) -> int:
     # Ranks share one terminal, in which several bars would overwrite each other.
     verbose = 0 if options.quiet or options.mpi else 1
     with _notes(party.name):
-        done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
+        done = run_job(
+            job,
+            party,
+            verbose=verbose,
+            tell=lambda text: _say(f"{party.name}: {text}"),
+            mpi=options.mpi,
+            start=options.start,
+        )
     trained, traffic = done.trained, done.outcome.traffic
     apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""
     _say(f"{party.name}: trained on {trained.rows:,} common rows{apart}; protection {job.protection}")
@@ -252,7 +269,7 @@ def _predict(options: argparse.Namespace) -> int:
     check_place(options.out)
     job, party = _read(options)
     _log()
-    scores = predict(job, party, options.data, options.version)
+    scores = predict(job, party, options.data, options.version, lambda text: _say(f"{party.name}: {text}"))
     write(scores, options.out)
     unknown = int((~scores.known).sum())
     note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""
@@ -311,6 +328,12 @@ def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
     # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def _drift(options: argparse.Namespace) -> int:
+    from colonnade.cli.drift import show_drift
+
+    return show_drift(options, _read(options)[1])
 
 
 def _model(options: argparse.Namespace) -> int:

@@ -105,6 +105,8 @@ def save_networks(model: Any, folder: str | Path) -> None:
             "network": model._how[name], "columns": model.columns_[name], "still": still, "order": names,
             "shape": shape_of(model.shape, name), "width": model._widths[name],
         }  # fmt: skip
+        if model._date:
+            own["about"] = model._about(name)
         if name in model.holders_:
             own |= {"classes": model.classes_.tolist(), "kind": model.classes_.dtype.str}
         if name == model.holders_[0] and model._has_top:

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
@@ -274,7 +273,7 @@ async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tu
             found.append(np.array(told))
     if len({one.dtype.kind in "US" for one in found}) > 1:
         raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
-    classes = labels.class_labels(np.concatenate(found), loss)
+    classes = family(job.family).class_labels(np.concatenate(found), loss)
     outputs = loss.outputs(len(classes))
     for name in net.names:
         if name != leader:
