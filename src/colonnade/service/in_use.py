@@ -19,6 +19,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.service.attend import attend
+from colonnade.service.new_values import new_values
 from colonnade.service.run import sources
 from colonnade.tables.table import Table
 from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
@@ -54,13 +55,16 @@ def use(
 def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str], None]) -> None:
     """Say what in these rows does not fit the training, and refuse them where the party's policy does.
 
-    A few rows are not judged: they differ from the training by chance.
+    Values that training never saw are told of any row; else a few rows are not judged, which differ from the training
+    by chance.
     """
+    for sentence in new_values(part.prepared, table) if table.rows else []:
+        tell(f"note: {sentence}")
     profiles = read_profiles(part.folder) if table.rows >= FEWEST else None
     if profiles is None:
         return
     found = drift_of(profiles, table)
-    for line in notes(found):
+    for line in notes(found, levels=False):  # those are said above, with what becomes of them
         tell(f"note: {line}")
     check_drift(party.name, found, party.policy.max_drift, party.policy.max_missing)
 

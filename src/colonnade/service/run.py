@@ -23,7 +23,8 @@ from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
 from colonnade.families.store import SUFFIX
-from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
+from colonnade.inference.category_tests import CategoryTest
+from colonnade.inference.statistics import Coefficient, Fit, own_table, own_tests, warn_far
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
@@ -61,7 +62,7 @@ def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
 
 def sources(learned: LearnedPreparation) -> int:
     """Count the columns that the prepared ones were made of: whoever works out one level of a category has it."""
-    return len(learned.columns) or len(column_names(learned))
+    return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,20 @@ class PreparedTable:
 
 
 class TableSource:
-    """A party's table in the form that `training` takes; `trees` are prepared otherwise than other models."""
+    """A party's table in the form that `training` takes.
 
-    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False) -> None:
-        self.table, self._prepare, self._trees = table, prepare, trees
+    `trees` are prepared otherwise than other models, and categories whose coefficients are read have a `reference`.
+    """
+
+    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False, reference: bool = False) -> None:
+        self.table, self._prepare, self._how = table, prepare, {"trees": trees, "reference": reference}
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
         self.trained_on: Rows | None = None  # the rows of the training, by then
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
-        self.learned = preparation.fit(self.table, self._prepare, rows, trees=self._trees)
+        self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
         self.trained_on = rows
         names = column_names(self.learned)
         return PreparedTable(self.table, self.learned, names, sources(self.learned))
@@ -102,7 +106,7 @@ class TableSource:
     def whole(self) -> LearnedPreparation | None:
         """Learn the preparation from all rows; None where some of these can't be prepared."""
         try:
-            return preparation.fit(self.table, self._prepare, trees=self._trees)
+            return preparation.fit(self.table, self._prepare, **self._how)
         except ColonnadeError:
             return None  # the common ones may do; if they don't, the run ends with the reason
 
@@ -150,6 +154,21 @@ def kept_record(history: list[dict[str, Any]], *, best: bool) -> dict[str, Any] 
     return min(known, key=lambda record: float(record.get("validation_loss", record["loss"])))
 
 
+def _tell_of(value: Any, tell: Callable[[str], None]) -> None:
+    """Say what a run reports beside how training goes."""
+    if value[0] == "resumed":
+        tell(f"going on from epoch {value[1]}, which all parties have kept")
+    elif value[0] == "budget":
+        tell(
+            f"the policies of all parties let {value[1]:.0f} numbers about each person out, and training ends "
+            f"there at the latest; for more, raise max_directions in [policy] of the party with the least"
+        )
+    elif value[0] == "warning":
+        tell(value[1])
+    elif value[0] == "budget spent":
+        warn_budget(value[1], value[2])
+
+
 def run_job(
     job: Job,
     party: PartyFile,
@@ -173,7 +192,8 @@ def run_job(
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare, trees=grows_trees(job))
+        table, trees = data.load(party.data), grows_trees(job)
+        source = TableSource(table, party.prepare, trees=trees, reference=job.statistics)
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
@@ -204,17 +224,7 @@ def run_job(
         return source, trained
 
     def observe(name: str, seconds: float, value: Any) -> None:
-        if value[0] == "resumed":
-            tell(f"going on from epoch {value[1]}, which all parties have kept")
-        elif value[0] == "budget":
-            tell(
-                f"the policies of all parties let {value[1]:.0f} numbers about each person out, and training ends "
-                f"there at the latest; for more, raise max_directions in [policy] of the party with the least"
-            )
-        elif value[0] == "warning":
-            tell(value[1])
-        elif value[0] == "budget spent":
-            warn_budget(value[1], value[2])
+        _tell_of(value, tell)
         history.observe(name, seconds, value)
 
     try:
@@ -245,7 +255,7 @@ def keep_version(
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
-    _save_statistics(folder, job, trained)
+    _save_statistics(folder, job, trained, source.learned)
     if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
         write_profiles(folder, profiles)
     version = Version(trained.training, folder, about)
@@ -286,8 +296,8 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     )
 
 
-def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
-    """Write the party's own coefficients, and at the first label holder how well all fits."""
+def _save_statistics(folder: Path, job: Job, trained: Trained, learned: LearnedPreparation) -> None:
+    """Write the party's own coefficients, joint tests of its categories, and at the first label holder how all fits."""
     if trained.statistics is None:
         return
     model = family(job.family).estimator(job.loss)
@@ -297,6 +307,12 @@ def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
     writer.writerow(Coefficient._fields)
     writer.writerows([*table, *([] if intercept is None else [intercept])])
     private_files.write(folder / "statistics.csv", text.getvalue())
+    if levels := learned.levels:
+        tests = io.StringIO(newline="")
+        writer = csv.writer(tests)
+        writer.writerow(CategoryTest._fields)
+        writer.writerows(own_tests(levels, trained.state, trained.statistics, model))
+        private_files.write(folder / "categories.csv", tests.getvalue())
     if (told := trained.statistics[2]) is not None:
         fit = Fit(*told)
         warn_far(fit, job.holders[0])

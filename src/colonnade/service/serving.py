@@ -58,7 +58,7 @@ def predict(
     about what does not fit the training. Who is none of the people that this party's own policy serves is not known,
     and the partners hear nothing of them.
     """
-    if source is not None and not source.is_file():  # asked before anybody is dialled; its content is read later
+    if source is not None and not source.is_file():
         raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
     if party.name not in job.holders and family(job.family).predicts_alone:
         return _alone(job, party, source, version, tell)
@@ -67,22 +67,21 @@ def predict(
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
         )
     part, served = loaded(party, version)
+    # Before anybody is dialled: a mistake in this party's own file is no reason to end the service of another.
+    table = _table(party, part, source)
+    ids = [str(one) for one in _ids(table, party.name).tolist()]
+    here = _among(ids, served)
+    asked = table.take(here) if here.any() else None
+    X = None if asked is None else part.prepared.apply(asked)
+    judge(party, part, table.take(here), tell)
 
-    async def program(net: Net, table: Any, ids: Any) -> Scores:
+    async def program(net: Net) -> Scores:
         asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
-        here = _among(ids, served)
-        X = await net.in_thread(part.prepared.apply, table.take(here)) if here.any() else None
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, totals))
 
-    def read() -> tuple[Any, ...]:
-        table = _table(party, part, source)
-        ids = [str(one) for one in _ids(table, party.name).tolist()]
-        judge(party, part, table.take(_among(ids, served)), tell)
-        return table, ids
-
-    scores: Scores = use(job, party, part, party.name, program, read)
+    scores: Scores = use(job, party, part, party.name, program, lambda: ())
     return scores
 
 
@@ -116,7 +115,9 @@ def serve_once(
 
         def lookup(asked: list[str]) -> tuple[Any, npt.NDArray[np.bool_]]:
             rows, known = directory.find(asked)
-            return part.prepared.apply(table.take(rows)) if len(rows) else None, known
+            if not len(rows):
+                return None, known
+            return part.prepared.apply(table.take(rows)), known
 
         return (lookup,)
 

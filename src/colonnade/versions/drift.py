@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.raw_columns import Texts
 from colonnade.errors import PolicyRefused
-from colonnade.tables.table import Table, Texts
+from colonnade.tables.table import Table
 from colonnade.versions.profile import ColumnProfile, profile_of
 
 FEWEST = 30  # rows that are judged; fewer differ from the training by chance alone
@@ -41,6 +42,7 @@ class ColumnDrift:
     missing_before: float
     missing_now: float
     misfits: tuple[str, ...] = ()
+    new_levels: tuple[str, ...] = ()
 
 
 def drift_of(profiles: Mapping[str, ColumnProfile], table: Table) -> list[ColumnDrift]:
@@ -52,19 +54,18 @@ def drift_of(profiles: Mapping[str, ColumnProfile], table: Table) -> list[Column
             continue
         counts, now = before.like(column), profile_of(column)
         share = float(counts[-1]) / max(int(counts.sum()), 1)
-        words = tuple(_misfits(before, now, share, column if isinstance(column, Texts) else None))
+        words = tuple(_misfits(before, now, share))
+        new = tuple(_unseen(before, column)) if isinstance(column, Texts) and before.whole else ()
         index = stability_index(before.all_counts, counts)
-        found.append(ColumnDrift(name, index, before.missing_share, share, words))
+        found.append(ColumnDrift(name, index, before.missing_share, share, words, new))
     return found
 
 
-def _misfits(before: ColumnProfile, now: ColumnProfile, missing: float, texts: Texts | None) -> list[str]:
+def _misfits(before: ColumnProfile, now: ColumnProfile, missing: float) -> list[str]:
     """Return what does not fit, each in a few words."""
     found = []
     if missing - before.missing_share >= _MORE_MISSING:
         found.append(f"{missing:.0%} missing, training {before.missing_share:.0%}".replace("%", " %"))
-    if texts is not None and before.whole:
-        found += _unseen(before, texts)
     known = now.rows - now.missing
     if before.edges is None or now.edges is None or not known or not before.edges:
         return found
@@ -92,9 +93,9 @@ def _unseen(before: ColumnProfile, texts: Texts) -> list[str]:
     return [f"{people:,} of {int(counts.sum()):,} rows have levels that training had not: {names}"]
 
 
-def notes(drifts: list[ColumnDrift]) -> list[str]:
-    """Return one line for each misfit."""
-    return [f"{one.name}: {words}" for one in drifts for words in one.misfits]
+def notes(drifts: list[ColumnDrift], *, levels: bool = True) -> list[str]:
+    """Return one line for each misfit; with or without the levels that training had not."""
+    return [f"{one.name}: {words}" for one in drifts for words in one.misfits + (one.new_levels if levels else ())]
 
 
 def check_drift(me: str, drifts: list[ColumnDrift], max_drift: float | None, max_missing: float | None) -> None:
