@@ -259,11 +259,11 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from colonnade.cli.report import write_report
+    from colonnade.cli.report import write_page
 
     job, party = _read(options)
     with _notes(party.name):
-        path, size = write_report(options, job, party)
+        path, size = write_page(options, job, party)
     _say(f"{party.name}: the report is {path}, {size / 1000:,.0f} kB")
     return 0
 
