@@ -8,7 +8,7 @@ import io
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -38,13 +38,16 @@ from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
+from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
+from colonnade.service.start import TERM, same_start, starting
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
+from colonnade.versions.profile import profiles_of, write_profiles
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 
@@ -91,10 +94,12 @@ class TableSource:
         self.table, self._prepare, self._how = table, prepare, {"trees": trees, "reference": reference}
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
+        self.trained_on: Rows | None = None  # the rows of the training, by then
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
+        self.trained_on = rows
         names = column_names(self.learned)
         return PreparedTable(self.table, self.learned, names, sources(self.learned))
 
@@ -150,11 +155,21 @@ def kept_record(history: list[dict[str, Any]], *, best: bool) -> dict[str, Any] 
 
 
 def run_job(
-    job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str], None] = lambda _: None, mpi: bool = False
+    job: Job,
+    party: PartyFile,
+    *,
+    verbose: int = 1,
+    tell: Callable[[str], None] = lambda _: None,
+    mpi: bool = False,
+    start: str | None = None,
 ) -> Done:
-    """Take part in a job, and save this party's part of the model."""
+    """Take part in a job, and save this party's part of the model.
+
+    start: the beginning of the id of a version to start from, instead of from zero; all parties have to give the same.
+    """
     from colonnade.alignment.protocol import align
 
+    first, job = starting(job, party, start)
     check_consent(party.policy, party.name, job)
     party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
     check_limits(job, party)
@@ -177,6 +192,8 @@ def run_job(
         return (source,)
 
     def own(prepared: Prepared) -> Any:
+        if first is not None:
+            return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
     budget = Budget(party.name, party.policy.max_directions)
@@ -206,17 +223,17 @@ def run_job(
         history.observe(name, seconds, value)
 
     try:
-        outcome = attend(
-            job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
-        )
+        with same_start(party.name, job):
+            outcome = attend(
+                job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
+            )
     finally:
         history.close()
     source, trained = outcome.value
+    trained = replace(trained, judged=history.held_out.get(party.name))
     version, in_use = keep_version(job, party, source, trained, history.records)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
-    for name in ("rows", "state", "training"):
-        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
 
 
@@ -232,10 +249,16 @@ def keep_version(
     model_file.save(folder, job, party.name, trained, source.learned, about)
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
+    held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
+    if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
+        write_profiles(folder, profiles)
     version = Version(trained.training, folder, about)
     version.write()
-    return version, shelf.ended(version)
+    in_use = shelf.ended(version)
+    for name in ("rows", "state", "training"):
+        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
+    return version, in_use
 
 
 def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -247,7 +270,7 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
     }  # fmt: skip
     figures = {name: float(record[key]) for key, name in names.items() if key in record}
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name, "parent": job.agreed.get(TERM, ""),
         "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
         "options": {"kind": family(job.family).estimator(job.loss), **asdict(job.model)},
         "algorithm": {"kind": job.algorithm.name, **asdict(job.algorithm)},
