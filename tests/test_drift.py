@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from colonnade.cli.drift import score_drift, scores_in
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, PolicyRefused
 from colonnade.service.in_use import judge
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.table import Table
 from colonnade.versions.drift import check_drift, drift_of, notes, stability_index
 from colonnade.versions.profile import profile_of, profiles_of, read_profiles, write_profiles
 

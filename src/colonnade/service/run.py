@@ -96,6 +96,12 @@ class TableSource:
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
         self.trained_on: Rows | None = None  # the rows of the training, by then
 
+    @classmethod
+    def of(cls, job: Job, party: PartyFile) -> TableSource:
+        """Read a party's table, to be prepared for a job."""
+        table, trees = data.load(party.data), grows_trees(job)
+        return cls(table, party.prepare, trees=trees, reference=job.statistics)
+
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
@@ -177,8 +183,7 @@ def run_job(
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        table, trees = data.load(party.data), grows_trees(job)
-        source = TableSource(table, party.prepare, trees=trees, reference=job.statistics)
+        source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
