@@ -65,7 +65,7 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "BlockNewton", "BoostedTreesClassifier", "BoostedTreesRegressor", "FDML", "FDSKL", "Faults",
+        "AFSGD", "Binning", "BlockNewton", "BoostedTreesClassifier", "BoostedTreesRegressor", "FDML", "FDSKL", "Faults",
         "FedAvg", "FedBCD", "FedSGD", "Identity", "KernelClassifier", "KernelRegressor", "LinearSVC",
         "LogisticRegression", "MiniBatchSGD", "NetworkClassifier", "NetworkRegressor", "OpenBoosting",
         "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA",
@@ -99,7 +99,7 @@ def test_no_pickle_and_no_unseeded_randomness():
 # Every room imports those above it in this list, and none below; the top level's few modules are everybody's.
 ROOMS = (
     "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "sums", "alignment",
-    "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "ledger", "families",
+    "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "binning", "ledger", "families",
     "estimators", "jobs", "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.

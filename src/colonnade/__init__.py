@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from colonnade.data.identity import Identity
     from colonnade.data.party import Party, split
     from colonnade.data.site import Site, split_rows
+    from colonnade.estimators.binning import Binning
     from colonnade.estimators.horizontal import SSCAClassifier
     from colonnade.estimators.kernel import KernelClassifier, KernelRegressor
     from colonnade.estimators.linear import (
@@ -54,6 +55,7 @@ _HOME = {
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
     "FDSKL": "colonnade.algorithms.fdskl",
+    "Binning": "colonnade.estimators.binning",
     "BoostedTreesClassifier": "colonnade.estimators.trees",
     "BoostedTreesRegressor": "colonnade.estimators.trees",
     "OpenBoosting": "colonnade.algorithms.boosted",
@@ -92,6 +94,7 @@ __all__ = [
     "FDSKL",
     "SSCA",
     "VFB2",
+    "Binning",
     "BlockNewton",
     "BoostedTreesClassifier",
     "BoostedTreesRegressor",

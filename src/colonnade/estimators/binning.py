@@ -1,0 +1,258 @@
+"""`Binning`: bins and weights of evidence of every party's columns, learnt from labels that their owners don't see."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.binning.bin_table import BinTable, iv_lines
+from colonnade.binning.cells import FineColumn, cells_of_categories, cells_of_numbers
+from colonnade.binning.options import LEAST, MONOTONE, BinningOptions
+from colonnade.binning.program import bin_columns, check_classes
+from colonnade.data import labels
+from colonnade.data.matrix import is_sparse
+from colonnade.data.party import Party, check_together
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, NotFittedError
+from colonnade.estimators.base import Estimator, check_columns, in_order
+from colonnade.families.checks import label_holders
+from colonnade.objective import losses
+from colonnade.runtimes.net import Runtime, Traffic, check_runtime
+from colonnade.runtimes.simulation import Simulation
+
+Floats = npt.NDArray[np.float64]
+
+
+class Binning:
+    """Supervised bins of every party's columns, and what each bin is worth as weight of evidence (WOE).
+
+    Owners of columns learn how many good and bad people are in each of their own bins, never fewer than `least` of
+    either; the party with the labels learns counts over fine cells, without names or edges. docs/binning.md shows an
+    example, and docs/security.md says what follows from that. Bad are people of the second class, which models predict.
+
+    Parameters
+    ----------
+    method : {"monotone", "chi-merge", "quantile"}
+        "monotone" takes the bins with the largest information value whose share of bad people only rises or only falls.
+        "chi-merge" joins neighbours whose shares do not differ significantly. "quantile" has bins of equal size.
+    bins : int
+        The most bins of a column; missing values may have one more.
+    fine : int
+        The most cells that an owner cuts a column into, of which the label holder makes bins.
+    least : int
+        The fewest good and the fewest bad people in a bin. Smaller ones are joined with others and shown to nobody.
+    smallest : float
+        The smallest share of all people in a bin; "quantile" and the bin of missing values don't look at it.
+    significance : float
+        Of the chi-square test of "chi-merge".
+    min_iv : float
+        Columns with a smaller information value are left out.
+    max_correlation : float, optional
+        Columns that go together more than this with a column of larger information value, of whichever party, are
+        left out.
+    max_vif : float, optional
+        While a variance inflation factor is above this, the column with the largest is left out.
+
+    Attributes
+    ----------
+    parties_ : tuple of str
+        The names of the parties, in the order in which `fit` got them.
+    holder_ : str
+        The party with the labels.
+    classes_ : numpy array
+        The two classes: good, and bad.
+    tables_ : dict
+        {party: {column: its BinTable}}, of all columns that have bins.
+    iv_ : dict
+        {party: {column: its information value}}, NaN where a column has no two bins with enough people.
+    selected_ : dict
+        {party: the columns that stay}.
+    columns_ : dict
+        {party: the names of all its columns}.
+    unseen_ : dict
+        {party: {column: rows of the last `transform` whose value is in no bin}}.
+    traffic_ : dict
+        {party: what it sent}.
+    """
+
+    parties_: tuple[str, ...]
+    holder_: str
+    classes_: npt.NDArray[Any]
+    tables_: dict[str, dict[str, BinTable]]
+    iv_: dict[str, dict[str, float]]
+    selected_: dict[str, tuple[str, ...]]
+    columns_: dict[str, tuple[str, ...]]
+    unseen_: dict[str, dict[str, int]]
+    traffic_: dict[str, Traffic]
+    get_params, set_params, __repr__ = Estimator.get_params, Estimator.set_params, Estimator.__repr__
+
+    def __init__(
+        self,
+        *,
+        method: str = MONOTONE,
+        bins: int = 8,
+        fine: int = 32,
+        least: int = LEAST,
+        smallest: float = 0.05,
+        significance: float = 0.05,
+        min_iv: float = 0.0,
+        max_correlation: float | None = None,
+        max_vif: float | None = None,
+    ) -> None:
+        self.method = method
+        self.bins = bins
+        self.fine = fine
+        self.least = least
+        self.smallest = smallest
+        self.significance = significance
+        self.min_iv = min_iv
+        self.max_correlation = max_correlation
+        self.max_vif = max_vif
+
+    def fit(self, *parties: Party, on: Runtime | None = None) -> Binning:
+        """Find the bins of all columns.
+
+        Parameters
+        ----------
+        *parties : Party
+            The same rows in the same order at each of them, and labels of two classes at one. Values may be missing;
+            rows without a label are not counted.
+        on : Runtime, optional
+            Where the parties run, as for models.
+
+        Returns
+        -------
+        Binning
+            The object itself.
+        """
+        options = BinningOptions(**self.get_params())  # type: ignore[misc]
+        options.check()
+        check_runtime(on)
+        check_together(parties)
+        holders = label_holders(parties)
+        if len(holders) > 1:
+            raise LabelError(f"bins need one party with labels, {' and '.join(map(repr, holders))} have some")
+        holder = next(party for party in parties if party.active)
+        labelled, y = np.asarray(holder.labelled), np.asarray(holder.y)
+        classes = labels.class_labels(y[labelled], losses.loss("logistic"))
+        bad = labelled & (y == classes[1])
+        check_classes(holder.name, int(labelled.sum() - bad.sum()), int(bad.sum()), options.least)
+        cells = {party.name: _cells_of(party, options) for party in parties}
+        job, programs = (options.as_value(), holder.name), {}
+        for party in parties:
+            known = (bad, labelled) if party is holder else (None, None)
+            columns = tuple((column.codes, column.shape()) for column in cells[party.name])
+            programs[party.name] = (bin_columns, (job, (columns, *known)))
+        outcomes = (on or Simulation()).run(programs)
+        self.parties_, self.holder_, self.classes_ = tuple(party.name for party in parties), holder.name, classes
+        self.columns_ = {party.name: party.columns for party in parties}
+        self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
+        self._keep(cells, {name: outcome.value for name, outcome in outcomes.items()})
+        return self
+
+    def _keep(self, cells: dict[str, list[FineColumn]], found: dict[str, Any]) -> None:
+        values = dict(found[self.holder_][2])
+        self.tables_, self.iv_, self.selected_, self.unseen_ = {}, {}, {}, {}
+        for name, columns in cells.items():
+            plans, kept, _ = found[name]
+            each = list(zip(columns, plans, kept, strict=True))
+            self.tables_[name] = {one.name: BinTable(one.name, one.joined(*plan)) for one, plan, _ in each if plan}
+            self.iv_[name] = dict(zip(self.columns_[name], values[name].tolist(), strict=True))
+            self.selected_[name] = tuple(one.name for one, _, stays in each if stays)
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
+    def transform(self, *parties: Party) -> list[Party]:
+        """Return the same parties with the weight of evidence in place of each column that was selected.
+
+        A value that is in no bin, as a category that training did not have, is no evidence, 0; `unseen_` counts them.
+
+        Parameters
+        ----------
+        *parties : Party
+            Some or all of the parties, with the same columns as in `fit`; each of them could do it by itself.
+
+        Returns
+        -------
+        list of Party
+            In the order in which they were given, with their labels, ids and weights.
+        """
+        self._check_fitted()
+        if strangers := [party.name for party in parties if party.name not in self.parties_]:
+            raise DataError(f"bins were learnt for the parties {list(self.parties_)}, got {strangers[0]!r} too")
+        found = []
+        for party in in_order(parties, tuple(party.name for party in parties), "transform"):
+            names = self.selected_[party.name]
+            if not names:
+                raise DataError(
+                    f"no column of party {party.name!r} has bins that stay; lower min_iv, or leave the party out"
+                )
+            bins = self.bins_of(party)
+            X = np.stack([self.tables_[party.name][name].step.weigh(bins[name]) for name in names], axis=1)
+            weight = party.sample_weight
+            found.append(Party(party.name, X, party.y, party.ids, columns=names, sample_weight=weight))
+        return found
+
+    def bins_of(self, party: Party) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the bin of each row of each selected column of a party, -1 where its value is in none."""
+        self._check_fitted()
+        check_columns(self.columns_[party.name], party)
+        found, tables = {}, self.tables_[party.name]
+        for name in self.selected_[party.name]:
+            found[name] = tables[name].step.bins_of_numbers(_column(party, self.columns_[party.name].index(name)))
+        self.unseen_[party.name] = {name: int((bins < 0).sum()) for name, bins in found.items() if (bins < 0).any()}
+        for name, count in self.unseen_[party.name].items():
+            warnings.warn(
+                f"party {party.name!r}: {count:,} of {party.rows:,} rows have a value in column {name!r} that is in no "
+                f"bin; they count as no evidence",
+                ColonnadeWarning,
+                stacklevel=3,
+            )
+        return found
+
+    def fit_transform(self, *parties: Party, on: Runtime | None = None) -> list[Party]:
+        """Find the bins of all columns, and return the parties with weights of evidence.
+
+        Parameters
+        ----------
+        *parties : Party
+            As for `fit`.
+        on : Runtime, optional
+            Where the parties run, as for models.
+
+        Returns
+        -------
+        list of Party
+            As from `transform`.
+        """
+        return self.fit(*parties, on=on).transform(*parties)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "tables_"):
+            raise NotFittedError("this Binning is not fitted; call fit(*parties) first")
+
+    def __str__(self) -> str:
+        return iv_lines(self.iv_) if hasattr(self, "iv_") else repr(self)
+
+
+def _column(party: Party, number: int) -> Floats:
+    """Return one column of a party as numbers."""
+    column = party.X[:, [number]].toarray()[:, 0] if is_sparse(party.X) else party.X[:, number]
+    return np.asarray(column, np.float64)
+
+
+def _cells_of(party: Party, options: BinningOptions) -> list[FineColumn]:
+    """Cut all columns of a party into cells; the codes of its categories are cells themselves."""
+    found = []
+    for number, name in enumerate(party.columns):
+        x = _column(party, number)
+        if number not in party.categories:
+            found.append(cells_of_numbers(name, x, options))
+            continue
+        values, at = np.unique(x[~np.isnan(x)], return_inverse=True)
+        codes = np.full(len(x), -1, np.int64)
+        codes[~np.isnan(x)] = at
+        found.append(cells_of_categories(name, values.tolist(), codes, options))
+    return found

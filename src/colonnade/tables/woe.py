@@ -1,0 +1,125 @@
+"""Weight of evidence as a step of a column's preparation: every bin of a column becomes one number.
+
+With g good and b bad people of G and B in a bin, its weight of evidence is log((g / G) / (b / B)): above 0 where there
+are more good ones than elsewhere. Bad is the second of the two classes, the one that a model predicts. The information
+value of a column is the sum of (g / G - b / B) times the weight over its bins. `colonnade.binning` learns all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+MISSING_WORD, OTHER_WORD = "missing", "all others"
+
+
+def weights_of_evidence(goods: npt.ArrayLike, bads: npt.ArrayLike) -> Floats:
+    """Return the weight of evidence of each bin, from its good and bad people; no bin may lack either of them."""
+    g, b = np.asarray(goods, np.float64), np.asarray(bads, np.float64)
+    found: Floats = np.log((g / g.sum()) / (b / b.sum()))
+    return found
+
+
+def information_values(goods: npt.ArrayLike, bads: npt.ArrayLike) -> Floats:
+    """Return what each bin adds to the information value of its column."""
+    g, b = np.asarray(goods, np.float64), np.asarray(bads, np.float64)
+    found: Floats = (g / g.sum() - b / b.sum()) * weights_of_evidence(g, b)
+    return found
+
+
+@dataclass(frozen=True)
+class Woe:
+    """The bins of one column, as learned, and how many good and bad people of the training rows are in each of them.
+
+    Numbers have bins from one edge to just below the next one; of categories each one has the number of its bin.
+
+    Attributes
+    ----------
+    edges
+        Of numbers: where each bin but the first begins.
+    categories, codes
+        Of categories: those that have a bin of their own or share one, and the number of that bin.
+    goods, bads
+        People in each bin.
+    missing
+        The bin of missing values, or -1 where the training rows had none.
+    other
+        The bin of all categories that are not listed, or -1 where the training rows had none.
+    """
+
+    name: ClassVar[str] = "woe"
+    edges: tuple[float, ...] = ()
+    categories: tuple[str, ...] | tuple[float, ...] = ()
+    codes: tuple[int, ...] = ()
+    goods: tuple[int, ...] = ()
+    bads: tuple[int, ...] = ()
+    missing: int = -1
+    other: int = -1
+
+    @property
+    def learnt(self) -> bool:
+        """Whether the bins are known, rather than to be found."""
+        return bool(self.goods)
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are."""
+        return len(self.goods)
+
+    @property
+    def weights(self) -> Floats:
+        """The weight of evidence of each bin."""
+        return weights_of_evidence(self.goods, self.bads)
+
+    @property
+    def iv(self) -> float:
+        """The information value of the column."""
+        return float(information_values(self.goods, self.bads).sum())
+
+    def bins_of_numbers(self, x: Floats) -> Whole:
+        """Return each row's bin; -1 where the training rows had nothing of the kind."""
+        known = np.array(self.categories if self.codes else self.edges, dtype=np.float64)
+        if not self.codes:
+            found = np.searchsorted(known, x, side="right")
+        else:
+            at = np.minimum(np.searchsorted(known, x), len(known) - 1)
+            found = np.where(known[at] == x, np.array(self.codes)[at], self.other)
+        return np.where(np.isnan(x), self.missing, found).astype(np.int64)
+
+    def bins_of_texts(self, categories: Any) -> Whole:
+        """Return the bin of each category and, last, where the code -1 of a text finds it, that of missing ones."""
+        known = dict(zip(self.categories, self.codes, strict=True))
+        return np.array([*(known.get(category, self.other) for category in categories), self.missing], np.int64)
+
+    def weigh(self, bins: Whole) -> Floats:
+        """Return the weight of evidence of rows by their bins; 0, which is no evidence, where there is no bin."""
+        found: Floats = np.append(self.weights, 0.0)[bins]
+        return found
+
+    def bin_names(self) -> list[str]:
+        """Return what people call each bin."""
+        words: list[list[str]] = [[] for _ in range(self.bins)]
+        if self.codes:
+            for category, code in zip(self.categories, self.codes, strict=True):
+                words[code].append(category if isinstance(category, str) else f"{category:g}")
+        else:
+            ends = ["", *(f"{edge:g}" for edge in self.edges), ""]
+            for at, (low, high) in enumerate(pairwise(ends)):
+                words[at].append(_range(low, high))
+        if self.other >= 0:
+            words[self.other].append(OTHER_WORD)
+        if self.missing >= 0:
+            words[self.missing].append(MISSING_WORD)
+        return [", ".join(one) for one in words]
+
+
+def _range(low: str, high: str) -> str:
+    if low and high:
+        return f"{low} to below {high}"
+    return f"below {high}" if high else f"{low} and more" if low else "all values"
