@@ -45,9 +45,9 @@ def slow_table(x, y, step):
     counts = {}
     for value, label in zip(x.tolist(), y.tolist(), strict=True):
         if math.isnan(value):
-            name = step.missing
+            name = step.missing_bin
         elif step.codes:
-            name = dict(zip(step.categories, step.codes, strict=True)).get(value, step.other)
+            name = dict(zip(step.categories, step.codes, strict=True)).get(value, step.other_bin)
         else:
             name = sum(value >= edge for edge in step.edges)
         counts.setdefault(name, [0, 0])[label] += 1
@@ -292,7 +292,7 @@ def test_values_in_no_bin_are_no_evidence_and_counted():
     assert bins.unseen_["bank"] == {"x0": 5}
     # Categories that training did not list belong to the rare ones, where there were any.
     step = bins.tables_["mill"]["x0"].step
-    assert step.other < 0 or weighed[2].X[0, 0] == step.weights[step.other]
+    assert step.other_bin < 0 or weighed[2].X[0, 0] == step.weights[step.other_bin]
 
 
 def test_a_step_says_what_its_bins_are():

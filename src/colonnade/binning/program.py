@@ -12,7 +12,6 @@ nothing but that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,11 +38,10 @@ from colonnade.runtimes.wire import expect_array
 Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 Plans = list[JoinedCells | None]
-Charge = Callable[[str, Sequence[JoinedCells | None]], None]  # (party, what it is going to be told), before it is told
 TOLD = "bins of columns"
 
 
-async def bin_columns(net: Net, job: Any, mine: Any, charge: Charge = lambda *_: None) -> Any:
+async def bin_columns(net: Net, job: Any, mine: Any) -> Any:
     """Find the bins of all parties' columns, as one party.
 
     Parameters
@@ -53,10 +51,8 @@ async def bin_columns(net: Net, job: Any, mine: Any, charge: Charge = lambda *_:
     job
         What all parties agree on: the options as a value, and the name of the label holder.
     mine
-        This party's columns as a tuple of (codes of cells, shape), and at the label holder which rows are bad and which
-        have a label.
-    charge
-        Asked at the label holder before a party is told bins; may refuse.
+        How many rows there are, this party's columns as a tuple of (codes of cells, shape), and at the label holder
+        which rows are bad and which have a label.
 
     Returns
     -------
@@ -65,15 +61,15 @@ async def bin_columns(net: Net, job: Any, mine: Any, charge: Charge = lambda *_:
         (party, the information values of its columns) of all parties, with NaN for a column without bins.
     """
     given, holder = job
-    options, (columns, bad, labelled) = BinningOptions(*given), mine
+    options, (rows, columns, bad, labelled) = BinningOptions(*given), mine
     party = _Party(net, options, holder, [codes for codes, _ in columns], [tuple(shape) for _, shape in columns])
     if net.me == holder:
-        plans, values = await party.lead(class_columns(bad, labelled), charge)
+        plans, values = await party.lead(class_columns(bad, labelled))
     else:
         plans, values = await party.follow(), None
     kept = [plan is not None for plan in plans]
     if options.correlates:
-        kept = await select_columns(net, options, holder, party.codes, plans, values)
+        kept = await select_columns(net, options, holder, rows, party.codes, plans, values)
     return (
         tuple(None if plan is None else tuple(plan) for plan in plans),
         tuple(kept),
@@ -98,7 +94,7 @@ class _Party:
 
     # -- at the label holder ------------------------------------------------------------------------------------
 
-    async def lead(self, classes: Floats, charge: Charge) -> tuple[Plans, dict[str, Floats]]:
+    async def lead(self, classes: Floats) -> tuple[Plans, dict[str, Floats]]:
         """Count, join cells to bins, and tell everybody its own; returns this party's own bins and all values."""
         net, others = self.net, [name for name in self.net.names if name != self.net.me]
         good, bad = (int(count) for count in classes.sum(axis=0))
@@ -123,7 +119,6 @@ class _Party:
             values[name] = np.array([np.nan if plan is None else plan.iv for plan in found])
             plans[name] = [None if plan is None or plan.iv < self.options.min_iv else plan for plan in found]
         for name in others:
-            charge(name, plans[name])
             await net.send(name, TOLD, tuple(None if plan is None else tuple(plan) for plan in plans[name]))
         return plans[net.me], values
 

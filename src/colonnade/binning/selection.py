@@ -47,6 +47,7 @@ async def select_columns(
     net: Net,
     options: BinningOptions,
     holder: str,
+    rows: int,
     codes: Sequence[Whole],
     plans: Sequence[JoinedCells | None],
     values: Mapping[str, Floats] | None,
@@ -54,7 +55,7 @@ async def select_columns(
     """Return which of this party's columns stay; `values` are all information values, at the label holder."""
     company = Company(net)
     own = [number for number, plan in enumerate(plans) if plan is not None]
-    columns = _white(codes, plans, own)
+    columns = _white(sampled(rows, MOST_ROWS), codes, plans, own)
     sizes = {net.me: len(own)}
     await company.tell("block size", len(own))
     for name in company.others:
@@ -87,9 +88,8 @@ async def select_columns(
     return kept
 
 
-def _white(codes: Sequence[Whole], plans: Sequence[JoinedCells | None], own: Sequence[int]) -> Floats:
+def _white(rows: Whole, codes: Sequence[Whole], plans: Sequence[JoinedCells | None], own: Sequence[int]) -> Floats:
     """Return the weighed columns with mean 0 and length 1, of the rows that correlations are made of."""
-    rows = sampled(len(codes[0]), MOST_ROWS) if codes else np.zeros(0, np.int64)
     columns = np.zeros((len(rows), max(1, len(own))))
     for at, number in enumerate(own):
         plan = plans[number]

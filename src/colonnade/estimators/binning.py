@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from colonnade.binning.program import bin_columns, check_classes
 from colonnade.data import labels
 from colonnade.data.matrix import is_sparse
 from colonnade.data.party import Party, check_together
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, NotFittedError
+from colonnade.errors import DataError, LabelError, NotFittedError
 from colonnade.estimators.base import Estimator, check_columns, in_order
-from colonnade.families.checks import label_holders
+from colonnade.families.checks import label_holders, tell
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
@@ -144,7 +143,7 @@ class Binning:
         for party in parties:
             known = (bad, labelled) if party is holder else (None, None)
             columns = tuple((column.codes, column.shape()) for column in cells[party.name])
-            programs[party.name] = (bin_columns, (job, (columns, *known)))
+            programs[party.name] = (bin_columns, (job, (party.rows, columns, *known)))
         outcomes = (on or Simulation()).run(programs)
         self.parties_, self.holder_, self.classes_ = tuple(party.name for party in parties), holder.name, classes
         self.columns_ = {party.name: party.columns for party in parties}
@@ -204,11 +203,9 @@ class Binning:
             found[name] = tables[name].step.bins_of_numbers(_column(party, self.columns_[party.name].index(name)))
         self.unseen_[party.name] = {name: int((bins < 0).sum()) for name, bins in found.items() if (bins < 0).any()}
         for name, count in self.unseen_[party.name].items():
-            warnings.warn(
+            tell(
                 f"party {party.name!r}: {count:,} of {party.rows:,} rows have a value in column {name!r} that is in no "
-                f"bin; they count as no evidence",
-                ColonnadeWarning,
-                stacklevel=3,
+                f"bin; they count as no evidence"
             )
         return found
 

@@ -32,6 +32,8 @@ from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
+    from colonnade.estimators.binning import Binning
+    from colonnade.estimators.scorecard import Scorecard
     from colonnade.inference.statistics import Statistics
 
 Array = npt.NDArray[Any]
@@ -297,6 +299,34 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     """
 
     loss = "logistic"
+
+    def scorecard(
+        self, bins: Binning, *, base: float = 600.0, odds: float = 50.0, pdo: float = 20.0, rounded: bool = False
+    ) -> Scorecard:
+        """Return the model as points of bins, a table for each party; bad people are those of the second class.
+
+        Parameters
+        ----------
+        bins : Binning
+            The bins whose weights of evidence the model was trained on.
+        base : float
+            The points of somebody with these odds.
+        odds : float
+            Good people for a bad one, at `base` points.
+        pdo : float
+            The points that double the odds.
+        rounded : bool
+            Whether the points of each bin are whole numbers; `rounding_error` says how far that moves a sum at most.
+
+        Returns
+        -------
+        Scorecard
+            Its `tables` have each party's own points, and `points(*parties)` returns those of people.
+        """
+        from colonnade.binning.points import Scaling
+        from colonnade.estimators.scorecard import scorecard_of
+
+        return scorecard_of(self, bins, Scaling(base, odds, pdo, rounded))
 
 
 class SoftmaxRegression(ProbabilityMixin, LinearModel):

@@ -10,6 +10,8 @@ from colonnade.jobs.policy import Policy
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
     ALL_DIRECTIONS,
+    BIN_COUNTS,
+    CELL_COUNTS,
     CELLS,
     CONTRIBUTION,
     CONTRIBUTIONS,
@@ -31,7 +33,7 @@ from colonnade.leaks import (
 # What says most about labels, or about columns, comes first.
 _TELLING = (
     SIGNALS, GRADIENTS, SHARED, EMBEDDINGS, SINGLE, CELLS, DIRECTIONS, ALL_DIRECTIONS, DISTANCES, CONTRIBUTION,
-    CONTRIBUTIONS, SCORES, RANGES, CUT_POINTS,
+    CONTRIBUTIONS, SCORES, RANGES, CUT_POINTS, BIN_COUNTS, CELL_COUNTS,
 )  # fmt: skip
 
 

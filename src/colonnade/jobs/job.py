@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from colonnade.binning.options import BinningOptions
+from colonnade.binning.points import Scaling
 from colonnade.engine.options import Training
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
@@ -51,6 +53,10 @@ class Job:
         The content of the file, which the handshake compares.
     statistics
         Whether statistics of the coefficients follow after training.
+    binning
+        How columns become weights of evidence before training; None where they do not.
+    scorecard
+        How the model becomes a table of points; None where it does not.
     """
 
     name: str
@@ -71,6 +77,8 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]
     statistics: bool = False
+    binning: BinningOptions | None = None
+    scorecard: Scaling | None = None
 
     @property
     def parties(self) -> tuple[str, ...]:

@@ -17,19 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
-from colonnade.errors import ColonnadeError
+from colonnade.binning.cells import FineColumn
+from colonnade.binning.options import BinningOptions
+from colonnade.errors import ColonnadeError, DataError
 from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
 from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
 from colonnade.jobs import model_file, people
+from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
-from colonnade.jobs.consent import check_consent, hides_all, words_of
+from colonnade.jobs.consent import hides_all, words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.tree_part import check_limits, grows_trees, own_part
+from colonnade.jobs.tree_part import grows_trees, own_part
 from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss
@@ -37,6 +40,7 @@ from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
+from colonnade.service.binned import cells_of, check_card, save_bins, with_bins
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
@@ -77,23 +81,41 @@ class PreparedTable:
 
 
 class TableSource:
-    """A party's table in the form that `training` takes; `trees` are prepared otherwise than other models."""
+    """A party's table in the form that `training` takes; `trees` and `binned` columns are prepared in other ways."""
 
-    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False) -> None:
-        self.table, self._prepare, self._trees = table, prepare, trees
+    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False, binned: bool = False) -> None:
+        self.table, self._prepare, self._how = table, prepare, {"trees": trees, "binned": binned}
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
-        self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
+        self.learned: LearnedPreparation | None = None  # as soon as `prepare` or `binned` was called
+        self.cut: list[FineColumn] = []  # where columns have bins
+        self.found: Any = None
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
-        self.learned = preparation.fit(self.table, self._prepare, rows, trees=self._trees)
-        names = column_names(self.learned)
-        return PreparedTable(self.table, self.learned, names, sources(self.learned))
+        self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
+        return self._prepared(self.learned)
+
+    def cells(self, rows: Rows, options: BinningOptions) -> list[FineColumn]:
+        """Learn the preparation from these rows, as far as a party can alone, and cut columns into fine cells."""
+        self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
+        self.cut = cells_of(self.learned, self.table.take(rows), options)
+        return self.cut
+
+    def binned(self, found: Any) -> PreparedTable:
+        """Learn the rest of the preparation from the bins that were found of these cells."""
+        if self.learned is None:
+            raise DataError("bins belong to cells; cut the columns into cells first")
+        self.found = found
+        self.learned = with_bins(self.learned, self.cut, found, self.table.where)
+        return self._prepared(self.learned)
+
+    def _prepared(self, learned: LearnedPreparation) -> PreparedTable:
+        return PreparedTable(self.table, learned, column_names(learned), sources(learned))
 
     def whole(self) -> LearnedPreparation | None:
         """Learn the preparation from all rows; None where some of these can't be prepared."""
         try:
-            return preparation.fit(self.table, self._prepare, trees=self._trees)
+            return preparation.fit(self.table, self._prepare, **self._how)
         except ColonnadeError:
             return None  # the common ones may do; if they don't, the run ends with the reason
 
@@ -140,18 +162,19 @@ def run_job(
     """Take part in a job, and save this party's part of the model."""
     from colonnade.alignment.protocol import align
 
-    check_consent(party.policy, party.name, job)
-    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
-    check_limits(job, party)
+    check_allowed(job, party)
     kind = family(job.family)
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare, trees=grows_trees(job))
+        source = TableSource(
+            data.load(party.data), party.prepare, trees=grows_trees(job), binned=job.binning is not None
+        )
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
         if known is not None:
+            check_card(job, party.name, known)
             own_part(job, party, column_names(known), known.categories)  # refused before anything is sent
         width = None if known is None else sources(known)
         most = None if width is None else allowance(party.policy.max_directions, width)
@@ -200,6 +223,8 @@ def run_job(
     people.remember(party, source.ids, trained.people)
     model_file.save_history(party.folder, history.records)
     _save_statistics(party.folder, job, trained)
+    for line in save_bins(party.folder, job, party.name, source, trained.state):
+        tell(line)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
     for name in ("rows", "state"):

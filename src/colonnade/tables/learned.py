@@ -27,6 +27,7 @@ from colonnade.tables.steps import (
     step_to_value,
 )
 from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.woe import Woe
 
 Array = npt.NDArray[Any]
 _KEY, _SCALES = "preparation", "preparation_scales"  # in a party's part of a model
@@ -98,11 +99,13 @@ class Column:
         steps = []
         for one in value["steps"]:
             step = step_from_value(one)
-            if isinstance(step, (OneHot, Categories)):
+            if isinstance(step, (OneHot, Categories, Woe)):
                 raise ValueError(f"{step.name} is not the last step")
             steps.append(step)
         last = None if value["hot"] is None else step_from_value(value["hot"])
-        if not (last is None or isinstance(last, (OneHot, Categories))) or (value["text"] and (last is None or steps)):
+        if not (last is None or isinstance(last, (OneHot, Categories, Woe))) or (
+            value["text"] and (last is None or steps)
+        ):
             raise ValueError("the steps do not fit the column")
         how = (bool(value["named"]), bool(value.get("gaps", False)))
         return cls(str(value["name"]), bool(value["text"]), tuple(steps), last, *how)

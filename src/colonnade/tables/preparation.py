@@ -9,6 +9,9 @@
 Without it, numbers are imputed with their median and standardised, and text is one-hot with at most 50 categories. For
 boosted trees, which take missing values and categories as they are, numbers stay as they are and text becomes codes of
 categories; `region = ["categories"]` asks for codes of numbers that only stand for something.
+
+In a job with `[binning]`, columns that are not named here become weights of evidence, and `income = ["woe"]` asks for
+it by name; the bins themselves are found by `colonnade.binning` with the label holder.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from colonnade.tables.steps import (
     UnfitRow,
 )  # fmt: skip
 from colonnade.tables.table import Numbers, Table, Texts, unknown_column
+from colonnade.tables.woe import Woe
 
 SECTION = Section(Key("default", Anything), others=Key("column", Anything))
 _NAMES = (*STEPS, "as-is")
@@ -50,15 +54,19 @@ _PLAIN: dict[str, Callable[[], NumberStep | LastStep]] = {
     "log1p": Log1p,
     "one-hot": OneHot,
     "categories": Categories,
+    "woe": Woe,
 }
 _NUMBERS: tuple[NumberStep, ...] = (Impute(), Standardise())
 _MOSTLY_OTHER = 0.5
 
 
-def fit(table: Table, settings: Settings | None = None, rows: Any = None, *, trees: bool = False) -> LearnedPreparation:
+def fit(
+    table: Table, settings: Settings | None = None, rows: Any = None, *, trees: bool = False, binned: bool = False
+) -> LearnedPreparation:
     """Learn each column's steps from these rows (numbers or a mask; None: all of them).
 
-    trees: whether it is for boosted trees, whose columns may have gaps and hold codes of categories.
+    trees: whether it is for boosted trees, whose columns may have gaps and hold codes of categories. binned: whether
+    columns become weights of evidence, whose bins are found later.
     """
     settings = check({}, SECTION) if settings is None else settings
     numbers = None if rows is None else np.arange(table.rows)[rows]
@@ -66,6 +74,10 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None, *, tre
         raise DataError(f"no row of {table.where} is a training row; at least one is needed")
     steps = declared_steps(settings)
     default = steps.pop("default", None)
+    if table.sparse and binned:
+        raise DataError(f"{table.where} is sparse, and bins are made of named columns; remove [binning] from the job")
+    if not binned and (named := next((name for name, given in steps.items() if Woe() in given), None)):
+        raise settings.error(named, "woe needs bins, and the job makes none; add [binning] to the job", DataError)
     if table.sparse:
         return _fit_sparse(table, settings, steps, default, numbers)
     for name in steps:
@@ -77,9 +89,9 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None, *, tre
         given = steps.get(name)
         try:
             if isinstance(part, Texts):
-                columns.append(_fit_text(name, part, given, trees))
+                columns.append(_fit_text(name, part, (Woe(),) if binned and given is None else given, trees))
             else:
-                usual = () if trees else _NUMBERS
+                usual = () if trees else (Woe(),) if binned else _NUMBERS
                 chosen = given if given is not None else default if default is not None else usual
                 columns.append(_fit_numbers(name, part, chosen, chosen is not usual, trees))
         except UnfitRow as error:
@@ -104,6 +116,8 @@ def _place(settings: Settings, name: str, sentence: str) -> InputError:
 def _fit_text(name: str, column: Texts, given: tuple[NumberStep | LastStep, ...] | None, trees: bool) -> Column:
     steps: tuple[NumberStep | LastStep, ...] = ((Categories() if trees else OneHot()),) if given is None else given
     last = steps[-1] if steps else None
+    if isinstance(last, Woe) and len(steps) == 1:
+        return Column(name, True, (), last, given is not None)
     if not isinstance(last, (OneHot, Categories)) or len(steps) > 1:
         only, them = ("categories and one-hot are the only steps", "categories") if trees else (
             "one-hot is the only step", "one-hot"
@@ -119,7 +133,7 @@ def _fit_text(name: str, column: Texts, given: tuple[NumberStep | LastStep, ...]
 
 def _learn_last(
     name: str,
-    step: LastStep,
+    step: OneHot | Categories,
     categories: Any,
     counts: npt.NDArray[np.int64],
     missing: npt.NDArray[np.bool_],
@@ -146,6 +160,8 @@ def _fit_numbers(
         )
     learned: list[NumberStep] = []
     for step in steps:
+        if isinstance(step, Woe):
+            return Column(name, False, tuple(learned), step, named)
         if isinstance(step, (OneHot, Categories)):
             categories, counts = np.unique(x[~np.isnan(x)], return_counts=True)
             last = _learn_last(name, step, categories.tolist(), counts, np.isnan(x), trees)
@@ -217,8 +233,8 @@ def _steps(settings: Settings, name: str) -> tuple[NumberStep | LastStep, ...]:
     for number, one in enumerate(value if listed else [value]):
         place = (name, number) if listed else (name,)
         steps.append(_step(settings, place, one))
-        if number and any(isinstance(step, (OneHot, Categories, str)) for step in steps[:-1]):
-            words = "nothing can follow one-hot or categories, and as-is stands alone; remove one of the steps"
+        if number and any(isinstance(step, (OneHot, Categories, Woe, str)) for step in steps[:-1]):
+            words = "nothing can follow one-hot, categories or woe, and as-is stands alone; remove one of the steps"
             raise settings.error(place, words)
         if number and steps[-1] == "as-is":
             raise settings.error(place, "as-is stands alone; remove it or the other steps")

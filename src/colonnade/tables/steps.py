@@ -12,6 +12,8 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.tables.woe import Woe
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Slots: TypeAlias = npt.NDArray[np.int64]  # the output column that is 1, -1 for none
 OTHER, MISSING = "(other)", "(missing)"
@@ -232,9 +234,9 @@ class Categories:
 
 
 NumberStep: TypeAlias = Impute | Clip | Standardise | Scale | Log1p
-LastStep: TypeAlias = OneHot | Categories
+LastStep: TypeAlias = OneHot | Categories | Woe
 STEPS: dict[str, type[NumberStep] | type[LastStep]] = {
-    step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot, Categories)
+    step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot, Categories, Woe)
 }
 
 
@@ -250,7 +252,11 @@ _NUMBER = (int, float)
 _FIELDS: dict[str, tuple[type, ...]] = {
     "how": (str, *_NUMBER), "indicator": (bool,), "fill": _NUMBER, "low": _NUMBER, "high": _NUMBER, "mean": _NUMBER,
     "deviation": _NUMBER, "by": _NUMBER, "most": (int,), "least": (int,), "categories": (list,), "other": (bool,),
-    "missing": (bool,),
+    "missing": (bool,), "edges": (list,), "codes": (list,), "goods": (list,), "bads": (list,), "missing_bin": (int,),
+    "other_bin": (int,),
+}  # fmt: skip
+_LISTS: dict[str, tuple[set[type], ...]] = {
+    "categories": ({str}, {float}), "edges": ({float},), "codes": ({int},), "goods": ({int},), "bads": ({int},),
 }  # fmt: skip
 
 
@@ -266,8 +272,9 @@ def step_from_value(value: Any) -> NumberStep | LastStep:
     for name, option in options.items():
         if not isinstance(option, _FIELDS[name]) or (isinstance(option, bool) and bool not in _FIELDS[name]):
             raise ValueError(f"{name} of a step is {type(option).__name__}")
-    if "categories" in options:
-        options["categories"] = tuple(options["categories"])
-        if {type(category) for category in options["categories"]} not in (set(), {str}, {float}):
-            raise ValueError("categories are neither all text nor all numbers")
+    for name, allowed in _LISTS.items():
+        if name in options:
+            options[name] = tuple(options[name])
+            if {type(one) for one in options[name]} not in (set(), *allowed):
+                raise ValueError(f"{name} of a step are not all of one kind")
     return kind(**options)

@@ -47,9 +47,9 @@ class Woe:
         Of categories: those that have a bin of their own or share one, and the number of that bin.
     goods, bads
         People in each bin.
-    missing
+    missing_bin
         The bin of missing values, or -1 where the training rows had none.
-    other
+    other_bin
         The bin of all categories that are not listed, or -1 where the training rows had none.
     """
 
@@ -59,8 +59,18 @@ class Woe:
     codes: tuple[int, ...] = ()
     goods: tuple[int, ...] = ()
     bads: tuple[int, ...] = ()
-    missing: int = -1
-    other: int = -1
+    missing_bin: int = -1
+    other_bin: int = -1
+
+    def __post_init__(self) -> None:
+        """Refuse bins that do not fit together, as a file that was changed may hold them."""
+        count = len(self.goods)
+        cells = (*self.codes, self.missing_bin, self.other_bin)
+        fits = len(self.bads) == count and len(self.codes) == len(self.categories) and not (self.codes and self.edges)
+        if not fits or not all(-1 <= cell < max(count, 1) for cell in cells) or len(self.edges) > max(count - 1, 0):
+            raise ValueError("the bins of a column do not fit together")
+        if min((*self.goods, *self.bads), default=1) < 1 or any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError("the bins of a column are empty or have no order")
 
     @property
     def learnt(self) -> bool:
@@ -89,13 +99,13 @@ class Woe:
             found = np.searchsorted(known, x, side="right")
         else:
             at = np.minimum(np.searchsorted(known, x), len(known) - 1)
-            found = np.where(known[at] == x, np.array(self.codes)[at], self.other)
-        return np.where(np.isnan(x), self.missing, found).astype(np.int64)
+            found = np.where(known[at] == x, np.array(self.codes)[at], self.other_bin)
+        return np.where(np.isnan(x), self.missing_bin, found).astype(np.int64)
 
     def bins_of_texts(self, categories: Any) -> Whole:
         """Return the bin of each category and, last, where the code -1 of a text finds it, that of missing ones."""
         known = dict(zip(self.categories, self.codes, strict=True))
-        return np.array([*(known.get(category, self.other) for category in categories), self.missing], np.int64)
+        return np.array([*(known.get(category, self.other_bin) for category in categories), self.missing_bin], np.int64)
 
     def weigh(self, bins: Whole) -> Floats:
         """Return the weight of evidence of rows by their bins; 0, which is no evidence, where there is no bin."""
@@ -112,10 +122,10 @@ class Woe:
             ends = ["", *(f"{edge:g}" for edge in self.edges), ""]
             for at, (low, high) in enumerate(pairwise(ends)):
                 words[at].append(_range(low, high))
-        if self.other >= 0:
-            words[self.other].append(OTHER_WORD)
-        if self.missing >= 0:
-            words[self.missing].append(MISSING_WORD)
+        if self.other_bin >= 0:
+            words[self.other_bin].append(OTHER_WORD)
+        if self.missing_bin >= 0:
+            words[self.missing_bin].append(MISSING_WORD)
         return [", ".join(one) for one in words]
 
 
