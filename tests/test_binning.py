@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import colonnade as cn
@@ -16,6 +17,7 @@ from colonnade.binning.monotone import best_monotone
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.selection import inflation, selected
 from colonnade.errors import DataError, LabelError, NotFittedError, OptionError
+from colonnade.estimators.preparing import table_of
 from colonnade.tables.woe import Woe, information_values, weights_of_evidence
 
 EXACT = {"rel": 1e-12, "abs": 1e-12}
@@ -290,6 +292,7 @@ def test_values_in_no_bin_are_no_evidence_and_counted():
         weighed = bins.transform(bank, shop, mill)
     assert weighed[0].X[:5, 0].tolist() == [0.0] * 5
     assert bins.unseen_["bank"] == {"x0": 5}
+    assert bins.preparations_["mill"].unseen(table_of(mill)) == {"x0": (7, ["99.0"])}
     # Categories that training did not list belong to the rare ones, where there were any.
     step = bins.tables_["mill"]["x0"].step
     assert step.other_bin < 0 or weighed[2].X[0, 0] == step.weights[step.other_bin]
@@ -302,6 +305,31 @@ def test_a_step_says_what_its_bins_are():
     assert step.bin_names() == ["a, all others", "b"]
     assert step.bins_of_texts(["b", "z", "a"]).tolist() == [1, 0, 0, -1]
     assert step.weigh(np.array([0, -1]))[1] == 0.0
+
+
+def test_texts_dates_and_steps_of_a_frame():
+    """Texts are categories, dates are days; a column with other steps is prepared by them and has no bins."""
+    rng = np.random.default_rng(0)
+    rows = 800
+    city = rng.choice(["Bonn", "Kiel", "Ulm"], rows)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, rows), unit="D")
+    frame = pd.DataFrame(
+        {"city": city, "since": days, "spend": rng.lognormal(size=rows), "age": rng.normal(40, 9, rows)}
+    )
+    z = (city == "Ulm") + 0.003 * (days - days.min()).days - 1.5
+    y = (z + rng.logistic(size=rows) > 0).astype(int)
+    bank = cn.Party("bank", rng.standard_normal((rows, 2)), y)
+    shop = cn.Party("shop", frame, prepare={"age": ["standardise"], "spend": ["log1p", "woe"]})
+    bins = cn.Binning().fit(bank, shop)
+    assert set(bins.tables_["shop"]) == {"city", "since", "spend"}
+    assert "Ulm" in [one.name for one in bins.tables_["shop"]["city"]]
+    weighed = bins.transform(bank, shop)[1]
+    assert weighed.columns == ("city", "since", "spend", "age")
+    assert weighed.X[:, 3] == pytest.approx(((frame.age - frame.age.mean()) / frame.age.std(ddof=0)).to_numpy())
+    model = cn.LogisticRegression(verbose=0).fit(*bins.prepare(bank, shop))
+    assert list(model.coef_["shop"].index) == ["city", "since", "spend", "age"]
+    new = cn.Party("shop", frame.head(50))
+    assert model.decision_function(bank.take(np.arange(50)), new).shape == (50,)
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
@@ -384,7 +412,7 @@ def test_what_is_refused_before_anything_is_sent():
     bins = cn.Binning().fit(bank, shop)
     with pytest.raises(DataError, match="'mill' too"):
         bins.transform(bank, mill)
-    with pytest.raises(DataError, match="columns here"):
-        bins.transform(cn.Party("bank", X, y))
+    with pytest.raises(DataError, match=r"'age' .*missing"):
+        cn.Binning().fit(cn.Party("bank", X[:, :2], y, columns=["age", "debts"]), shop).transform(bank)
     assert cn.Binning(bins=4).get_params()["bins"] == 4
     assert repr(cn.Binning(bins=4)) == "Binning(bins=4)"

@@ -57,18 +57,18 @@ def test_points_add_up_at_the_label_holder(protection):
     given = parties(X, y)[:2]
     bins = cn.Binning().fit(*given)
     how = {"protection": protection, "verbose": 0}
-    model = cn.LogisticRegression(l2=1e-3, **how).fit(*bins.transform(*given))
-    card = model.scorecard(bins, **CARD)
-    exact = Scaling(**CARD).of_score(model.decision_function(*bins.transform(*given)))
+    model = cn.LogisticRegression(l2=1e-3, **how).fit(*bins.prepare(*given))
+    card = model.scorecard(**CARD)
+    exact = Scaling(**CARD).of_score(model.decision_function(*given))
     assert card.points(*given) == pytest.approx(exact, rel=1e-9)
     assert card.rounding_error == 0.0
     assert card.tables["bank"].rows()[0].column == "(everybody)"
     assert {one.column for one in card.tables["shop"].rows()} == {"x0", "x1"}
     # 20 points more double the odds of being good, and 600 points are odds of 50 to 1.
-    chance = model.predict_proba(*bins.transform(*given))[:, 1]
+    chance = model.predict_proba(*given)[:, 1]
     odds = (1 - chance) / chance
     assert odds == pytest.approx(50.0 * 2.0 ** ((exact - 600.0) / 20.0), rel=1e-9)
-    whole = model.scorecard(bins, **CARD, rounded=True)
+    whole = model.scorecard(**CARD, rounded=True)
     found = whole.points(*given)
     assert found == pytest.approx(np.rint(found), abs=1e-6)
     assert np.abs(found - exact).max() <= whole.rounding_error + 1e-6
@@ -86,19 +86,27 @@ def test_rounding_is_stated_by_its_worst_case():
     assert card.rounding_error == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_model_that_is_loaded_has_its_bins(tmp_path):
+    X, y = people(600)
+    given = parties(X, y)[:2]
+    bins = cn.Binning().fit(*given)
+    model = cn.LogisticRegression(verbose=0).fit(*bins.prepare(*given))
+    weighed = cn.LogisticRegression(verbose=0).fit(*bins.transform(*given))
+    assert model.decision_function(*given).tolist() == weighed.decision_function(*bins.transform(*given)).tolist()
+    model.save(tmp_path)
+    again = cn.load(tmp_path)
+    assert again.decision_function(*given).tolist() == model.decision_function(*given).tolist()
+    assert again.scorecard().points(*given).tolist() == model.scorecard().points(*given).tolist()
+
+
 def test_cards_that_cannot_be_are_refused():
     X, y = people(600)
     given = parties(X, y)[:2]
     bins = cn.Binning().fit(*given)
-    weighed = bins.transform(*given)
-    model = cn.LogisticRegression(verbose=0).fit(*weighed)
-    for options, words in (
-        ({"pdo": 0.0}, "pdo must be > 0"),
-        ({"odds": -1.0}, "odds must be > 0"),
-        ({"base": math.inf}, "base"),
-    ):
+    model = cn.LogisticRegression(verbose=0).fit(*bins.prepare(*given))
+    wrong = (({"pdo": 0.0}, "pdo must be > 0"), ({"odds": -1.0}, "odds must be > 0"), ({"base": math.inf}, "base"))
+    for options, words in wrong:
         with pytest.raises(OptionError, match=words):
-            model.scorecard(bins, **options)
-    other = cn.LogisticRegression(verbose=0).fit(weighed[0], cn.Party("shop", weighed[1].X, columns=["a", "b"]))
-    with pytest.raises(OptionError, match="not those of these bins"):
-        other.scorecard(bins)
+            model.scorecard(**options)
+    with pytest.raises(OptionError, match="a scorecard needs bins of all columns"):
+        cn.LogisticRegression(verbose=0).fit(*bins.transform(*given)).scorecard()

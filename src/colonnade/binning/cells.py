@@ -50,6 +50,7 @@ class FineColumn:
     missing: int = -1
     other: int = -1
     alone: bool = False  # whether missing values have a cell of their own, which is the last one
+    rare: tuple[Any, ...] = ()  # categories that are not listed
 
     @property
     def ordered(self) -> bool:
@@ -69,7 +70,7 @@ class FineColumn:
             edges = tuple(edge for at, edge in enumerate(self.edges) if of_numbers[at] != of_numbers[at + 1])
             return Woe(edges, (), (), *counts, missing)
         homes = tuple(int(bins[home]) for home in self.homes)
-        return Woe((), self.categories, homes, *counts, missing, other)
+        return Woe((), self.categories, homes, *counts, missing, other, self.rare, nominal=True)
 
 
 def cells_of_numbers(name: str, x: Floats, options: BinningOptions) -> FineColumn:
@@ -108,9 +109,9 @@ def cells_of_categories(name: str, categories: Sequence[Any], codes: Whole, opti
     of_category = np.full(len(categories) + 1, max(other, 0), np.int64)
     of_category[kept] = np.arange(len(kept))
     cells = len(kept) + (other >= 0)
-    found = FineColumn(
-        name, of_category[codes], cells, (), tuple(categories[one] for one in kept), tuple(range(len(kept))), -1, other
-    )
+    listed, rare = (tuple(categories[one] for one in some) for some in (kept, _others(counts, kept)))
+    homes = tuple(range(len(kept)))
+    found = FineColumn(name, of_category[codes], cells, (), listed, homes, other=other, rare=rare)
     return _with_missing(found, gone, options.least)
 
 
@@ -130,3 +131,8 @@ def _between(low: float, high: float) -> float:
     """Return a number above `low` and not above `high`: half-way, where there is room."""
     middle = low / 2.0 + high / 2.0
     return middle if low < middle <= high else high
+
+
+def _others(counts: Whole, kept: list[int]) -> list[int]:
+    """Return the categories that occur and are not listed."""
+    return [int(one) for one in np.setdiff1d(np.flatnonzero(counts), kept)]

@@ -8,20 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.binning.bin_table import BinTable, iv_lines
-from colonnade.binning.cells import FineColumn, cells_of_categories, cells_of_numbers
+from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import LEAST, MONOTONE, BinningOptions
+from colonnade.binning.prepared import bins_in, cells_of, with_bins
 from colonnade.binning.program import bin_columns, check_classes
 from colonnade.data import labels
-from colonnade.data.matrix import is_sparse
-from colonnade.data.party import Party, check_together
-from colonnade.errors import DataError, LabelError, NotFittedError
-from colonnade.estimators.base import Estimator, check_columns, in_order
+from colonnade.data.party import Party, check_names, check_together
+from colonnade.errors import DataError, InputError, LabelError, NotFittedError
+from colonnade.estimators.base import Estimator
+from colonnade.estimators.preparing import applied, declared, table_of
 from colonnade.families.checks import label_holders, tell
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
-
-Floats = npt.NDArray[np.float64]
+from colonnade.tables.learned import LearnedPreparation
+from colonnade.tables.preparation import fit
 
 
 class Binning:
@@ -68,8 +69,8 @@ class Binning:
         {party: {column: its information value}}, NaN where a column has no two bins with enough people.
     selected_ : dict
         {party: the columns that stay}.
-    columns_ : dict
-        {party: the names of all its columns}.
+    preparations_ : dict
+        {party: how its columns become weights of evidence}.
     unseen_ : dict
         {party: {column: rows of the last `transform` whose value is in no bin}}.
     traffic_ : dict
@@ -82,7 +83,7 @@ class Binning:
     tables_: dict[str, dict[str, BinTable]]
     iv_: dict[str, dict[str, float]]
     selected_: dict[str, tuple[str, ...]]
-    columns_: dict[str, tuple[str, ...]]
+    preparations_: dict[str, LearnedPreparation]
     unseen_: dict[str, dict[str, int]]
     traffic_: dict[str, Traffic]
     get_params, set_params, __repr__ = Estimator.get_params, Estimator.set_params, Estimator.__repr__
@@ -116,8 +117,9 @@ class Binning:
         Parameters
         ----------
         *parties : Party
-            The same rows in the same order at each of them, and labels of two classes at one. Values may be missing;
-            rows without a label are not counted.
+            The same rows in the same order at each of them, and labels of two classes at one. Values may be missing,
+            and texts are categories; rows without a label are not counted. A column with steps of its own in the
+            party's `prepare` has no bins, unless the last of them is "woe".
         on : Runtime, optional
             Where the parties run, as for models.
 
@@ -138,7 +140,9 @@ class Binning:
         classes = labels.class_labels(y[labelled], losses.loss("logistic"))
         bad = labelled & (y == classes[1])
         check_classes(holder.name, int(labelled.sum() - bad.sum()), int(bad.sum()), options.least)
-        cells = {party.name: _cells_of(party, options) for party in parties}
+        learned, cells = dict[str, LearnedPreparation](), dict[str, list[FineColumn]]()
+        for party in parties:
+            learned[party.name], cells[party.name] = _cut(party, options)
         job, programs = (options.as_value(), holder.name), {}
         for party in parties:
             known = (bad, labelled) if party is holder else (None, None)
@@ -146,25 +150,47 @@ class Binning:
             programs[party.name] = (bin_columns, (job, (party.rows, columns, *known)))
         outcomes = (on or Simulation()).run(programs)
         self.parties_, self.holder_, self.classes_ = tuple(party.name for party in parties), holder.name, classes
-        self.columns_ = {party.name: party.columns for party in parties}
         self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
-        self._keep(cells, {name: outcome.value for name, outcome in outcomes.items()})
+        self._keep(learned, cells, {name: outcome.value for name, outcome in outcomes.items()})
         return self
 
-    def _keep(self, cells: dict[str, list[FineColumn]], found: dict[str, Any]) -> None:
+    def _keep(
+        self, learned: dict[str, LearnedPreparation], cells: dict[str, list[FineColumn]], found: dict[str, Any]
+    ) -> None:
         values = dict(found[self.holder_][2])
-        self.tables_, self.iv_, self.selected_, self.unseen_ = {}, {}, {}, {}
+        self.tables_, self.iv_, self.selected_, self.unseen_, self.preparations_ = {}, {}, {}, {}, {}
         for name, columns in cells.items():
             plans, kept, _ = found[name]
-            each = list(zip(columns, plans, kept, strict=True))
-            self.tables_[name] = {one.name: BinTable(one.name, one.joined(*plan)) for one, plan, _ in each if plan}
-            self.iv_[name] = dict(zip(self.columns_[name], values[name].tolist(), strict=True))
-            self.selected_[name] = tuple(one.name for one, _, stays in each if stays)
+            self.tables_[name] = {
+                one.name: BinTable(one.name, one.joined(*plan))
+                for one, plan in zip(columns, plans, strict=True)
+                if plan is not None
+            }
+            self.iv_[name] = dict(zip((one.name for one in columns), values[name].tolist(), strict=True))
+            self.selected_[name] = tuple(one.name for one, stays in zip(columns, kept, strict=True) if stays)
+            self.preparations_[name] = with_bins(learned[name], columns, found[name])
 
     # -- use ----------------------------------------------------------------------------------------------------
 
+    def prepare(self, *parties: Party) -> list[Party]:
+        """Return the parties with their columns as they are, to be fitted by a model that weighs them by these bins.
+
+        The model keeps the bins: it takes columns as they are in predictions too, and saves the bins with its parts.
+
+        Parameters
+        ----------
+        *parties : Party
+            Some or all of the parties, with the same columns as in `fit`.
+
+        Returns
+        -------
+        list of Party
+            In the order in which they were given, with their labels, ids and weights.
+        """
+        return [party.to_prepare(self._of(party)) for party in self._known(parties)]
+
     def transform(self, *parties: Party) -> list[Party]:
-        """Return the same parties with the weight of evidence in place of each column that was selected.
+        """Return the parties with the weight of evidence in place of each column that was selected.
 
         A value that is in no bin, as a category that training did not have, is no evidence, 0; `unseen_` counts them.
 
@@ -178,34 +204,31 @@ class Binning:
         list of Party
             In the order in which they were given, with their labels, ids and weights.
         """
+        known = self._known(parties)
+        for party in known:
+            bins = bins_in(self._of(party), table_of(party))
+            few = {name: int((each < 0).sum()) for name, each in bins.items()}
+            self.unseen_[party.name] = {name: count for name, count in few.items() if count}
+            for name, count in self.unseen_[party.name].items():
+                tell(
+                    f"party {party.name!r}: {count:,} of {party.rows:,} rows have a value in column {name!r} that is "
+                    f"in no bin; they count as no evidence"
+                )
+        return applied(known, self.preparations_)
+
+    def _known(self, parties: tuple[Party, ...]) -> list[Party]:
         self._check_fitted()
+        check_names(parties)
         if strangers := [party.name for party in parties if party.name not in self.parties_]:
             raise DataError(f"bins were learnt for the parties {list(self.parties_)}, got {strangers[0]!r} too")
-        found = []
-        for party in in_order(parties, tuple(party.name for party in parties), "transform"):
-            names = self.selected_[party.name]
-            if not names:
-                raise DataError(
-                    f"no column of party {party.name!r} has bins that stay; lower min_iv, or leave the party out"
-                )
-            bins = self.bins_of(party)
-            X = np.stack([self.tables_[party.name][name].step.weigh(bins[name]) for name in names], axis=1)
-            weight = party.sample_weight
-            found.append(Party(party.name, X, party.y, party.ids, columns=names, sample_weight=weight))
-        return found
+        return list(parties)
 
-    def bins_of(self, party: Party) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the bin of each row of each selected column of a party, -1 where its value is in none."""
-        self._check_fitted()
-        check_columns(self.columns_[party.name], party)
-        found, tables = {}, self.tables_[party.name]
-        for name in self.selected_[party.name]:
-            found[name] = tables[name].step.bins_of_numbers(_column(party, self.columns_[party.name].index(name)))
-        self.unseen_[party.name] = {name: int((bins < 0).sum()) for name, bins in found.items() if (bins < 0).any()}
-        for name, count in self.unseen_[party.name].items():
-            tell(
-                f"party {party.name!r}: {count:,} of {party.rows:,} rows have a value in column {name!r} that is in no "
-                f"bin; they count as no evidence"
+    def _of(self, party: Party) -> LearnedPreparation:
+        """Return what a party's columns go through, of which at least one has to stay."""
+        found = self.preparations_[party.name]
+        if not found.columns:
+            raise DataError(
+                f"no column of party {party.name!r} has bins that stay; lower min_iv, or leave the party out"
             )
         return found
 
@@ -234,22 +257,12 @@ class Binning:
         return iv_lines(self.iv_) if hasattr(self, "iv_") else repr(self)
 
 
-def _column(party: Party, number: int) -> Floats:
-    """Return one column of a party as numbers."""
-    column = party.X[:, [number]].toarray()[:, 0] if is_sparse(party.X) else party.X[:, number]
-    return np.asarray(column, np.float64)
-
-
-def _cells_of(party: Party, options: BinningOptions) -> list[FineColumn]:
-    """Cut all columns of a party into cells; the codes of its categories are cells themselves."""
-    found = []
-    for number, name in enumerate(party.columns):
-        x = _column(party, number)
-        if number not in party.categories:
-            found.append(cells_of_numbers(name, x, options))
-            continue
-        values, at = np.unique(x[~np.isnan(x)], return_inverse=True)
-        codes = np.full(len(x), -1, np.int64)
-        codes[~np.isnan(x)] = at
-        found.append(cells_of_categories(name, values.tolist(), codes, options))
-    return found
+def _cut(party: Party, options: BinningOptions) -> tuple[LearnedPreparation, list[FineColumn]]:
+    """Learn what a party can alone of its columns' preparation, and cut them into cells."""
+    table = table_of(party)
+    try:
+        settings = declared(party, [{"woe": {"categories": True}}])
+        learned = fit(table, settings, binned=True)
+        return learned, cells_of(learned, table, options)
+    except InputError as error:
+        raise type(error)(f"party {party.name!r}: {error}") from None

@@ -15,6 +15,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import OptionError
+from colonnade.estimators import preparing
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
@@ -32,7 +33,6 @@ from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
-    from colonnade.estimators.binning import Binning
     from colonnade.estimators.scorecard import Scorecard
     from colonnade.inference.statistics import Statistics
 
@@ -81,7 +81,8 @@ class LinearModel(Estimator):
     Attributes
     ----------
     coef_ : dict
-        {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax.
+        {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax. Where the party's columns
+        came as a pandas frame they are a Series, or a DataFrame, with the columns' names.
     intercept_ : float, numpy array or dict
         The intercept: a number, or one for each class; with FDML, {party: its own}.
     rows_ : int or None
@@ -91,6 +92,7 @@ class LinearModel(Estimator):
     """
 
     loss: ClassVar[str]
+    _levels = True
     rows_: int | None = None  # None where a file does not say how many rows there were
 
     def __init__(
@@ -160,6 +162,7 @@ class LinearModel(Estimator):
         loss = self._minimised()
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         self._check_options(parties[0].rows)
         holders = label_holders(parties)
         classes = labels.class_labels(all_labels(parties), loss)
@@ -213,10 +216,13 @@ class LinearModel(Estimator):
     # -- what was learnt ----------------------------------------------------------------------------------------
 
     @property
-    def coef_(self) -> dict[str, Array]:
+    def coef_(self) -> dict[str, Any]:
         """Return {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax."""
         self._check_fitted()
-        return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
+        found = {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
+        for name in self._framed & set(found):
+            found[name] = preparing.in_pandas(found[name], self.columns_[name], self.classes_)
+        return found
 
     @property
     def intercept_(self) -> Any:
@@ -301,14 +307,14 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     loss = "logistic"
 
     def scorecard(
-        self, bins: Binning, *, base: float = 600.0, odds: float = 50.0, pdo: float = 20.0, rounded: bool = False
+        self, *, base: float = 600.0, odds: float = 50.0, pdo: float = 20.0, rounded: bool = False
     ) -> Scorecard:
         """Return the model as points of bins, a table for each party; bad people are those of the second class.
 
+        The model has to be trained on the bins of a `Binning`: `fit(*bins.prepare(*parties))`.
+
         Parameters
         ----------
-        bins : Binning
-            The bins whose weights of evidence the model was trained on.
         base : float
             The points of somebody with these odds.
         odds : float
@@ -326,7 +332,7 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
         from colonnade.binning.points import Scaling
         from colonnade.estimators.scorecard import scorecard_of
 
-        return scorecard_of(self, bins, Scaling(base, odds, pdo, rounded))
+        return scorecard_of(self, Scaling(base, odds, pdo, rounded))
 
 
 class SoftmaxRegression(ProbabilityMixin, LinearModel):

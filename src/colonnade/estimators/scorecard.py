@@ -8,14 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.binning.points import PartyCard, Scaling
+from colonnade.binning.prepared import bins_in
 from colonnade.data.party import Party, check_together
 from colonnade.errors import OptionError
 from colonnade.estimators.base import in_order
+from colonnade.estimators.preparing import table_of
 from colonnade.families.training import ScoringPart
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
-    from colonnade.estimators.binning import Binning
     from colonnade.estimators.linear import LinearModel
 
 Floats = npt.NDArray[np.float64]
@@ -34,15 +35,13 @@ class Scorecard:
         How far the points of a person may be from the exact ones, at most; 0 where they are not rounded.
     """
 
-    def __init__(self, model: LinearModel, bins: Binning, scaling: Scaling) -> None:
-        self._model, self._bins, self.scaling = model, bins, scaling
+    def __init__(self, model: LinearModel, scaling: Scaling) -> None:
+        self._model, self.scaling = model, scaling
         self.tables: dict[str, PartyCard] = {}
         for name in model.parties_:
-            columns, tables = model.columns_[name], bins.tables_[name]
-            coefficients = dict(zip(columns, map(float, model.coef_[name]), strict=True))
+            coefficients = dict(zip(model.columns_[name], map(float, np.asarray(model.coef_[name])), strict=True))
             intercept = float(model.intercept_) if name == model.holders_[0] else None
-            steps = {column: tables[column].step for column in columns}
-            self.tables[name] = PartyCard(scaling, coefficients, steps, intercept)
+            self.tables[name] = PartyCard(scaling, coefficients, model.preparations_[name].weighed, intercept)
 
     @property
     def rounding_error(self) -> float:
@@ -55,7 +54,7 @@ class Scorecard:
         Parameters
         ----------
         *parties : Party
-            All parties, with their columns as they are before bins.
+            All parties, with their columns as they are.
         on : Runtime, optional
             Where the parties run, as for models.
 
@@ -71,7 +70,7 @@ class Scorecard:
         parts = {}
         for party in ordered:
             card = self.tables[party.name]
-            points = card.points(self._bins.bins_of(party))
+            points = card.points(bins_in(model.preparations_[party.name], table_of(party)))
             state = (np.ones((points.shape[1], 1)), None if card.intercept is None else np.array([card.start]))
             parts[party.name] = ScoringPart(points, state)
         found: Any = model._score(model._scoring_job(), parts, on)
@@ -81,16 +80,17 @@ class Scorecard:
         return "\n\n".join(f"{name}\n{card}" for name, card in self.tables.items())
 
 
-def scorecard_of(model: LinearModel, bins: Binning, scaling: Scaling) -> Scorecard:
+def scorecard_of(model: LinearModel, scaling: Scaling) -> Scorecard:
     """Check what `LogisticRegression.scorecard` was given, and make the card."""
     model._check_fitted()
-    bins._check_fitted()
     scaling.check()
     if model._family not in ("linear", "sealed"):
         raise OptionError("a model that FDML trained has no scorecard: it is a mean of models; train it with VFB2")
     for name in model.parties_:
-        if name not in bins.parties_ or model.columns_[name] != bins.selected_[name]:
+        learnt = model.preparations_.get(name)
+        if learnt is None or set(learnt.weighed) != set(model.columns_[name]):
             raise OptionError(
-                f"party {name!r}: the model's columns are not those of these bins; train it on bins.transform(*parties)"
+                f"a scorecard needs bins of all columns, and the model's of party {name!r} have none or not all; train "
+                f"it on bins.prepare(*parties) of a Binning"
             )
-    return Scorecard(model, bins, scaling)
+    return Scorecard(model, scaling)

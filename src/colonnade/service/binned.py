@@ -11,7 +11,6 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +19,7 @@ import numpy.typing as npt
 
 from colonnade import private_files
 from colonnade.binning.bin_table import Bin, BinTable
-from colonnade.binning.cells import FineColumn, cells_of_categories, cells_of_numbers
+from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.points import PartyCard, PointsOfBin
 from colonnade.binning.program import bin_columns
@@ -31,8 +30,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
-from colonnade.tables.learned import Column, LearnedPreparation
-from colonnade.tables.table import Table, Texts
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.woe import Woe
 
 Rows = npt.NDArray[np.int64]
@@ -71,45 +69,6 @@ def _bad_ones(me: str, job: Job, given: Any, rows: Rows) -> tuple[npt.NDArray[np
     y, labelled = np.asarray(party.y), np.asarray(party.labelled)
     classes = labels.class_labels(y[labelled], losses.loss(job.loss))
     return labelled & (y == classes[1]), labelled
-
-
-# -- a party's own columns ---------------------------------------------------------------------------------------------
-
-
-def cells_of(learned: LearnedPreparation, table: Table, options: BinningOptions) -> list[FineColumn]:
-    """Cut those columns of a table into fine cells that are to have bins."""
-    found = []
-    for column in _to_bin(learned):
-        source = column.fitting(table.columns.get(column.name))
-        if isinstance(source, Texts):
-            codes = source.codes.astype(np.int64)
-            found.append(cells_of_categories(column.name, source.categories.tolist(), codes, options))
-        else:
-            found.append(cells_of_numbers(column.name, column.numbers(source.values)[0], options))
-    return found
-
-
-def with_bins(learned: LearnedPreparation, cut: Sequence[FineColumn], found: Any, where: str) -> LearnedPreparation:
-    """Return the preparation with bins in it, without the columns that are left out."""
-    plans, kept, _ = found
-    steps = {one.name: one.joined(*plan) for one, plan, stays in zip(cut, plans, kept, strict=True) if stays}
-    columns = [
-        replace(column, last=steps[column.name]) if column.name in steps else column
-        for column in learned.columns
-        if column.name in steps or not isinstance(column.last, Woe)
-    ]
-    if not columns:
-        raise DataError(f"no column of {where} has bins that stay; lower min_iv under [binning], or leave the job")
-    return LearnedPreparation(tuple(columns))
-
-
-def _to_bin(learned: LearnedPreparation) -> list[Column]:
-    return [column for column in learned.columns if isinstance(column.last, Woe)]
-
-
-def steps_of(learned: LearnedPreparation) -> dict[str, Woe]:
-    """Return {prepared column: its bins}, of the columns that have some."""
-    return {column.name: column.last for column in learned.columns if isinstance(column.last, Woe)}
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -157,7 +116,7 @@ def card_of(job: Job, me: str, learned: LearnedPreparation, state: Any) -> Party
     """Return a party's own part of the scorecard, from its preparation and its coefficients."""
     if job.scorecard is None:
         raise DataError("the job has no [scorecard]; add one, and train anew")
-    theta, intercept, steps = np.asarray(state[0])[:, 0], state[1], steps_of(learned)
+    theta, intercept, steps = np.asarray(state[0])[:, 0], state[1], learned.weighed
     coefficients = dict(zip(learned.names or (), map(float, theta), strict=True))
     start = None if me != job.holders[0] else 0.0 if intercept is None else float(np.asarray(intercept)[0])
     return PartyCard(job.scorecard, coefficients, steps, start)

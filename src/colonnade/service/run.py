@@ -19,6 +19,7 @@ import numpy.typing as npt
 from colonnade import private_files
 from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
+from colonnade.binning.prepared import cells_of, with_bins
 from colonnade.errors import ColonnadeError, DataError
 from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
@@ -40,7 +41,7 @@ from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
-from colonnade.service.binned import cells_of, check_card, save_bins, with_bins
+from colonnade.service.binned import check_card, save_bins
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
@@ -58,7 +59,7 @@ def column_names(learned: LearnedPreparation) -> tuple[str, ...]:
 
 def sources(learned: LearnedPreparation) -> int:
     """Count the columns that the prepared ones were made of: whoever works out one level of a category has it."""
-    return len(learned.columns) or len(column_names(learned))
+    return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,10 @@ class TableSource:
         if self.learned is None:
             raise DataError("bins belong to cells; cut the columns into cells first")
         self.found = found
-        self.learned = with_bins(self.learned, self.cut, found, self.table.where)
+        self.learned = with_bins(self.learned, self.cut, found)
+        if not self.learned.columns:
+            where = self.table.where
+            raise DataError(f"no column of {where} has bins that stay; lower min_iv under [binning], or leave the job")
         return self._prepared(self.learned)
 
     def _prepared(self, learned: LearnedPreparation) -> PreparedTable:

@@ -8,6 +8,7 @@
     label = "default"               # only at a party that holds labels; an empty cell is a row without one
     # weight = "exposure"           # beside a label: how much each row counts, a number >= 0
     columns = ["age", "income"]     # by default all others; or exclude = ["name"]
+    # encoding = "windows-1252"     # of a CSV file that is not UTF-8
 
 Everything that is wrong with it is one sentence, with the file, the line and the key.
 """
@@ -24,6 +25,7 @@ import numpy.typing as npt
 
 from colonnade.errors import DataError
 from colonnade.settings.settings import Key, ListOf, Section, Settings, nearest
+from colonnade.tables.encodings import UTF8, known_encoding
 from colonnade.tables.libsvm import PACKED, load_libsvm
 from colonnade.tables.numpy_files import load_numpy
 from colonnade.tables.table import Table, check_ids
@@ -46,6 +48,7 @@ SECTION = Section(
     Key("text", ListOf(str)),  # columns that are text although they look like numbers
     Key("missing", ListOf((str, float))),  # what stands for a missing value, beside empty cells
     Key("delimiter", str, check=_one_sign),
+    Key("encoding", str, default=UTF8, check=known_encoding),
     Key("decimal", str, default=".", allowed=(".", ",")),
     Key("first_index", int, default=1, allowed=(0, 1)),
     Key("features", int, least=1, most=2**31 - 2),
@@ -54,7 +57,7 @@ _QUERY = {"id", "label", "weight", "columns", "exclude", "text", "missing"}
 # What each kind of source can be told, beside source itself.
 _KEYS = {
     "sql": _QUERY | {"database"},
-    "csv": _QUERY | {"delimiter", "decimal"},
+    "csv": _QUERY | {"delimiter", "decimal", "encoding"},
     "parquet": _QUERY,
     "libsvm": {"label", "ids", "first_index", "features"},
     "npy": {"ids", "columns", "exclude"},

@@ -51,6 +51,10 @@ class Woe:
         The bin of missing values, or -1 where the training rows had none.
     other_bin
         The bin of all categories that are not listed, or -1 where the training rows had none.
+    rare
+        The categories of the training rows that are not listed.
+    nominal
+        Whether a column of numbers holds categories, which have no order.
     """
 
     name: ClassVar[str] = "woe"
@@ -61,6 +65,8 @@ class Woe:
     bads: tuple[int, ...] = ()
     missing_bin: int = -1
     other_bin: int = -1
+    rare: tuple[str, ...] | tuple[float, ...] = ()
+    nominal: bool = False
 
     def __post_init__(self) -> None:
         """Refuse bins that do not fit together, as a file that was changed may hold them."""
@@ -73,9 +79,9 @@ class Woe:
             raise ValueError("the bins of a column are empty or have no order")
 
     @property
-    def learnt(self) -> bool:
-        """Whether the bins are known, rather than to be found."""
-        return bool(self.goods)
+    def counted(self) -> bool:
+        """Whether all categories of the training rows are known, so that one that never occurred can be told."""
+        return bool(self.categories or self.rare)
 
     @property
     def bins(self) -> int:
