@@ -33,6 +33,7 @@ from shortest import best
 from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
 from tree_kernels import tree_kernels
+from update_threads import update_threads
 
 Rows = list[tuple[str, str, str]]
 DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
@@ -157,6 +158,7 @@ MEASURES = (
     time_to_the_optimum,
     sparse_epoch,
     straggler,
+    update_threads,
     few_rounds,
     few_bytes,
     many_columns,

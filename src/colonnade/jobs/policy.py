@@ -33,7 +33,7 @@ KINDS = (
     "representations to evaluate", "mean representation", "labels", "second moments", "room", "directions",
     "curvatures", "products", "trial", "search", "move", "block size", "sealed columns", "sealed products",
     "product shares", "pace", "lag", "launch", "inverse block", "null score", "ping", "load", "plan", "budget",
-    "ledger head", "ledger receipt",
+    "ledger head", "ledger receipt", "training id",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
     "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS, *BINNING_KINDS,
 )  # fmt: skip

@@ -75,9 +75,7 @@ def _bad_ones(me: str, job: Job, given: Any, rows: Rows) -> tuple[npt.NDArray[np
 
 
 def save_bins(folder: Path, job: Job, me: str, source: Any, state: Any) -> list[str]:
-    """Write what was found, or remove what an earlier model has left, and return a few words for people."""
-    for name in (BINS, VALUES, CARD):
-        (folder / name).unlink(missing_ok=True)
+    """Write what was found into the folder of a version, and return a few words for people."""
     if job.binning is None or source.found is None:
         return []
     plans, kept, values = source.found

@@ -3,8 +3,9 @@
 1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
 2. preparation   of its columns, learned on its training rows; where the job has bins, together with the label holder
 3. classes       the label holders agree on them; the others hear how many scores a row has
-4. training      through the door of `families.training`, whatever the family of the model
-5. statistics    of the coefficients, by `inference.program`, where the job asks for them
+4. training id   which all parties derive together, and by which the parts of the model know each other
+5. training      through the door of `families.training`, whatever the family of the model
+6. statistics    of the coefficients, by `inference.program`, where the job asks for them
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained, digest_of
 from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
 from colonnade.objective import losses
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
 from colonnade.service.binned import prepare_bins
+from colonnade.versions.identity import agree_on_id, people_digest
 
 Rows = npt.NDArray[np.int64]
 Align = Callable[..., Awaitable[Rows]]  # called as (net, ids, minimum=), like `alignment.protocol.align`
@@ -66,6 +69,7 @@ class Keepers:
 
     rows: Keeper
     state: Callable[[bytes], Keeper]  # given a digest of what is trained on
+    training: Keeper | None = None  # the id of the training
 
 
 @dataclass(frozen=True)
@@ -201,11 +205,14 @@ async def take_part(
     if not family(job.family).takes_own:  # a network is named by its file, which may have moved
         known = (*known, mine.own)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
+    common = await net.in_thread(people_digest, None if job.aligned else source.ids, ready.people, net.me)
+    facts = (RunTerms.of(job.parties, job.agreed).digest, str(job.algorithm.seed).encode(), common)
+    training = await agree_on_id(net, facts, None if keepers is None else keepers.training)
     state = await train(net, job.training(outputs).as_value(), mine.as_value(), keeper, spendable)
     best = family(job.family).keeps_best(job.training(outputs), ready.held_out)
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
-    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)
+    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, training)
 
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:

@@ -88,7 +88,7 @@ def fit(
         raise DataError(f"{table.where} is sparse, and bins are made of named columns; give them as such")
     asked = (name for name, given in steps.items() if any(isinstance(step, Woe) for step in given))
     if not binned and (named := next(asked, None)):
-        raise settings.error(named, "woe needs bins, and nobody makes any; add [binning] to the job", DataError)
+        raise settings.error(named, "woe needs bins; add [binning] to the job, or fit a Binning first", DataError)
     if table.sparse:
         return _fit_sparse(table, settings, steps, default, numbers)
     for name in steps:
