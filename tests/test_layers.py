@@ -71,7 +71,7 @@ def test_public_names():
         "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA",
         "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
         "TransferClassifier", "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
-        "split_rows", "squared_norm",
+        "split_rows", "squared_norm", "stepwise",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.estimators.stepwise import stepwise
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
     from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
@@ -65,6 +66,7 @@ _HOME = {
     "BlockNewton": "colonnade.algorithms.block_newton",
     "NetworkClassifier": "colonnade.estimators.torch_networks",
     "NetworkRegressor": "colonnade.estimators.torch_networks",
+    "stepwise": "colonnade.estimators.stepwise",
     "TransferClassifier": "colonnade.estimators.transfer",
     "SealedNewton": "colonnade.algorithms.sealed_newton",
     "VFB2": "colonnade.algorithms.vfb2",
@@ -132,6 +134,7 @@ __all__ = [
     "split",
     "split_rows",
     "squared_norm",
+    "stepwise",
 ]
 
 
