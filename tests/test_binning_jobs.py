@@ -284,6 +284,12 @@ def test_between_organisations(tmp_path, capsys):
     assert "information values of all parties' columns are in iv.csv" in said["bank"]
     part = model_file.load(folder / "shop-files", "shop")
     assert part.columns == ("income", "city")
+    capsys.readouterr()
+    assert main(["model", "scorecard", str(folder / "job.toml"), "--as", "shop"]) == 0
+    card = capsys.readouterr().out
+    assert "500 points are odds of 50, and 20 more double them" in card
+    assert "income" in card
+    assert "(everybody)" not in card  # which is the bank's
     shop = start(folder, "shop", "serve", "--once")
     bank = start(folder, "bank", "predict", "--out", str(folder / "scores.csv"))
     answers = [process.communicate(timeout=600)[0] for process in (bank, shop)]

@@ -10,6 +10,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.binning import KINDS, binning_leaks, joining, program
+from colonnade.binning.cells import cells_of_numbers
 from colonnade.binning.counting import bits_of, class_columns, hear_shapes
 from colonnade.binning.joining import JoinedCells
 from colonnade.binning.options import BinningOptions
@@ -296,6 +297,41 @@ def test_columns_that_differ_by_one_person_tell_that_label():
     known = solved_labels(columns, y, bins)
     assert known.tolist() == list(range(attacked))
     assert len(known) < sum(table.step.bins for table in bins.tables_["shop"].values())
+
+
+def determined(goods_and_bads, codes, y, known):
+    """How many people's cells a label holder works out that knows the cells of some: those of a class in one cell."""
+    found = 0
+    for label, counts in enumerate(goods_and_bads):
+        of_class = known & (y == label)
+        left = counts - np.bincount(codes[of_class], minlength=len(counts))
+        if np.count_nonzero(left) == 1:
+            found += int(left.max())
+    return found
+
+
+def test_what_a_label_holder_finds_that_knows_the_cells_of_some_people(monkeypatch):
+    """Nobody's, unless it knows all but one of a class already, or nearly."""
+    seen, right = {}, program.joined_cells
+
+    def look(goods, bads, options, **how):
+        seen[len(seen)] = (goods, bads)
+        return right(goods, bads, options, **how)
+
+    monkeypatch.setattr(program, "joined_cells", look)
+    rng = np.random.default_rng(2)
+    x, rows = rng.standard_normal(1000), 1000
+    y = (x + 2 * rng.logistic(size=rows) > 2).astype(int)
+    cn.Binning().fit(cn.Party("bank", np.ones((rows, 1)), y), cn.Party("shop", x[:, None]))
+    counts = seen[1]
+    assert (counts[0].sum(), counts[1].sum()) == ((y == 0).sum(), (y == 1).sum())
+    codes = cells_of_numbers("x", x, BinningOptions()).codes
+    for unknown, expected in ((1, 2), (10, 0), (200, 0)):
+        known = np.ones(rows, bool)
+        for label in (0, 1):
+            of_class = np.flatnonzero(y == label)
+            known[rng.choice(of_class, min(unknown, len(of_class)), replace=False)] = False
+        assert determined(counts, codes, y, known) == expected
 
 
 def test_labels_are_columns_of_ones_and_zeros():

@@ -42,6 +42,8 @@ def words_of(job: Job) -> str:
     note = f"; {HIDES_NOTHING}" if job.protection == MASKED and len(job.parties) == 2 else ""
     if job.protection == SEALED and HELD_OUT in job.disclosed():
         note = f"; after it {job.holders[0]} sees scores of held-out people, for a metric"
+    if job.binning is not None:
+        note += "; before it each party learns how many good and bad people are in bins of its own columns"
     words = family(job.family).protection_words(job.protection, job.algorithm, job.holders[0])
     return f"{job.protection}: {words}{note}"
 

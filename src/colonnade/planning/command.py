@@ -63,7 +63,8 @@ def plan_job(
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare, trees=grows_trees(job))
+        how = {"trees": grows_trees(job), "binned": job.binning is not None}
+        source = TableSource(data.load(party.data), party.prepare, **how)
         tell(f"{source.rows:,} rows read")
         return (source,)
 

@@ -112,10 +112,11 @@ def check_card(job: Job, me: str, learned: LearnedPreparation) -> None:
 
 def card_of(job: Job, me: str, learned: LearnedPreparation, state: Any) -> PartyCard:
     """Return a party's own part of the scorecard, from its preparation and its coefficients."""
-    if job.scorecard is None:
-        raise DataError("the job has no [scorecard]; add one, and train anew")
-    theta, intercept, steps = np.asarray(state[0])[:, 0], state[1], learned.weighed
-    coefficients = dict(zip(learned.names or (), map(float, theta), strict=True))
+    names, steps = learned.names or (), learned.weighed
+    if job.scorecard is None or set(names) != set(steps):
+        raise DataError("a scorecard needs a model of bins, and a job with [scorecard]; add it and train anew")
+    theta, intercept = np.asarray(state[0])[:, 0], state[1]
+    coefficients = dict(zip(names, map(float, theta), strict=True))
     start = None if me != job.holders[0] else 0.0 if intercept is None else float(np.asarray(intercept)[0])
     return PartyCard(job.scorecard, coefficients, steps, start)
 
