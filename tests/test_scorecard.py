@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.binning.points import PartyCard, Scaling
+from colonnade.binning.points import PartyCard, PointScale
 from colonnade.errors import OptionError
 from colonnade.tables.woe import Woe
 from test_binning import known_elsewhere, parties, people
@@ -39,7 +39,7 @@ def test_points_are_those_of_optbinning():
     """It gives each of the two columns half of what everybody has; sums are the same."""
     x, c, _ = known_elsewhere()
     of_x, of_c = steps()
-    scaling = Scaling(**CARD)
+    scaling = PointScale(**CARD)
     bank = PartyCard(scaling, {"x": COEFFICIENTS[0]}, {"x": of_x}, INTERCEPT)
     shop = PartyCard(scaling, {"c": COEFFICIENTS[1]}, {"c": of_c})
     for card, name in ((bank, "x"), (shop, "c")):
@@ -59,7 +59,7 @@ def test_points_add_up_at_the_label_holder(protection):
     how = {"protection": protection, "verbose": 0}
     model = cn.LogisticRegression(l2=1e-3, **how).fit(*bins.prepare(*given))
     card = model.scorecard(**CARD)
-    exact = Scaling(**CARD).of_score(model.decision_function(*given))
+    exact = PointScale(**CARD).of_score(model.decision_function(*given))
     assert card.points(*given) == pytest.approx(exact, rel=1e-9)
     assert card.rounding_error == 0.0
     assert card.tables["bank"].rows()[0].column == "(everybody)"
@@ -78,7 +78,7 @@ def test_points_add_up_at_the_label_holder(protection):
 
 def test_rounding_is_stated_by_its_worst_case():
     step = Woe((1.0,), (), (), (30, 20), (10, 40))
-    card = PartyCard(Scaling(**CARD, rounded=True), {"a": -1.0}, {"a": step}, 0.3)
+    card = PartyCard(PointScale(**CARD, rounded=True), {"a": -1.0}, {"a": step}, 0.3)
     factor = 20.0 / math.log(2.0)
     exact = [factor * weight for weight in step.weights]
     start = 600.0 - factor * math.log(50.0) - factor * 0.3

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Scaling:
+class PointScale:
     """How log odds become points, and whether the points of a bin are whole numbers."""
 
     base: float = 600.0
@@ -70,7 +70,7 @@ class Scaling:
         return found
 
     def as_value(self) -> Any:
-        """Return a form that the wire can carry; `Scaling(*value)` undoes this."""
+        """Return a form that the wire can carry; `PointScale(*value)` undoes this."""
         return astuple(self)
 
 
@@ -98,7 +98,7 @@ class PartyCard:
         The model's, at the label holder; None elsewhere.
     """
 
-    scaling: Scaling
+    scaling: PointScale
     coefficients: Mapping[str, float]
     steps: Mapping[str, Woe]
     intercept: float | None = None
@@ -126,7 +126,7 @@ class PartyCard:
     @property
     def rounding_error(self) -> float:
         """How far rounding moves the sum of this party's points, at most."""
-        exact = PartyCard(Scaling(*astuple(self.scaling)[:3]), self.coefficients, self.steps, self.intercept)
+        exact = PartyCard(PointScale(*astuple(self.scaling)[:3]), self.coefficients, self.steps, self.intercept)
         found = abs(self.start - exact.start)
         for name, step in self.steps.items():
             points = (card.scaling.of_bins(self.coefficients[name], step) for card in (self, exact))

@@ -329,10 +329,10 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
         Scorecard
             Its `tables` have each party's own points, and `points(*parties)` returns those of people.
         """
-        from colonnade.binning.points import Scaling
+        from colonnade.binning.points import PointScale
         from colonnade.estimators.scorecard import scorecard_of
 
-        return scorecard_of(self, Scaling(base, odds, pdo, rounded))
+        return scorecard_of(self, PointScale(base, odds, pdo, rounded))
 
 
 class SoftmaxRegression(ProbabilityMixin, LinearModel):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.binning.points import PartyCard, Scaling
+from colonnade.binning.points import PartyCard, PointScale
 from colonnade.binning.prepared import bins_in
 from colonnade.data.party import Party, check_together
 from colonnade.errors import OptionError
@@ -29,13 +29,13 @@ class Scorecard:
     ----------
     tables : dict
         {party: its own PartyCard}; printed, it is a table of its columns, bins and points.
-    scaling : Scaling
+    scaling : PointScale
         Base, odds and points that double the odds.
     rounding_error : float
         How far the points of a person may be from the exact ones, at most; 0 where they are not rounded.
     """
 
-    def __init__(self, model: LinearModel, scaling: Scaling) -> None:
+    def __init__(self, model: LinearModel, scaling: PointScale) -> None:
         self._model, self.scaling = model, scaling
         self.tables: dict[str, PartyCard] = {}
         for name in model.parties_:
@@ -80,7 +80,7 @@ class Scorecard:
         return "\n\n".join(f"{name}\n{card}" for name, card in self.tables.items())
 
 
-def scorecard_of(model: LinearModel, scaling: Scaling) -> Scorecard:
+def scorecard_of(model: LinearModel, scaling: PointScale) -> Scorecard:
     """Check what `LogisticRegression.scorecard` was given, and make the card."""
     model._check_fitted()
     scaling.check()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from colonnade.binning.options import METHODS, BinningOptions
-from colonnade.binning.points import Scaling
+from colonnade.binning.points import PointScale
 from colonnade.errors import OptionError
 from colonnade.families.base import Family
 from colonnade.families.linear import LinearFamily
@@ -24,7 +24,7 @@ from colonnade.families.sealed import SealedFamily
 from colonnade.objective import losses
 from colonnade.settings.settings import Key, Section, Settings
 
-Options = TypeVar("Options", BinningOptions, Scaling)
+Options = TypeVar("Options", BinningOptions, PointScale)
 BINNING = Section(
     Key("method", str, default=BinningOptions.method, allowed=METHODS),
     Key("bins", int, default=BinningOptions.bins),
@@ -37,16 +37,16 @@ BINNING = Section(
     Key("max_vif", float),
 )
 SCORECARD = Section(
-    Key("base", float, default=Scaling.base),
-    Key("odds", float, default=Scaling.odds),
-    Key("pdo", float, default=Scaling.pdo),
-    Key("rounded", bool, default=Scaling.rounded),
+    Key("base", float, default=PointScale.base),
+    Key("odds", float, default=PointScale.odds),
+    Key("pdo", float, default=PointScale.pdo),
+    Key("rounded", bool, default=PointScale.rounded),
 )
 
 
 def bins_and_points(
     settings: Settings, loss: str, made: Family, holders: tuple[str, ...]
-) -> tuple[BinningOptions | None, Scaling | None]:
+) -> tuple[BinningOptions | None, PointScale | None]:
     """Return what a job says of bins and points, or refuse what no model of its kind has."""
     bins, points = settings["binning"], settings["scorecard"]
     if bins is not None:
@@ -63,7 +63,7 @@ def bins_and_points(
         raise settings.error("scorecard", words)
     return (
         None if bins is None else _checked(BinningOptions(**bins.plain()), bins),
-        None if points is None else _checked(Scaling(**points.plain()), points),
+        None if points is None else _checked(PointScale(**points.plain()), points),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.binning.options import BinningOptions
-from colonnade.binning.points import Scaling
+from colonnade.binning.points import PointScale
 from colonnade.engine.options import Training
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
@@ -78,7 +78,7 @@ class Job:
     agreed: Mapping[str, Any]
     statistics: bool = False
     binning: BinningOptions | None = None
-    scorecard: Scaling | None = None
+    scorecard: PointScale | None = None
 
     @property
     def parties(self) -> tuple[str, ...]:
