@@ -224,8 +224,8 @@ LATE = "id,age\n" + "".join(f"{n},{n % 90}\n" for n in range(30_000)) + "30000,a
         ("'a.xls' must end in one of .csv, .tsv", 'source = "a.xls"', {"a.xls": "x"}),
         ("'a.csv.bz2' must end in one of", 'source = "a.csv.bz2"', {"a.csv.bz2": "x"}),
         ("must be a file of this machine; fetch it first", 'source = "https://example.org/a.csv"', {}),
-        ("give either source (a file) or sql (a query)", 'id = "x"', {}),
-        ("give either source (a file) or sql (a query)", 'source = "a.csv"\nsql = "SELECT 1"', ROWS),
+        ("give source (a file) or sql (a query)", 'id = "x"', {}),
+        ("sql does not read from 'a.csv'; write FROM source in it", 'source = "a.csv"\nsql = "SELECT 1"', ROWS),
         ("line 3, key data.first_index: has no meaning for a.csv, only", 'source = "a.csv"\nfirst_index = 0', ROWS),
         ("line 3, key data.delimiter: must be one character", 'source = "a.csv"\ndelimiter = "::"', ROWS),
         ("key data.id: a.csv has no column 'ids', its columns are 'id', 'age', 'when', 'day'; did you mean 'id'?",
@@ -501,6 +501,49 @@ def test_sql_that_is_refused(read, tmp_path, section, sentence):
     before = {path.name for path in tmp_path.iterdir()} | {"bank.toml", *FILES}
     refused(read, sentence, section, FILES)
     assert {path.name for path in tmp_path.iterdir()} == before
+
+
+OF_SOURCE = 'source = "people.csv"\nsql = "SELECT *, 2 * age AS twice FROM source"\nid = "id"\nlabel = "default"'
+OF_A_FILE = "sql = \"SELECT *, 2 * age AS twice FROM {file}\"\nid = 'id'\nlabel = 'default'"
+
+
+@pytest.mark.parametrize(
+    "section",
+    [OF_SOURCE, OF_A_FILE.format(file="'people.csv'"), OF_A_FILE.format(file="read_csv('people.csv', header = true)")],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_new_rows_go_through_the_same_query(read, tmp_path, section, kind):
+    files = {"people.csv": "id,age,default\n1,30,0\n2,40,1\n", "new.csv": "id,age\n7,50\n8,60\n"}
+    assert read(section, files).columns["twice"].values.tolist() == [60, 80]
+    new = tmp_path / f"new.{kind}"
+    if kind == "parquet":
+        if "read_csv(" in section:
+            return  # such a query reads CSV files alone
+        duckdb.sql(f"COPY (SELECT * FROM '{tmp_path}/new.csv') TO '{new}'")
+    if "read_csv(" in section:
+        section = section.replace("label = 'default'", "")
+    table = read(section, source=new, labels=False)
+    assert table.columns["twice"].values.tolist() == [100, 120]
+    assert table.ids.tolist() == [7, 8]
+
+
+def test_a_query_over_a_source_of_another_encoding(read):
+    section = (
+        'source = "a.csv"\nencoding = "latin-1"\ndecimal = ","\nsql = "SELECT größe, stadt FROM source"\nid = "stadt"'
+    )
+    table = read(section, {"a.csv": "größe;stadt\n1,5;Köln\n2,5;Bonn\n".encode("latin-1")})
+    assert table.columns["größe"].values.tolist() == [1.5, 2.5]
+    assert table.ids.tolist() == ["Köln", "Bonn"]
+
+
+def test_a_query_of_several_files_must_say_which_is_of_people(read, tmp_path):
+    files = {**FILES, "new.csv": FILES["people.csv"]}
+    section = "sql = \"SELECT * FROM 'people.csv' JOIN 'orders.csv' USING (id)\"\nid = 'id'"
+    refused(read, "sql reads 2 files, and nobody can tell what new.csv stands for; write source", section, files,
+            source=tmp_path / "new.csv")  # fmt: skip
+    refused(read, "sql names no file, and nobody", 'sql = "SELECT 1 AS id"\nid = "id"', source=tmp_path / "new.csv")
+    refused(read, "a query reads CSV and Parquet files, got 'a.svm'", 'source = "a.svm"\nsql = "SELECT * FROM source"',
+            {"a.svm": "1 1:1\n"})  # fmt: skip
 
 
 def test_sql_without_order_is_warned_about(read):

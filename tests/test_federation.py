@@ -315,7 +315,7 @@ def test_check_sees_its_peers(tmp_path, capsys):
     job = read_job(folder / "job.toml")
     dialler, listener = names if NetworkPlace("bank", job.addresses, None).dials("shop") else names[::-1]
     code, said = checked()
-    assert (code, "does not answer" in said, "it may not be running yet" in said) == (1, True, True)
+    assert (code, "does not answer" in said, "it may not be running yet" in said) == (3, True, True)
     waiting = start(folder, listener)
     try:
         until = time.monotonic() + LIMIT

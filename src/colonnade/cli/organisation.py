@@ -137,6 +137,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
+    from colonnade.jobs.bundle import FOLDER
     from colonnade.jobs.init import init
 
     given = (options.parties, options.labels)
@@ -144,7 +145,9 @@ def _init(options: argparse.Namespace) -> int:
     told: list[str] = []
     for path in init(options.name, parties, labels, options.model, options.protection, told.append):
         print(f"wrote {path}")
-    print(f"wrote test certificates to {options.name / 'certificates'}: not for real data")
+    print(f"wrote test certificates to {options.name / 'certificates'}: not for real data; see docs/certificates.md")
+    for name in parties[1:]:
+        print(f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs and nothing of the others; send it")
     print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
     return 0
@@ -156,6 +159,7 @@ def _check(options: argparse.Namespace) -> int:
     from rich.text import Text
 
     from colonnade.service.check import check
+    from colonnade.service.findings import exit_code
 
     job, party = _read(options)
     with _notes(party.name):
@@ -165,10 +169,9 @@ def _check(options: argparse.Namespace) -> int:
         table.add_column(name, overflow="fold")  # so that no sentence is cut off
     for finding in findings:
         # As text, since [policy] in a sentence is not the name of a colour.
-        mark = "" if finding.ok is None else "ok" if finding.ok else "WRONG"
-        table.add_row(Text(finding.what), mark, Text(finding.text))
+        table.add_row(Text(finding.what), finding.mark, Text(finding.text))
     Console().print(table)
-    return 1 if any(finding.ok is False for finding in findings) else 0
+    return exit_code(findings)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -235,7 +238,7 @@ def _predict(options: argparse.Namespace) -> int:
     check_place(options.out)
     job, party = _read(options)
     _log()
-    scores = predict(job, party, options.data, options.version)
+    scores = predict(job, party, options.data, options.version, lambda text: _say(f"{party.name}: {text}"))
     write(scores, options.out)
     unknown = int((~scores.known).sum())
     note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""

@@ -12,6 +12,7 @@ from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, check_word
 from colonnade.families.trees import TreesFamily
 from colonnade.jobs import tree_texts
+from colonnade.jobs.bundle import bundle
 from colonnade.jobs.job_file import JOB, described, party_name
 from colonnade.leaks import HELD_OUT, LISTED
 from colonnade.remote.authority import issue, make_authority
@@ -120,7 +121,8 @@ _PREPARE = """\
 # [prepare]
 # default = ["impute", "standardise"]
 # income = [{ clip = [0, 250000] }, "impute", "standardise"]
-# city = ["one-hot"]
+# city = [{ one-hot = { least = 10, reference = "Berlin" } }]   # rare ones together, and differences to one of them
+# joined = [{ date = "%d.%m.%Y" }, "impute", "standardise"]     # texts that are dates become days
 """
 _RULES = """\
 {consent}sequential = false        # three or more parties that move one after another, which undoes the masks
@@ -146,6 +148,7 @@ source = "{name}.csv"     # .csv, .parquet, .svm, .npy or .npz; or sql = "SELECT
 id = "id"                 # the column by which people are found again at the other parties
 {label}
 # columns = ["age", "income"]   # by default all others; or exclude = ["name"]
+# encoding = "windows-1252"     # of a CSV file that is not UTF-8
 
 {prepare}
 {network}[certificates]            # these are for tests only; ask your own authority for real ones
@@ -174,7 +177,7 @@ def init(
     protection: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write the files of a new federation, and return their paths.
+    """Write the files of a new federation, and return their paths; for all parties but the first, also bundles of them.
 
     Parameters
     ----------
@@ -216,6 +219,8 @@ def init(
         written.append(folder / f"{name}.toml")
         own = party_text(name, labels=name in holders, model=model, protection=word)
         written[-1].write_text(own, encoding="utf-8")
+    for name in parties[1:]:
+        bundle(folder, name)
     tell(f'protection = "{word}"{why}')
     return written
 

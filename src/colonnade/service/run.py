@@ -26,7 +26,8 @@ from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
 from colonnade.families.store import SUFFIX
-from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
+from colonnade.inference.category_tests import CategoryTest
+from colonnade.inference.statistics import Coefficient, Fit, own_table, own_tests, warn_far
 from colonnade.jobs import model_file, people
 from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import Budget, allowance
@@ -66,6 +67,11 @@ def sources(learned: LearnedPreparation) -> int:
     return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
+def how_prepared(job: Job) -> dict[str, bool]:
+    """Return how the columns of a job's tables are prepared, where a party's file does not say it."""
+    return {"trees": grows_trees(job), "reference": job.statistics, "binned": job.binning is not None}
+
+
 @dataclass(frozen=True)
 class PreparedTable:
     """A table, with what was learned from its training rows."""
@@ -86,10 +92,23 @@ class PreparedTable:
 
 
 class TableSource:
-    """A party's table in the form that `training` takes; `trees` and `binned` columns are prepared in other ways."""
+    """A party's table in the form that `training` takes.
 
-    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False, binned: bool = False) -> None:
-        self.table, self._prepare, self._how = table, prepare, {"trees": trees, "binned": binned}
+    `trees` are prepared otherwise than other models, categories whose coefficients are read have a `reference`, and
+    `binned` columns become weights of evidence.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        prepare: Settings | None,
+        *,
+        trees: bool = False,
+        reference: bool = False,
+        binned: bool = False,
+    ) -> None:
+        self.table, self._prepare = table, prepare
+        self._how = {"trees": trees, "reference": reference, "binned": binned}
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` or `binned` was called
         self.cut: list[FineColumn] = []  # where columns have bins
@@ -182,9 +201,7 @@ def run_job(
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(
-            data.load(party.data), party.prepare, trees=grows_trees(job), binned=job.binning is not None
-        )
+        source = TableSource(data.load(party.data), party.prepare, **how_prepared(job))
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
@@ -256,7 +273,7 @@ def keep_version(
     model_file.save(folder, job, party.name, trained, source.learned, about)
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
-    _save_statistics(folder, job, trained)
+    _save_statistics(folder, job, trained, source.learned)
     version = Version(trained.training, folder, about)
     version.write()
     return version, shelf.ended(version)
@@ -292,8 +309,8 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     )
 
 
-def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
-    """Write the party's own coefficients, and at the first label holder how well all fits."""
+def _save_statistics(folder: Path, job: Job, trained: Trained, learned: LearnedPreparation) -> None:
+    """Write the party's own coefficients, joint tests of its categories, and at the first label holder how all fits."""
     if trained.statistics is None:
         return
     model = family(job.family).estimator(job.loss)
@@ -303,6 +320,12 @@ def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
     writer.writerow(Coefficient._fields)
     writer.writerows([*table, *([] if intercept is None else [intercept])])
     private_files.write(folder / "statistics.csv", text.getvalue())
+    if levels := learned.levels:
+        tests = io.StringIO(newline="")
+        writer = csv.writer(tests)
+        writer.writerow(CategoryTest._fields)
+        writer.writerows(own_tests(levels, trained.state, trained.statistics, model))
+        private_files.write(folder / "categories.csv", tests.getvalue())
     if (told := trained.statistics[2]) is not None:
         fit = Fit(*told)
         warn_far(fit, job.holders[0])

@@ -26,6 +26,7 @@ from colonnade.jobs.party_file import PartyFile
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.service.in_use import loaded, scorer_of, use
+from colonnade.service.new_values import new_values
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
 from colonnade.tables import data
 from colonnade.tables.query import quoted, sql_name
@@ -45,13 +46,20 @@ class Scores:
     columns: dict[str, Array]  # prediction, and the probability of each class where there are any
 
 
-def predict(job: Job, party: PartyFile, source: Path | None, version: str | None = None) -> Scores:
+def predict(
+    job: Job,
+    party: PartyFile,
+    source: Path | None,
+    version: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Scores:
     """Ask the partners, who serve, about the people in a file (or in the party's own data).
 
     version: the beginning of the id of the version to ask with, if it is not the promoted one. Who is none of the
-    people that this party's own policy serves is not known, and the partners hear nothing of them.
+    people that this party's own policy serves is not known, and the partners hear nothing of them. tell: hears of
+    values that the model never saw.
     """
-    if source is not None and not source.is_file():  # asked before anybody is dialled; its content is read later
+    if source is not None and not source.is_file():
         raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
     if party.name not in job.holders and family(job.family).predicts_alone:
         return _alone(job, party, source, version)
@@ -60,20 +68,22 @@ def predict(job: Job, party: PartyFile, source: Path | None, version: str | None
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
         )
     part, served = loaded(party, version)
+    # Before anybody is dialled: a mistake in this party's own file is no reason to end the service of another.
+    table = _table(party, part, source)
+    ids = [str(one) for one in _ids(table, party.name).tolist()]
+    here = _among(ids, served)
+    asked = table.take(here) if here.any() else None
+    X = None if asked is None else part.prepared.apply(asked)
+    for sentence in [] if asked is None else new_values(part.prepared, asked):
+        tell(sentence)
 
-    async def program(net: Net, table: Any, ids: Any) -> Scores:
+    async def program(net: Net) -> Scores:
         asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
-        here = _among(ids, served)
-        X = await net.in_thread(part.prepared.apply, table.take(here)) if here.any() else None
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, totals))
 
-    def read() -> tuple[Any, ...]:
-        table = _table(party, part, source)
-        return table, [str(one) for one in _ids(table, party.name).tolist()]
-
-    scores: Scores = use(job, party, part, party.name, program, read)
+    scores: Scores = use(job, party, part, party.name, program, lambda: ())
     return scores
 
 
@@ -107,7 +117,12 @@ def serve_once(
 
         def lookup(asked: list[str]) -> tuple[Any, npt.NDArray[np.bool_]]:
             rows, known = directory.find(asked)
-            return part.prepared.apply(table.take(rows)) if len(rows) else None, known
+            if not len(rows):
+                return None, known
+            people_asked = table.take(rows)
+            for sentence in new_values(part.prepared, people_asked):
+                tell(sentence)
+            return part.prepared.apply(people_asked), known
 
         return (lookup,)
 
@@ -180,6 +195,8 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
             if rows is not None:
                 here = _among(ids, served)
+                for sentence in new_values(part.prepared, rows.take(here)) if here.any() else []:
+                    tell(sentence)
                 return part.prepared.apply(rows.take(here)) if here.any() else None, here
             places, known = directory.find(ids)
             return part.prepared.apply(table.take(places)) if len(places) else None, known
