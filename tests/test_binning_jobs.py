@@ -22,6 +22,7 @@ from colonnade.jobs.policy import Policy, PolicyDoor
 from colonnade.jobs.words import leaks_of, what_others_learn
 from colonnade.leaks import BIN_CORRELATIONS, BIN_COUNTS, CELL_COUNTS
 from colonnade.service.binned import save_bins
+from colonnade.service.new_values import new_values
 from colonnade.service.run import TableSource
 from colonnade.service.training import take_part
 from colonnade.settings.settings import check
@@ -107,7 +108,7 @@ def test_columns_with_steps_of_their_own_have_no_bins():
         TableSource(tables()["shop"], prepare["shop"]).prepare(np.arange(ROWS))
 
 
-def test_new_people_with_new_levels(recwarn):
+def test_new_people_with_new_levels():
     _, held = run(job_with(), tables())
     new = Table("new.csv", {
         "income": Numbers(np.array([np.nan, 5.0])),
@@ -119,6 +120,10 @@ def test_new_people_with_new_levels(recwarn):
     rare = city.weights[city.other_bin] if city.other_bin >= 0 else 0.0
     assert found[0, 1] == rare
     assert found[1, 1] == 0.0  # training had no missing city
+    said = new_values(held["shop"].learned, new)
+    assert "city: 1 of 2 people have 1 value that training never saw ('Mainz')" in said[0]
+    assert said[1] == "city: 1 of 2 people have no value, as nobody in training, and are taken for no evidence"
+    assert len(said) == 2
 
 
 def test_files_that_are_written(tmp_path):
