@@ -235,6 +235,19 @@ def test_no_bin_has_too_few_whatever_the_counts_are(method, seed):
     assert len(plan.goods) >= 2
 
 
+def test_small_bins_are_joined_and_the_column_stays():
+    """Missing values with few bad people belong to the bin with most people, and a last cell to the one before it."""
+    goods, bads = np.array([40, 90, 30, 50]), np.array([20, 30, 15, 3])
+    plan = joined_cells(goods, bads, BinningOptions("quantile"), ordered=True, missing=True)
+    assert plan.bins.tolist() == [0, 1, 2, 1]
+    assert (plan.goods.tolist(), plan.bads.tolist()) == ([40, 140, 30], [20, 33, 15])
+    plan = joined_cells(goods, bads, BinningOptions("quantile"), ordered=True, missing=False)
+    assert plan.bins.tolist() == [0, 1, 2, 2]
+    alone = joined_cells(goods, np.array([20, 30, 15, 10]), BinningOptions("quantile"), ordered=True, missing=True)
+    assert alone.bins.tolist() == [0, 1, 2, 3]
+    assert joined_cells(goods, np.array([9, 0, 1, 3]), BinningOptions(), ordered=True, missing=False) is None
+
+
 # -- cells -------------------------------------------------------------------------------------------------------------
 
 
