@@ -379,7 +379,8 @@ def write_guesses(path, count):
 def set_policy(folder, name, *lines):
     """This party's rules for scoring, and no others."""
     path = folder / f"{name}.toml"
-    kept = [line for line in path.read_text().splitlines() if not line.startswith(("serve_", "max_people", "min_pred"))]
+    others = ("serve_", "max_people", "min_pred", "max_drift", "max_missing")
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(others)]
     path.write_text("\n".join([*kept, *lines]) + "\n")
 
 

@@ -122,7 +122,8 @@ def test_from_init_to_the_report_with_messy_files(tmp_path, capsys):
     for process in running:
         code, said = walk.end(process)
         assert code == 0, said
-    joint = list(csv.DictReader((shelved(folder, "bank") / "categories.csv").read_text().splitlines()))
+    kept = shelved(folder, "bank")
+    joint = list(csv.DictReader((kept / "categories.csv").read_text().splitlines()))
     assert [(one["name"], one["reference"]) for one in joint] == [("verhältnis", "permanent")]
     names = [
         one["name"] for one in csv.DictReader((shelved(folder, "bank") / "statistics.csv").read_text().splitlines())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +30,7 @@ from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_run
 from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.times import Times
 from colonnade.sums import choose_sum
-from colonnade.sums.trees import TOPOLOGIES
+from colonnade.sums.trees import check_kind
 from colonnade.tables.learned import PREPARATION, LearnedPreparation
 from colonnade.versions.identity import own_id
 
@@ -82,6 +83,7 @@ class Estimator:
     parties_: tuple[str, ...]
     holders_: tuple[str, ...]
     training_: str = ""
+    _date: str = ""  # when it was trained
     classes_: Array
     columns_: dict[str, tuple[str, ...]]
     history_: list[dict[str, Any]]
@@ -226,7 +228,7 @@ class Estimator:
         self.columns_ = {party.name: party.columns for party in parties}
         self.preparations_, self._framed = self._learnt, frozenset(party.name for party in parties if party.framed)
         facts = (repr(job.as_value()).encode(), str(parties[0].rows).encode())
-        self.training_ = own_id(self.parties_, facts)
+        self.training_, self._date = own_id(self.parties_, facts), datetime.now(UTC).isoformat(timespec="seconds")
 
     def _check_sums(self, *, linear: bool = False) -> None:
         choose_sum(self.sum, 2)
@@ -235,7 +237,7 @@ class Estimator:
                 f"sum='encrypted' encrypts the signals of linear models, {type(self).__name__} takes 'auto', "
                 f"'pairwise', 'two-trees' or 'plain'"
             )
-        one_of("topology", self.topology, tuple(TOPOLOGIES))
+        check_kind(self.topology)
 
     def _check_validation(self, parties: tuple[Party, ...], validation: list[Party] | None) -> list[Party] | None:
         if validation is None:
@@ -365,6 +367,12 @@ class Estimator:
         """Return the id of the training, as every party's file has it; models that were loaded may have none."""
         return {"training": self.training_} if self.training_ else {}
 
+    def _about(self, party: str) -> dict[str, Any]:
+        """Return when the model was trained and, in the file of the first label holder, how well it did in the end."""
+        last = self.history_[-1] if self.history_ and party == self.holders_[0] else {}
+        kept = ("loss", "metric", "metric_name", "validation_loss", "validation_metric")
+        return {"date": self._date, "metrics": {key: last[key] for key in kept if key in last}}
+
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
@@ -393,6 +401,8 @@ class Estimator:
             arrays["columns"] = np.array(self.columns_[name])
             if name in self.holders_:
                 arrays["classes"] = self.classes_
+            if self._date:
+                arrays["about"] = np.array(store.as_text(self._about(name)))
             if name in self.preparations_:
                 arrays |= self.preparations_[name].to_arrays()
             if name in self._framed:

@@ -56,6 +56,9 @@ class LinearModel(Estimator):
     fit_intercept : bool
         Whether there is an intercept. It is not penalised and belongs to the first label holder; with FDML every party
         has one of its own.
+    penalise_intercept : bool
+        Whether the penalty is on the intercept too, as on the coefficient of a column of ones, which the papers' models
+        have. Sealed training and FDML do not take it.
     algorithm : Algorithm or "auto"
         How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD`, `FDML` or `SealedNewton`, with its
         options. "auto" is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048
@@ -72,8 +75,9 @@ class LinearModel(Estimator):
         hides anything. "encrypted" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
         and `FedBCD`. A batch then needs 55 rows for each column of a party (more with more than two classes), and the
         first epoch is one batch of all rows, because smaller batches would show that party the labels.
-    topology : {"tree", "star", "ring"}
-        Along which tree the sums travel; the model is the same with each of them.
+    topology : {"tree", "star", "ring"} or str
+        Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
+        tree of one's own, see `sums.written_trees`.
     verbose : int
         1 shows a live line if a run takes longer than half a second, and says which algorithm "auto" chose; 0 is
         silent.
@@ -101,6 +105,7 @@ class LinearModel(Estimator):
         l2: float = 1e-4,
         penalty: str = "l2",
         fit_intercept: bool = True,
+        penalise_intercept: bool = False,
         algorithm: Algorithm | str = "auto",
         protection: str = "auto",
         sum: str = "auto",  # noqa: A002
@@ -110,6 +115,7 @@ class LinearModel(Estimator):
         self.l2 = l2
         self.penalty = penalty
         self.fit_intercept = fit_intercept
+        self.penalise_intercept = penalise_intercept
         self.algorithm = algorithm
         self.protection = protection
         self.sum = sum
@@ -170,7 +176,8 @@ class LinearModel(Estimator):
         algorithm = self._chosen(parties, outputs)
         kind = family(algorithm.family)
         weighted = kind.weighs and any(party.sample_weight is not None for party in parties)
-        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept), weighted)
+        intercept = (bool(self.fit_intercept), bool(self.penalise_intercept))
+        options = LinearOptions(self.penalty, float(self.l2), intercept[0], weighted, intercept[1])
         held_out = self._check_validation(parties, validation)
         sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
@@ -300,8 +307,8 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "logistic"
@@ -341,8 +348,8 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "softmax"
@@ -354,8 +361,8 @@ class LinearSVC(LinearModel):
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
     it. There are neither probabilities nor `statistics`; `score` is the accuracy.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "smooth_hinge"
@@ -367,8 +374,8 @@ class RidgeRegression(LinearModel):
     scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
     is R².
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "square"
@@ -380,8 +387,8 @@ class PoissonRegression(LinearModel):
     scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "poisson"

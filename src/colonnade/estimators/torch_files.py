@@ -106,6 +106,8 @@ def save_networks(model: Any, folder: str | Path) -> None:
             "network": model._how[name], "columns": model.columns_[name], "still": still, "order": names,
             "shape": shape_of(model.shape, name), "width": model._widths[name],
         }  # fmt: skip
+        if model._date:
+            own["about"] = model._about(name)
         if name in model.preparations_:
             own["preparation"] = to_plain(model.preparations_[name])
         if name in model.holders_:

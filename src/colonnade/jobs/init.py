@@ -37,6 +37,7 @@ disclosed = [
 {disclosed}]
 
 # Who takes part. address: where the others can dial this party; leave it out for one that can only dial out
+# serving: another address for the use of a model, with which a party can train while it serves
 # (at most one). labels: whether it holds labels; at least one does.
 {parties}"""
 _LINEAR = """\
@@ -45,6 +46,7 @@ kind = {kind}# logistic, softmax, svm, ridge or poisson; kernel, ..., network, .
 l2 = 1e-4                # weight of the penalty
 # penalty = "l2"         # or "nonconvex"
 # intercept = true
+# penalise_intercept = false  # true: the penalty is on the intercept too
 # weighted = false       # true: rows count as a column of the label holder's says (its own file names it); sealed only
 
 """
@@ -69,8 +71,7 @@ epochs = 100             # at most; it stops by itself when a pass brings less t
 seed = 0
 
 [sum]
-{sum}topology = "tree"        # or "star", "ring"
-
+{sum}
 [validation]
 part = 0.2               # of the common rows, held out for the history and for stopping
 
@@ -81,6 +82,12 @@ kind = "auto"            # how scores are added up under masks: "pairwise" or "t
 _ENCRYPTED = """;
                          # "encrypted": as "pairwise", and signals are encrypted (with FedSGD or FedBCD; with several
                          # label holders in batches of 55 rows or more for each column)"""
+_TOPOLOGY = """\
+topology = "tree"        # or "star", "ring", or trees of your own: docs/guide.md
+"""
+_OF_ALL_ROWS = """\
+kind = "auto"            # masked: sums over all rows in common, made of encrypted numbers; plain: there are none
+"""
 _REST = """\
 [alignment]
 kind = "private"         # the rows that all parties have, found without showing the others; "none": they are aligned
@@ -141,7 +148,7 @@ _PARTY = """\
 # Private: what is {name}'s own business. Paths are relative to this file. The other parties never see it.
 name = "{name}"
 folder = "{name}-files"   # ledger, checkpoints, and this party's part of the model
-# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway
+# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway; also listen_serving
 
 [data]
 source = "{name}.csv"     # .csv, .parquet, .svm, .npy or .npz; or sql = "SELECT ..." over files or a database
@@ -165,6 +172,8 @@ serve_people = "trained"  # about whom scores are asked and answered; "listed": 
 # serve_list = "people.txt"   # one id per line
 min_prediction = 1        # people of a question, at least
 # max_people_per_day = 10000  # that one asker is answered about; by default twice those served, or 10,000
+# max_drift = 0.25         # refuse to score rows that are further from the training; see `colonnade drift`
+# max_missing = 0.2        # the same for missing values in a column, where training had fewer
 # peers = ["shop"]        # by default the parties of the job
 """
 
@@ -298,4 +307,5 @@ def _training(model: str, protection: str) -> str:
     if kind.encryptable:
         algorithms = "BlockNewton for linear models: tens of rounds; or VFB2, AFSGD, FedBCD, FedSGD, FDML"
     masks = _MASKS.format(more=_ENCRYPTED if kind.encryptable else "")
-    return _OPEN_TRAINING.format(algorithms=algorithms, sum=masks if protection == MASKED else "")
+    added = _OF_ALL_ROWS if kind.counted(kind.masks) else (masks if protection == MASKED else "") + _TOPOLOGY
+    return _OPEN_TRAINING.format(algorithms=algorithms, sum=added)

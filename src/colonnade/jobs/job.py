@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.binning.options import BinningOptions
@@ -53,6 +53,9 @@ class Job:
         The content of the file, which the handshake compares.
     statistics
         Whether statistics of the coefficients follow after training.
+    serving
+        {party: where the others can dial it to use a model}, of those that have another address for that, so that
+        they can train at the same time.
     binning
         How columns become weights of evidence before training; None where they do not.
     scorecard
@@ -77,6 +80,7 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]
     statistics: bool = False
+    serving: Mapping[str, str] = field(default_factory=dict)
     binning: BinningOptions | None = None
     scorecard: PointScale | None = None
 

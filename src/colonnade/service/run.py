@@ -8,7 +8,7 @@ import io
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -42,14 +42,17 @@ from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
+from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.binned import check_card, save_bins
+from colonnade.service.start import TERM, same_start, starting
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
+from colonnade.versions.profile import profiles_of, write_profiles
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 
@@ -111,18 +114,20 @@ class TableSource:
         self._how = {"trees": trees, "reference": reference, "binned": binned}
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` or `binned` was called
+        self.trained_on: Rows | None = None  # the rows of the training, by then
         self.cut: list[FineColumn] = []  # where columns have bins
         self.found: Any = None
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
+        self.trained_on = rows
         return self._prepared(self.learned)
 
     def cells(self, rows: Rows, options: BinningOptions) -> list[FineColumn]:
         """Learn the preparation from these rows, as far as a party can alone, and cut columns into fine cells."""
         self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
-        self.cut = cells_of(self.learned, self.table.take(rows), options)
+        self.trained_on, self.cut = rows, cells_of(self.learned, self.table.take(rows), options)
         return self.cut
 
     def binned(self, found: Any) -> PreparedTable:
@@ -191,11 +196,21 @@ def kept_record(history: list[dict[str, Any]], *, best: bool) -> dict[str, Any] 
 
 
 def run_job(
-    job: Job, party: PartyFile, *, verbose: int = 1, tell: Callable[[str], None] = lambda _: None, mpi: bool = False
+    job: Job,
+    party: PartyFile,
+    *,
+    verbose: int = 1,
+    tell: Callable[[str], None] = lambda _: None,
+    mpi: bool = False,
+    start: str | None = None,
 ) -> Done:
-    """Take part in a job, and save this party's part of the model."""
+    """Take part in a job, and save this party's part of the model.
+
+    start: the beginning of the id of a version to start from, instead of from zero; all parties have to give the same.
+    """
     from colonnade.alignment.protocol import align
 
+    first, job = starting(job, party, start)
     check_allowed(job, party)
     kind = family(job.family)
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
@@ -216,6 +231,8 @@ def run_job(
         return (source,)
 
     def own(prepared: Prepared) -> Any:
+        if first is not None:
+            return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
     budget = Budget(party.name, party.policy.max_directions)
@@ -245,19 +262,19 @@ def run_job(
         history.observe(name, seconds, value)
 
     try:
-        outcome = attend(
-            job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
-        )
+        with same_start(party.name, job):
+            outcome = attend(
+                job, party, program, read, agreed=job.agreed, observer=observe, mpi=mpi, tell=tell, budget=budget
+            )
     finally:
         history.close()
     source, trained = outcome.value
+    trained = replace(trained, judged=history.held_out.get(party.name))
     version, in_use = keep_version(job, party, source, trained, history.records)
     for line in save_bins(version.folder, job, party.name, source, trained.state):
         tell(line)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
-    for name in ("rows", "state", "training"):
-        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
 
 
@@ -273,10 +290,16 @@ def keep_version(
     model_file.save(folder, job, party.name, trained, source.learned, about)
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
+    held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
+    if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
+        write_profiles(folder, profiles)
     version = Version(trained.training, folder, about)
     version.write()
-    return version, shelf.ended(version)
+    in_use = shelf.ended(version)
+    for name in ("rows", "state", "training"):
+        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
+    return version, in_use
 
 
 def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -288,7 +311,7 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
     }  # fmt: skip
     figures = {name: float(record[key]) for key, name in names.items() if key in record}
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name, "parent": job.agreed.get(TERM, ""),
         "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
         "options": {"kind": family(job.family).estimator(job.loss), **asdict(job.model)},
         "algorithm": {"kind": job.algorithm.name, **asdict(job.algorithm)},
