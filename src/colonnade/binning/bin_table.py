@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from colonnade.tables.woe import Woe, information_values
 
 
-class Bin(NamedTuple):
+class WeighedBin(NamedTuple):
     """One bin of a column."""
 
     name: str
@@ -36,20 +36,20 @@ class BinTable:
     def __len__(self) -> int:
         return self.step.bins
 
-    def __iter__(self) -> Iterator[Bin]:
+    def __iter__(self) -> Iterator[WeighedBin]:
         step = self.step
         values, weights = information_values(step.goods, step.bads), step.weights
         for at, (name, good, bad) in enumerate(zip(step.bin_names(), step.goods, step.bads, strict=True)):
-            yield Bin(name, good, bad, bad / (good + bad), float(weights[at]), float(values[at]))
+            yield WeighedBin(name, good, bad, bad / (good + bad), float(weights[at]), float(values[at]))
 
-    def __getitem__(self, at: int) -> Bin:
+    def __getitem__(self, at: int) -> WeighedBin:
         return list(self)[at]
 
     def frame(self) -> Any:
         """Return the table as a pandas data frame, one row per bin."""
         import pandas as pd
 
-        return pd.DataFrame(list(self), columns=list(Bin._fields))
+        return pd.DataFrame(list(self), columns=list(WeighedBin._fields))
 
     def __str__(self) -> str:
         rows = [(one.name, f"{one.goods:,}", f"{one.bads:,}", f"{one.bad_rate:.1%}", f"{one.woe:+.4f}") for one in self]

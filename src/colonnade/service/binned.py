@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
-from colonnade.binning.bin_table import Bin, BinTable
+from colonnade.binning.bin_table import BinTable, WeighedBin
 from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.points import PartyCard, PointsOfBin
@@ -81,7 +81,7 @@ def save_bins(folder: Path, job: Job, me: str, source: Any, state: Any) -> list[
     plans, kept, values = source.found
     own = {one.name: one.joined(*plan) for one, plan in zip(source.cut, plans, strict=True) if plan is not None}
     rows = [(name, *one) for name, step in own.items() for one in BinTable(name, step)]
-    _write(folder / BINS, ("column", *Bin._fields), rows)
+    _write(folder / BINS, ("column", *WeighedBin._fields), rows)
     said = [f"{sum(kept)} of {len(kept)} columns have bins that stay; they are in {BINS}"]
     if values is not None:
         table = [
