@@ -66,11 +66,14 @@ def test_programs_see_the_world_only_as_a_net(module):
 def test_public_names():
     expected = {
         "AFSGD", "Binning", "BlockNewton", "BoostedTreesClassifier", "BoostedTreesRegressor", "FDML", "FDSKL", "Faults",
-        "FedAvg", "FedBCD", "FedSGD", "Identity", "KernelClassifier", "KernelRegressor", "LinearSVC",
-        "LogisticRegression", "MiniBatchSGD", "NetworkClassifier", "NetworkRegressor", "OpenBoosting",
-        "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA",
+        "FedAvg", "FedBCD", "FedSGD", "GammaRegression", "Identity", "KernelClassifier", "KernelRegressor", "LinearSVC",
+        "LogisticRegression", "MiniBatchSGD", "NegativeBinomialRegression",
+        "NetworkClassifier", "NetworkRegressor", "OpenBoosting",
+        "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes",
+        "QuantileRegression", "RidgeRegression", "SSCA",
         "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
-        "TransferClassifier", "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
+        "TransferClassifier", "TweedieRegression",
+        "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
         "split_rows", "squared_norm", "stepwise", "write_report",
     }  # fmt: skip
     assert set(cn.__all__) == expected

@@ -44,6 +44,7 @@ from colonnade.leaks import (
     LISTED,
     MAGNITUDE,
     MEAN,
+    MEAN_WEIGHT,
     NOTHING,
     OBJECTIVE,
     PREDICTED,
@@ -52,6 +53,7 @@ from colonnade.leaks import (
     SIGNALS,
     SINGLE,
     UNEVEN,
+    WEIGHTS,
     Setting,
     listed,
 )
@@ -440,6 +442,7 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
         for loss in ("logistic", "square")
         for leak in leaks_of(job_with(cn.SealedNewton(), loss=loss, validation=0.2, model=LinearOptions(weighted=True)))
     ]
+    sealed += leaks_of(job_with(cn.FedSGD(), holders=2, model=LinearOptions(weighted=True)))
     two = Setting(("bank", "shop"), ("bank",))
     transferred = (*transfer_leaks(two, cn.FedSGD()), *encrypted_transfer_leaks(two, cn.FedSGD()))
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
@@ -492,7 +495,9 @@ def table():
         COMMON: "alignment",
         CLASSES: "several label holders, softmax, or transfer learning",
         MAGNITUDE: "ridge or Poisson, sealed or with `encrypted`",
-        UNEVEN: "sealed, with `weighted = true`",
+        UNEVEN: "sealed, `encrypted` or AFSGD, with `weighted = true`",
+        WEIGHTS: "signals, with `weighted = true`",
+        MEAN_WEIGHT: "several label holders, with `weighted = true`",
         HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`",
         SIGNALS: "plain transfer learning",
         PREDICTED: "transfer learning",

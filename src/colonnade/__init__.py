@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from colonnade.data.party import Party, split
     from colonnade.data.site import Site, split_rows
     from colonnade.estimators.binning import Binning
+    from colonnade.estimators.glms import (
+        GammaRegression,
+        NegativeBinomialRegression,
+        QuantileRegression,
+        TweedieRegression,
+    )
     from colonnade.estimators.horizontal import SSCAClassifier
     from colonnade.estimators.kernel import KernelClassifier, KernelRegressor
     from colonnade.estimators.linear import (
@@ -52,6 +58,10 @@ _HOME = {
     "LogisticRegression": "colonnade.estimators.linear",
     "PoissonRegression": "colonnade.estimators.linear",
     "RidgeRegression": "colonnade.estimators.linear",
+    "GammaRegression": "colonnade.estimators.glms",
+    "NegativeBinomialRegression": "colonnade.estimators.glms",
+    "QuantileRegression": "colonnade.estimators.glms",
+    "TweedieRegression": "colonnade.estimators.glms",
     "SoftmaxRegression": "colonnade.estimators.linear",
     "load": "colonnade.estimators.linear",
     "AFSGD": "colonnade.algorithms.afsgd",
@@ -106,12 +116,14 @@ __all__ = [
     "FedAvg",
     "FedBCD",
     "FedSGD",
+    "GammaRegression",
     "Identity",
     "KernelClassifier",
     "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
     "MiniBatchSGD",
+    "NegativeBinomialRegression",
     "NetworkClassifier",
     "NetworkRegressor",
     "OpenBoosting",
@@ -119,6 +131,7 @@ __all__ = [
     "Party",
     "PoissonRegression",
     "Processes",
+    "QuantileRegression",
     "RidgeRegression",
     "SSCAClassifier",
     "SealedBoosting",
@@ -127,6 +140,7 @@ __all__ = [
     "Site",
     "SoftmaxRegression",
     "TransferClassifier",
+    "TweedieRegression",
     "align_parties",
     "cost",
     "errors",

@@ -101,11 +101,14 @@ def _show(given: list[str], party: PartyFile) -> int:
 
     from colonnade.families import family
     from colonnade.jobs import model_file
+    from colonnade.versions.shelf import Shelf
 
     part = model_file.load(party.folder, party.name, given[0] if given else None)
     print(f"{part.public['model']} of {', '.join(part.public['parties'])}, trained on {part.public['rows']:,} rows")
     print(f"training {part.training}" if part.training else "it has no id: it was trained before trainings had one")
-    kind = family(part.public["family"])
+    kind, shelf = family(part.public["family"]), Shelf(party.folder, party.name)
+    if decision := (shelf.find(given[0]) if given else shelf.promoted()).about.get("decision"):
+        print(decision)
     told = kind.describe(party.name, part.public, part.state, part.columns, part.classes)
     if not told.rows:
         print(told.title)

@@ -223,6 +223,8 @@ def _run(options: argparse.Namespace) -> int:
             f"{party.name}: {found['metric_name']} {found['validation_metric']:.4f}, loss "
             f"{found['validation_loss']:.5f} on held-out rows; nobody else is told"
         )
+    if trained.threshold is not None:
+        _say(f"{party.name}: {done.version.about['decision']}")
     _say(
         f"{party.name}: sent {traffic.messages:,} messages, {traffic.bytes:,} bytes in {traffic.rounds:,} rounds, "
         f"{done.outcome.seconds:.1f} s"

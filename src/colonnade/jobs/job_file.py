@@ -299,7 +299,7 @@ def _check_sum(
     except OptionError as error:
         raise settings.error("algorithm", str(error)) from None
     try:
-        check_penalty(added["kind"], holders, settings["model"]["penalty"])
+        check_penalty(added["kind"], holders, "elasticnet" if settings["model"]["l1"] else settings["model"]["penalty"])
     except OptionError as error:
         raise settings["model"].error("penalty", str(error)) from None
 
@@ -311,11 +311,13 @@ def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Tr
         words = 'they would show what sealed training hides; remove it, or set protection = "masked"'
         raise run.error("statistics", words)
     linear = made.name == LinearFamily.name
-    if loss not in LIKELIHOODS or not linear:
+    if loss.split(" ", maxsplit=1)[0] not in LIKELIHOODS or not linear:
         kind = model["kind"] if linear or made.kinds else algorithm.name
-        raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
-    if model["penalty"] != "l2":
-        raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
+        have = "logistic, ridge, poisson, gamma, tweedie and negative-binomial"
+        raise run.error("statistics", f"models of the kinds {have} have them, {kind} has none")
+    if model["penalty"] != "l2" or model["l1"]:
+        had = f"{model['penalty']!r}" + (" and l1" if model["l1"] else "")
+        raise run.error("statistics", f"they need penalty 'l2' without l1, the model has {had}")
     if model["penalise_intercept"]:
         raise run.error("statistics", "they need an intercept without a penalty; remove penalise_intercept")
 

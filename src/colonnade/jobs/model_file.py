@@ -18,6 +18,8 @@ from colonnade.errors import DataError
 from colonnade.families import family, store
 from colonnade.families.protection import SEALED
 from colonnade.jobs.job import Job
+from colonnade.objective.calibration import Calibration
+from colonnade.objective.decisions import Threshold
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.versions.identity import short
 from colonnade.versions.shelf import Shelf
@@ -52,6 +54,8 @@ class Trained:
     people: Rows | None = None  # the common rows, held-out ones too
     training: str = ""  # the id of the training, on which all parties have agreed
     apart: Rows | None = None  # the held-out rows, in the order in which the model was judged by them
+    calibration: Calibration | None = None  # how scores become probabilities, at a label holder
+    threshold: Threshold | None = None  # from which score on it decides for the second class, at the label holder
     judged: Any = None  # (numbers of held-out rows, scores) by which this party judged the model; None if it did not
 
 
@@ -66,6 +70,8 @@ class ModelPart:
     columns: tuple[str, ...]
     prepared: LearnedPreparation
     folder: Path = Path()  # where it lies, with all that belongs to it
+    calibration: Calibration | None = None  # how scores become probabilities, at a label holder
+    threshold: Threshold | None = None  # from which score on it decides for the second class, at the label holder
 
     @property
     def training(self) -> str:
@@ -125,6 +131,10 @@ def save(
     if party in job.holders or kind.predicts_alone:
         arrays["classes"] = trained.classes
     arrays |= learned.to_arrays()
+    if trained.calibration is not None:
+        arrays |= trained.calibration.to_arrays()
+    if trained.threshold is not None:
+        arrays |= trained.threshold.to_arrays()
     if about:
         arrays["about"] = np.array(json.dumps(dict(about)))
     store.write_party(folder, party, public, arrays)
@@ -160,4 +170,6 @@ def load(folder: Path, party: str, version: str | None = None) -> ModelPart:
     learned = LearnedPreparation.from_arrays(arrays)
     state = family(public["family"]).from_arrays(arrays)
     classes = arrays.get("classes", np.empty(0))
-    return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned, found.folder)
+    known = (classes, tuple(arrays["columns"].tolist()), learned, found.folder)
+    own = (Calibration.from_arrays(arrays), Threshold.from_arrays(arrays))
+    return ModelPart(party, public, state, *known, *own)

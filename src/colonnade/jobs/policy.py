@@ -35,7 +35,8 @@ KINDS = (
     "product shares", "pace", "lag", "launch", "inverse block", "null score", "ping", "load", "plan", "budget",
     "ledger head", "ledger receipt", "training id",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
-    "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS, *BINNING_KINDS,
+    "weights of rows", "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
+    *BINNING_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (

@@ -24,8 +24,7 @@ from colonnade.planning.program import make_plan
 from colonnade.progress import Line, human_bytes
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
-from colonnade.service.run import TableSource, how_prepared
-from colonnade.tables import data
+from colonnade.service.run import TableSource
 
 SECONDS = 25.0  # with alignment, a plan on some ten thousand rows then takes about half a minute
 
@@ -63,7 +62,7 @@ def plan_job(
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare, **how_prepared(job))
+        source = TableSource.of(job, party)
         tell(f"{source.rows:,} rows read")
         return (source,)
 

@@ -81,7 +81,8 @@ def _trained_alone(part: ModelPart, table: Table, train: Rows, apart: Rows, loss
     def own(rows: Rows) -> Party:
         some = table.take(rows)
         X = part.prepared.apply(some)
-        return Party(part.party, X, some.label, columns=names, sample_weight=some.weight, categories=coded)
+        known: dict[str, Any] = {"sample_weight": some.weight, "offset": some.added}
+        return Party(part.party, X, some.label, columns=names, categories=coded, **known)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColonnadeWarning)

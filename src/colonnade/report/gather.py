@@ -63,7 +63,7 @@ def gather(
     _check(job, party.name, part, holds=holds, later=later, threshold=threshold)
     load = _once(lambda: data.load(party.data, labels=holds, texts=part.prepared.texts))
     people, words = _people(part, loss, later, load) if holds else ([], "")
-    limit, why = _threshold(loss, threshold)
+    limit, why = _threshold(loss, threshold, part)
     history = _history(part.folder)
     names = [record["metric_name"] for record in history if "metric_name" in record]
     coefficients, table = _own(party.name, part)
@@ -141,9 +141,11 @@ def _people(
     return found, words
 
 
-def _threshold(loss: Loss, given: float | None) -> tuple[float, str]:
+def _threshold(loss: Loss, given: float | None, part: ModelPart) -> tuple[float, str]:
     if given is not None:
         return given, "as --threshold says"
+    if part.threshold is not None:
+        return part.threshold.shown(loss), part.threshold.why
     if loss.name == "logistic":
         return 0.5, "where both classes are equally likely"
     return 0.0, "where the score changes its sign"

@@ -21,7 +21,8 @@ from colonnade import private_files
 from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.prepared import cells_of, with_bins
-from colonnade.errors import ColonnadeError, DataError
+from colonnade.data import labels
+from colonnade.errors import ColonnadeError, DataError, InputError, LabelError
 from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
@@ -39,6 +40,7 @@ from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.tree_part import grows_trees, own_part
 from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
+from colonnade.objective.decisions import Threshold, chosen, given
 from colonnade.objective.losses import loss
 from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
@@ -46,6 +48,7 @@ from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.binned import check_card, save_bins
+from colonnade.service.calibrating import calibrated
 from colonnade.service.start import TERM, same_start, starting
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
@@ -109,14 +112,23 @@ class TableSource:
         trees: bool = False,
         reference: bool = False,
         binned: bool = False,
+        class_weight: Any = None,
     ) -> None:
         self.table, self._prepare = table, prepare
         self._how = {"trees": trees, "reference": reference, "binned": binned}
+        self.class_weight = class_weight
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
+        self.added = table.added
         self.learned: LearnedPreparation | None = None  # as soon as `prepare` or `binned` was called
         self.trained_on: Rows | None = None  # the rows of the training, by then
         self.cut: list[FineColumn] = []  # where columns have bins
         self.found: Any = None
+
+    @classmethod
+    def of(cls, job: Job, party: PartyFile) -> TableSource:
+        """Read the table that a party's file describes."""
+        weights = party.data["class_weight"]
+        return cls(data.load(party.data), party.prepare, **how_prepared(job), class_weight=weights)
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
@@ -231,7 +243,7 @@ def run_job(
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare, **how_prepared(job))
+        source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
@@ -274,13 +286,46 @@ def run_job(
     finally:
         history.close()
     source, trained = outcome.value
-    trained = replace(trained, judged=history.held_out.get(party.name))
+    trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
     version, in_use = keep_version(job, party, source, trained, history.records)
     for line in save_bins(version.folder, job, party.name, source, trained.state):
         tell(line)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
+
+
+def _with_decisions(
+    job: Job, party: PartyFile, source: TableSource, trained: Trained, tell: Callable[[str], None]
+) -> Trained:
+    """Return what was trained with the calibration and the threshold that this party's own file asks for."""
+    calibration = calibrated(job, party, source.labels, source.weights, trained)
+    return replace(trained, calibration=calibration, threshold=decided(job, party, source, trained, tell))
+
+
+def decided(
+    job: Job, party: PartyFile, source: TableSource, trained: Trained, tell: Callable[[str], None]
+) -> Threshold | None:
+    """Return the threshold that this party's own file asks for, chosen on the held-out rows that it judged by.
+
+    Where these speak for none, the model is kept without, and the party is told.
+    """
+    by, of = party.decision, loss(job.loss)
+    if by is None:
+        return None
+    if isinstance(by, float):
+        return given(by, of)
+    if trained.judged is None or trained.apart is None:
+        tell("it has seen no score of a held-out row, so no threshold is chosen")
+        return None
+    rows = trained.apart[np.asarray(trained.judged[0], dtype=np.int64)]
+    y = labels.encode(np.asarray(source.labels)[rows], trained.classes, of)
+    weights = None if source.weights is None else np.asarray(source.weights, dtype=np.float64)[rows]
+    try:
+        return chosen(by, of, np.asarray(trained.judged[1], dtype=np.float64), y, weights)
+    except (LabelError, InputError) as error:
+        tell(f"no threshold is chosen, and decisions are the usual ones: {error}")
+        return None
 
 
 def keep_version(
@@ -322,6 +367,7 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
         "algorithm": {"kind": job.algorithm.name, **asdict(job.algorithm)},
         "columns": list(trained.prepared.columns),
         "metrics": {name: value for name, value in figures.items() if math.isfinite(value)},
+        **({} if trained.threshold is None else {"decision": trained.threshold.words(loss(job.loss))}),
     }  # fmt: skip
 
 

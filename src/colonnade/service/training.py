@@ -20,11 +20,12 @@ import numpy.typing as npt
 
 from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
+from colonnade.data.class_weights import named_in_texts
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
 from colonnade.families import family
-from colonnade.families.checks import check_values, warn_before
+from colonnade.families.checks import check_values, warn_before, with_class_weights
 from colonnade.families.training import TrainingPart, rows_of, train
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
@@ -48,6 +49,8 @@ class Source(Protocol):
     ids: Any  # None where rows need no alignment
     labels: Any  # one per row, None where there is none; None at a party without labels
     weights: Any  # how much each row counts, at a party with labels; None where all count alike
+    added: Any  # what is added to each row's score, at a party with labels; None where it is nothing
+    class_weight: Any  # how much rows of each class count, at a party with labels; None where all count alike
 
     def prepare(self, rows: Rows) -> Prepared:
         """Learn the preparation of the columns on these rows."""
@@ -158,11 +161,17 @@ async def get_ready(
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
     async def part(of: Rows) -> Party:
-        y, weights = (None if each is None else np.asarray(each)[of] for each in (source.labels, source.weights))
-        X = await net.in_thread(prepared.matrix, of)
-        return Party(net.me, X, y, columns=prepared.columns, sample_weight=weights, categories=prepared.categories)
+        along = (source.labels, source.weights, source.added)
+        y, weights, added = (None if each is None else np.asarray(each)[of] for each in along)
+        X, names = await net.in_thread(prepared.matrix, of), prepared.columns
+        coded = prepared.categories
+        return Party(net.me, X, y, columns=names, sample_weight=weights, offset=added, categories=coded)
 
     own, apart = await part(train), await part(held_out) if len(held_out) else None
+    if (asked := getattr(source, "class_weight", None)) is not None:
+        held = None if apart is None else [apart]
+        (own,), others = with_class_weights(named_in_texts(asked, classes), (own,), held, classes)
+        apart = others[0] if others else None
     agreed = job.training(outputs)
     check_values(family(agreed.family), (own,) if apart is None else (own, apart))
     warn_before(agreed, (own,), job.parties, own.rows)
@@ -222,9 +231,9 @@ async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget
     from colonnade.inference.program import MOST_ROWS, SEALED, infer_linear
 
     penalty = (job.model.penalty, job.model.l2)
-    told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, MOST_ROWS)
+    told = (job.loss, penalty, job.holders, job.sum, job.topology, SEALED, MOST_ROWS, job.model.weighted)
     try:
-        return await infer_linear(net, told, (mine.X, state, mine.y, mine.labelled), budget)
+        return await infer_linear(net, told, (mine.X, state, mine.y, mine.labelled, mine.weights), budget)
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None

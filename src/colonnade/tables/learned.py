@@ -213,8 +213,8 @@ class LearnedPreparation:
     def party(self, name: str, table: Table) -> Party:
         """Return the prepared table as a party."""
         X = self.apply(table)
-        y, ids, weight = table.label, table.ids, table.weight
-        return Party(name, X, y, ids, columns=self.names, sample_weight=weight, categories=self.categories)
+        beside: dict[str, Any] = {"sample_weight": table.weight, "offset": table.offset, "exposure": table.exposure}
+        return Party(name, X, table.label, table.ids, columns=self.names, categories=self.categories, **beside)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
