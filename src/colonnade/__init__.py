@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from colonnade.data.identity import Identity
     from colonnade.data.party import Party, split
     from colonnade.data.site import Site, split_rows
+    from colonnade.estimators.binning import Binning
     from colonnade.estimators.glms import (
         GammaRegression,
         NegativeBinomialRegression,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.estimators.stepwise import stepwise
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
     from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
@@ -65,6 +67,7 @@ _HOME = {
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
     "FDSKL": "colonnade.algorithms.fdskl",
+    "Binning": "colonnade.estimators.binning",
     "BoostedTreesClassifier": "colonnade.estimators.trees",
     "BoostedTreesRegressor": "colonnade.estimators.trees",
     "OpenBoosting": "colonnade.algorithms.boosted",
@@ -74,6 +77,7 @@ _HOME = {
     "BlockNewton": "colonnade.algorithms.block_newton",
     "NetworkClassifier": "colonnade.estimators.torch_networks",
     "NetworkRegressor": "colonnade.estimators.torch_networks",
+    "stepwise": "colonnade.estimators.stepwise",
     "TransferClassifier": "colonnade.estimators.transfer",
     "SealedNewton": "colonnade.algorithms.sealed_newton",
     "VFB2": "colonnade.algorithms.vfb2",
@@ -104,6 +108,7 @@ __all__ = [
     "FDSKL",
     "SSCA",
     "VFB2",
+    "Binning",
     "BlockNewton",
     "BoostedTreesClassifier",
     "BoostedTreesRegressor",
@@ -145,6 +150,7 @@ __all__ = [
     "split",
     "split_rows",
     "squared_norm",
+    "stepwise",
     "write_report",
 ]
 

@@ -130,7 +130,7 @@ def fitted():
 
 def test_every_family_and_every_public_estimator_is_here():
     public = {name for name in cn.__all__ if inspect.isclass(getattr(cn, name)) and hasattr(getattr(cn, name), "fit")}
-    assert public <= set(ESTIMATORS)
+    assert public - {"Binning"} <= set(ESTIMATORS)  # bins are no model
     assert {kind for kind, *_ in ESTIMATORS.values()} == set(NAMES)
 
 

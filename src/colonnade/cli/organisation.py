@@ -344,4 +344,4 @@ def _drift(options: argparse.Namespace) -> int:
 def _model(options: argparse.Namespace) -> int:
     from colonnade.cli.model import act_on_model
 
-    return act_on_model(options, _read(options)[1])
+    return act_on_model(options, *_read(options))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.binning.options import BinningOptions
+from colonnade.binning.points import PointScale
 from colonnade.engine.options import Training
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
@@ -54,6 +56,10 @@ class Job:
     serving
         {party: where the others can dial it to use a model}, of those that have another address for that, so that
         they can train at the same time.
+    binning
+        How columns become weights of evidence before training; None where they do not.
+    scorecard
+        How the model becomes a table of points; None where it does not.
     """
 
     name: str
@@ -75,6 +81,8 @@ class Job:
     agreed: Mapping[str, Any]
     statistics: bool = False
     serving: Mapping[str, str] = field(default_factory=dict)
+    binning: BinningOptions | None = None
+    scorecard: PointScale | None = None
 
     @property
     def parties(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from colonnade.families import families, family, family_of_kind
 from colonnade.families.base import Family
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
+from colonnade.jobs.bin_keys import BINNING, SCORECARD, bins_and_points
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES, HELD_OUT
 from colonnade.objective.metrics import LIKELIHOODS
@@ -120,6 +121,8 @@ JOB = Section(
         ),
         default={},
     ),
+    Key("binning", BINNING),
+    Key("scorecard", SCORECARD),
     Key("disclosed", ListOf(str), required=True),
 )
 
@@ -196,6 +199,7 @@ def described(settings: Settings) -> Job:
         {**settings.plain(), "model": model.plain(), "protection": protection_of(made.name, sum_name)},
         run["statistics"],
         {name: parties[name]["serving"] for name in names if parties[name]["serving"] is not None},
+        *bins_and_points(settings, loss, made, holders),
     )
     _check_trees(added, job)
     _check_trainable(settings, job, made)

@@ -1,7 +1,7 @@
 """One job at one party, from its table to its part of the model: a coroutine over a `Net`, like every program.
 
 1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
-2. preparation   of its columns, learned on its training rows
+2. preparation   of its columns, learned on its training rows; where the job has bins, together with the label holder
 3. classes       the label holders agree on them; the others hear how many scores a row has
 4. training id   which all parties derive together, and by which the parts of the model know each other
 5. training      through the door of `families.training`, whatever the family of the model
@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.binning.cells import FineColumn
+from colonnade.binning.options import BinningOptions
 from colonnade.data.class_weights import named_in_texts
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
@@ -32,6 +34,7 @@ from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, 
 from colonnade.objective import losses
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
+from colonnade.service.binned import prepare_bins
 from colonnade.versions.identity import agree_on_id, people_digest
 
 Rows = npt.NDArray[np.int64]
@@ -51,6 +54,14 @@ class Source(Protocol):
 
     def prepare(self, rows: Rows) -> Prepared:
         """Learn the preparation of the columns on these rows."""
+        ...
+
+    def cells(self, rows: Rows, options: BinningOptions) -> list[FineColumn]:
+        """Cut columns into fine cells on these rows, where a job has bins."""
+        ...
+
+    def binned(self, found: Any) -> Prepared:
+        """Learn the rest of the preparation from the bins that were found of these cells."""
         ...
 
 
@@ -140,7 +151,10 @@ async def get_ready(
     loss = losses.loss(job.loss)
     rows = await _common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
-    prepared = await net.in_thread(source.prepare, train)
+    if job.binning is None:
+        prepared = await net.in_thread(source.prepare, train)
+    else:
+        prepared = await prepare_bins(net, job, job.binning, source, train)
     check(len(prepared.columns), job.algorithm.smallest_batch(len(train), len(job.holders)))
     if budget is not None:
         budget.open(prepared.sources, len(rows))
