@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from colonnade.objective.expressions import cost, mean_of, of_parameters, squared_norm
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Faults, Simulation
+    from colonnade.validation.search import cross_validate, search
 
 __version__ = "0.2.0"
 
@@ -84,6 +85,8 @@ _HOME = {
     "Faults": "colonnade.runtimes.simulation",
     "Processes": "colonnade.runtimes.processes",
     "Simulation": "colonnade.runtimes.simulation",
+    "cross_validate": "colonnade.validation.search",
+    "search": "colonnade.validation.search",
 }
 
 __all__ = [
@@ -122,10 +125,12 @@ __all__ = [
     "TransferClassifier",
     "align_parties",
     "cost",
+    "cross_validate",
     "errors",
     "load",
     "mean_of",
     "of_parameters",
+    "search",
     "split",
     "split_rows",
     "squared_norm",

@@ -108,6 +108,9 @@ class History:
             self._at(0).update(time=seconds, validation_loss=loss, validation_metric=metric, metric_name=self._metric)
         elif kind == "warning":
             self.warnings.append(rest[0])
+        elif kind == "validation":
+            done, total = rest
+            self._line.show(done, f"{done} of {total} fits", ("cross-validation", total))
         elif kind == "statistics":
             done, total = rest
             self._line.show(done, f"portion {done} of {total}", ("statistics", total))

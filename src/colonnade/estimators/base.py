@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -21,7 +22,7 @@ from colonnade.families import family, store
 from colonnade.families.checks import all_labels, check_values, check_weights, tell, warn_after, warn_before
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
-from colonnade.objective import losses, metrics
+from colonnade.objective import losses, metrics, scorers
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
@@ -95,14 +96,18 @@ class Estimator:
         Parameters
         ----------
         deep : bool
-            Accepted for scikit-learn's sake; no option is an estimator itself.
+            Whether the options of the algorithm are returned as well, as `algorithm__tol` and so on.
 
         Returns
         -------
         dict
             {name of the option: its value}.
         """
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        found = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        inner = {name: option for name, option in found.items() if deep and _has_options(option)}
+        return found | {
+            f"{name}__{one.name}": getattr(of, one.name) for name, of in inner.items() for one in fields(of)
+        }
 
     def set_params(self: Model, **params: Any) -> Model:
         """Change options; they count from the next `fit` on.
@@ -110,7 +115,8 @@ class Estimator:
         Parameters
         ----------
         **params
-            New values, by the names of the constructor's options. Any other name raises an `OptionError`.
+            New values, by the names of the constructor's options, or of an algorithm's, as `algorithm__tol`. Any other
+            name raises an `OptionError`.
 
         Returns
         -------
@@ -118,14 +124,28 @@ class Estimator:
             The model itself.
         """
         allowed = tuple(inspect.signature(type(self)).parameters)
+        inner: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
-            one_of("the option's name", name, allowed)
-            setattr(self, name, value)
+            outer, _, rest = name.partition("__")
+            one_of("the option's name", outer, allowed)
+            if rest:
+                inner.setdefault(outer, {})[rest] = value
+            else:
+                setattr(self, name, value)
+        for name, options in inner.items():
+            of = getattr(self, name)
+            if not _has_options(of):
+                raise OptionError(
+                    f"{name} is {of!r}, which has no option {next(iter(options))!r} to set; give {name} itself first"
+                )
+            for option in options:
+                one_of(f"the option of {name}", option, tuple(one.name for one in fields(of)))
+            setattr(self, name, replace(of, **options))
         return self
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
+        given = [f"{k}={v!r}" for k, v in self.get_params(deep=False).items() if v != defaults[k].default]
         return f"{type(self).__name__}({', '.join(given)})"
 
     # -- protection ---------------------------------------------------------------------------------------------
@@ -304,7 +324,7 @@ class Estimator:
         loss = self._minimised()
         return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
 
-    def score(self, *parties: Party, on: Runtime | None = None) -> float:
+    def score(self, *parties: Party, on: Runtime | None = None, scoring: str | None = None) -> float:
         """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts and quantiles.
 
         Parameters
@@ -313,17 +333,30 @@ class Estimator:
             The rows to predict, as for `predict`; at least one of the parties has the true labels.
         on : Runtime, optional
             Where the parties run, as in `fit`.
+        scoring : str, optional
+            The name of one of scikit-learn's scorers instead, such as "roc_auc", "neg_log_loss" or
+            "neg_mean_squared_error"; docs/guide.md lists them.
 
         Returns
         -------
         float
-            1 is perfect. D² is the part of the deviance, or of the loss of a quantile, that the model explains.
+            1 is perfect, or with a scorer of an error 0. D² is the part of the deviance, or of the loss of a quantile,
+            that the model explains.
         """
         known = [party for party in parties if isinstance(party, Party) and party.active]
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
-        truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
-        return metrics.goodness(self._minimised(), truth, predicted)
+        truth, loss = all_labels(tuple(known)), self._minimised()
+        if scoring is None:
+            return metrics.goodness(loss, truth, self.predict(*parties, on=on))
+        self._check_fitted()
+        scorers.check_scoring(scoring, loss)
+        y = labels.encode(truth, self.classes_, loss)
+        if scorers.SCORERS[scoring].takes in ("label", "value"):
+            predicted = self.predict(*parties, on=on)
+            predicted = labels.encode(predicted, self.classes_, loss) if len(self.classes_) else predicted
+            return scorers.scored(scoring, loss, y, y, predicted)
+        return scorers.scored(scoring, loss, self.decision_function(*parties, on=on), y)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -349,7 +382,7 @@ class Estimator:
         private_files.make_folder(path)
         public = {
             "model": type(self).__name__,
-            "options": {k: v for k, v in self.get_params().items() if k not in self._unsaved},
+            "options": {k: v for k, v in self.get_params(deep=False).items() if k not in self._unsaved},
             "parties": self.parties_,
             "holders": self.holders_,
             "sum": self.sum_,
@@ -397,6 +430,11 @@ class Estimator:
         model.classes_ = arrays[model.holders_[0]]["classes"]
         model._take_public(public)
         return model
+
+
+def _has_options(value: Any) -> bool:
+    """Return whether an option has options of its own, as algorithms do."""
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 class ProbabilityMixin:

@@ -89,6 +89,8 @@ class Family(ABC):
         Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
     masks
         The sum that the protection "masked" stands for where nobody names one.
+    validates
+        Whether folds of the same rows may be trained and scored side by side (`validation.program`).
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -113,6 +115,7 @@ class Family(ABC):
     takes_categories: ClassVar[bool] = False
     predicts_alone: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
+    validates: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -221,6 +224,17 @@ class Family(ABC):
             How many numbers about each row may leave this party, in a run between organisations, where all have a
             budget.
         """
+
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return how strong a job's penalty is, if a fit may start where one with a stronger penalty ended; else None.
+
+        It may where the optimum is the same wherever training starts, and where parameters to start with are taken.
+        """
+        return None
+
+    def start_from(self, state: Any) -> Any:
+        """Return `own` of a `TrainingPart` that starts with the parameters of this state."""
+        raise DataError(f"training of a {self.called} model starts anew each time")
 
     @abstractmethod
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:

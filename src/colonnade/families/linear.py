@@ -17,7 +17,7 @@ from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
-from colonnade.engine.exposure import check_penalty, in_shares
+from colonnade.engine.exposure import ENCRYPTED, check_penalty, in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session
@@ -76,6 +76,7 @@ class LinearFamily(Family):
     encryptable: ClassVar[bool] = True
     plannable: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
+    validates: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -134,6 +135,18 @@ class LinearFamily(Family):
         await job.algorithm.train(session)
         theta, *rest = session.finish()
         return (needed.spread(theta), *rest)
+
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return l2, but for penalties with several optima and coefficients in shares, which start at zero."""
+        return None if job.options.penalty != "l2" or job.sum == ENCRYPTED else float(job.options.l2)
+
+    def start_from(self, state: Any) -> Any:
+        """Return the coefficients, score by score, and the intercept or None.
+
+        They are one array per score: lengths of arrays are cut where a run is rehearsed, the number of scores is not.
+        """
+        theta, intercept = state[:2]
+        return tuple(np.ascontiguousarray(theta.T)), None if intercept is None else tuple(intercept.tolist())
 
     def _needed(self, whole: Columns) -> Needed:
         return Needed(whole, every=False)

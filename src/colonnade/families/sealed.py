@@ -60,6 +60,10 @@ class SealedFamily(LinearFamily):
         """Say that contributions are linear, and whether rows have weights, of which the largest is told in part."""
         return {**super().setting(options), "weighted": options.weighted}
 
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return None: coefficients in shares start at zero."""
+        return None
+
     def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
         """Return whether the model is that of the best evaluation; held-out rows come after training here."""
         return job.algorithm.schedule == "adaptive"

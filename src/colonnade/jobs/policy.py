@@ -45,7 +45,7 @@ SERVED = ("trained", "listed", "all")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
 _TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
 _TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
-_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
+_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in (?:trial|fit) \d+)?")
 
 
 def kind_of(step: str) -> str:
