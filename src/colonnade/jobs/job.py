@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from colonnade.engine.options import Training
@@ -51,6 +51,14 @@ class Job:
         The content of the file, which the handshake compares.
     statistics
         Whether statistics of the coefficients follow after training.
+    folds
+        How many folds a cross-validation before the last training has; 0 is none.
+    scoring
+        The name of the scorer of held-out rows, or None for the one that estimators have.
+    grid
+        The options of each candidate of a search; empty without one.
+    candidates
+        What the model is and how it is trained, for each candidate.
     """
 
     name: str
@@ -71,6 +79,10 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]
     statistics: bool = False
+    folds: int = 0
+    scoring: str | None = None
+    grid: tuple[Mapping[str, Any], ...] = ()
+    candidates: tuple[tuple[Any, Training], ...] = ()
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -99,7 +111,9 @@ class Job:
             rows=rows,
             aligned=self.aligned,
             sealed=self.protection == SEALED,
-            held_out=self.validation > 0,
+            held_out=self.validation > 0 or self.folds > 0,
+            folds=self.folds,
+            candidates=max(1, len(self.candidates)),
             **family(self.family).setting(self.model),
         )
 
@@ -111,6 +125,13 @@ class Job:
         """Return what is trained once the classes are counted; `outputs` is how many scores a row has."""
         how = (self.holders, self.sum, self.topology, self.algorithm)
         return TrainingJob(self.family, self.model, self.loss, outputs, *how)
+
+    def candidate(self, number: int) -> Job:
+        """Return the job with the options of one candidate of its search; without a search, the job itself."""
+        if not self.candidates:
+            return self
+        model, algorithm = self.candidates[number]
+        return replace(self, model=model, algorithm=algorithm)
 
     def disclosed(self) -> tuple[str, ...]:
         """Return what this job discloses, in the words that its list has to have."""

@@ -22,9 +22,12 @@ from colonnade.families import families, family, family_of_kind
 from colonnade.families.base import Family
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
+from colonnade.jobs.candidates import DEFAULT_FOLDS, MOST_FOLDS, candidates_of
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES, HELD_OUT
+from colonnade.objective import losses
 from colonnade.objective.metrics import LIKELIHOODS
+from colonnade.objective.scorers import SCORERS, check_scoring
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
 from colonnade.settings import toml
@@ -97,7 +100,16 @@ JOB = Section(
         ),
         default={},
     ),
-    Key("validation", Section(Key("part", float, default=0.0, least=0, most=0.9)), default={}),
+    Key(
+        "validation",
+        Section(
+            Key("part", float, default=0.0, least=0, most=0.9),
+            Key("folds", int, least=2, most=MOST_FOLDS),
+            Key("scoring", str, allowed=tuple(SCORERS)),
+        ),
+        default={},
+    ),
+    Key("search", Section(others=Key("option", ListOf(Anything, 1))), default={}),
     Key(
         "run",
         Section(
@@ -168,6 +180,8 @@ def described(settings: Settings) -> Job:
     # the job asks for it by name.
     usual = PLAIN if settings["protection"] == PLAIN or not kind.adds_up else kind.masks
     sum_name = usual if added["kind"] == "auto" else added["kind"]
+    folds = _folds(settings, made, sum_name)
+    grid, candidates = candidates_of(settings, Section(_KIND, *kind.keys), kind.read_options, algorithm)
     job = Job(
         settings["name"],
         {name: parties[name]["address"] for name in names},
@@ -187,9 +201,39 @@ def described(settings: Settings) -> Job:
         run["checkpoint_every"],
         {**settings.plain(), "model": model.plain(), "protection": protection_of(made.name, sum_name)},
         run["statistics"],
+        folds,
+        settings["validation"]["scoring"],
+        grid,
+        candidates,
     )
-    _check_trainable(settings, job, made)
+    for number in range(max(1, len(candidates))):
+        _check_trainable(settings, job.candidate(number), made)
     return job
+
+
+def _folds(settings: Settings, made: Family, sum_name: str) -> int:
+    """Return how many folds there are, 0 for none; refuse folds that do not go with the rest of the job."""
+    table, searches = settings["validation"], bool(settings["search"].given)
+    folds: int = table["folds"] or (DEFAULT_FOLDS if searches else 0)
+    if not folds:
+        if table["scoring"] is not None:
+            raise table.error("scoring", "scores folds, and the job has none; add folds = 5, or remove it")
+        return 0
+    where, key = (table, "folds") if table["folds"] else (settings, "search")
+    if table["part"]:
+        raise table.error("part", "holds rows out once, and folds hold each of them out; keep one of the two")
+    if not isinstance(made, LinearFamily) or sum_name == ENCRYPTED:
+        what = f"a {made.called} model" if sum_name != ENCRYPTED else "encrypted signals"
+        words = f"jobs cross-validate linear models, sealed or in the open, and this one has {what}"
+        raise where.error(key, f"{words}; hold rows out with part instead")
+    if table["scoring"] is not None:
+        try:
+            check_scoring(
+                table["scoring"], losses.loss(family_of_kind(settings["model"]["kind"]).loss_of(settings["model"]))
+            )
+        except OptionError as error:
+            raise table.error("scoring", str(error)) from None
+    return folds
 
 
 def _check_keys(model: Settings, kind: Family) -> None:
@@ -322,10 +366,11 @@ def _check_disclosed(settings: Settings, job: Job) -> None:
     """Refuse a list of what is disclosed that lacks something or has too much: nobody should need the papers."""
     told, real = settings["disclosed"], job.disclosed()
     if HELD_OUT in real and HELD_OUT not in told:
+        key = "folds" if job.folds else "part"
         raise settings["validation"].error(
-            "part",
+            key,
             f"a metric on held-out rows shows {job.holders[0]!r} their scores, which protection {job.protection!r} "
-            f'opens to nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove part',
+            f'opens to nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove {key}',
         )
     if lacking := [what for what in real if what not in told]:
         since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"

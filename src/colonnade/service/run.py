@@ -196,15 +196,23 @@ def run_job(
     finally:
         history.close()
     source, trained = outcome.value
+    model_file.save_validation(party.folder, job, trained.validated)
+    job = job if trained.validated is None else job.candidate(trained.validated.best)
     path = model_file.save(party.folder, job, party.name, trained, source.learned)
     people.remember(party, source.ids, trained.people)
     model_file.save_history(party.folder, history.records)
     _save_statistics(party.folder, job, trained)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
-    for name in ("rows", "state"):
-        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
+    _forget(party)
     return Done(path, trained, outcome, history.records)
+
+
+def _forget(party: PartyFile) -> None:
+    """Remove what was kept to go on from, as the model is saved."""
+    fits = [f"fits/{path.name}" for path in (party.checkpoints / "fits").glob("*")]
+    for name in ("rows", "state", *fits):
+        Checkpoints(party.checkpoints / name, b"").clear()
 
 
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
@@ -214,7 +222,10 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     def state(trained_on: bytes) -> Checkpoints:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
 
-    return Keepers(Checkpoints(party.checkpoints / "rows", mine), state)
+    def fit(number: int) -> Checkpoints:
+        return Checkpoints(party.checkpoints / "fits" / str(number), mine)
+
+    return Keepers(Checkpoints(party.checkpoints / "rows", mine), state, fit)
 
 
 def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:

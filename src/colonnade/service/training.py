@@ -3,14 +3,16 @@
 1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
 2. preparation   of its columns, learned on its training rows
 3. classes       the label holders agree on them; the others hear how many scores a row has
-4. training      through the door of `families.training`, whatever the family of the model
-5. statistics    of the coefficients, by `inference.program`, where the job asks for them
+4. folds         where the job has any: how good each candidate is on held-out rows (`service.folds`)
+5. training      through the door of `families.training`, whatever the family of the model
+6. statistics    of the coefficients, by `inference.program`, where the job asks for them
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -55,6 +57,7 @@ class Keepers:
 
     rows: Keeper
     state: Callable[[bytes], Keeper]  # given a digest of what is trained on
+    fit: Callable[[int], Keeper] | None = None  # of a cross-validation, by its number
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Ready:
     held_out: int  # how many are not, and judge the model
     mine: TrainingPart
     people: Rows  # all common rows, held-out ones too
+    fold: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]  # its two parts, prepared for it
     everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
 
 
@@ -139,10 +143,18 @@ async def get_ready(
         budget.open(prepared.sources, len(rows))
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
-    async def part(of: Rows) -> Party:
+    async def part(of: Rows, by: Prepared = prepared) -> Party:
         y, weights = (None if each is None else np.asarray(each)[of] for each in (source.labels, source.weights))
-        X = await net.in_thread(prepared.matrix, of)
-        return Party(net.me, X, y, columns=prepared.columns, sample_weight=weights, categories=prepared.categories)
+        X = await net.in_thread(by.matrix, of)
+        return Party(net.me, X, y, columns=by.columns, sample_weight=weights, categories=by.categories)
+
+    async def fold(places: tuple[Rows, Rows]) -> tuple[TrainingPart, TrainingPart]:
+        """The preparation is learned anew from what the fold trains on, and from nothing that it holds out."""
+        some, others = (train[each] for each in places)
+        by = await net.in_thread(copy(source).prepare, some)
+        check(len(by.columns), job.algorithm.smallest_batch(len(some), len(job.holders)))
+        first, second = await part(some, by), await part(others, by)
+        return TrainingPart.of(first, classes, loss), TrainingPart.of(second, classes, loss)
 
     own, apart = await part(train), await part(held_out) if len(held_out) else None
     agreed = job.training(outputs)
@@ -155,7 +167,7 @@ async def get_ready(
         y = None if source.labels is None else np.asarray(source.labels)[of]
         return rows_of(Party(net.me, prepared.matrix(of), y, columns=prepared.columns), classes, loss)
 
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, everything)
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, fold, everything)
 
 
 async def take_part(
@@ -179,19 +191,27 @@ async def take_part(
         show; nobody else is told.
     """
     ready = await get_ready(net, job, source, align, check, keepers, budget)
+    chosen, over, found_out = job, net, None
+    if job.folds:
+        from colonnade.service.folds import cross_validated
+
+        over, found_out = await cross_validated(net, job, ready, keepers, budget)
+        chosen = job.candidate(found_out.best)
     # One number about each person is put aside for the statistics, which come after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
     brought = await net.in_thread(family(job.family).brings, own(ready.prepared), ready.everything)
     mine, outputs = replace(ready.mine, own=brought), ready.outputs
     known: tuple[Any, ...] = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
+    if found_out is not None:
+        known = (*known, found_out.best)
     if not family(job.family).takes_own:  # a network is named by its file, which may have moved
         known = (*known, mine.own)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
-    state = await train(net, job.training(outputs).as_value(), mine.as_value(), keeper, spendable)
-    best = family(job.family).keeps_best(job.training(outputs), ready.held_out)
-    found = await _statistics(net, job, mine, state, budget) if job.statistics else None
+    state = await train(over, chosen.training(outputs).as_value(), mine.as_value(), keeper, spendable)
+    best = family(job.family).keeps_best(chosen.training(outputs), ready.held_out)
+    found = await _statistics(net, chosen, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
-    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people)
+    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, found_out)
 
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:

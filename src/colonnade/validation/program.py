@@ -94,7 +94,7 @@ class ValidationTerms:
         return [sorted(path, key=lambda one: -getattr(self.jobs[one].options, "l2", 0.0)) for path in found.values()]
 
 
-class Fit(NamedTuple):
+class FoldFit(NamedTuple):
     """One fit of one fold, as one party knows it."""
 
     state: Any  # this party's part of the model
@@ -116,7 +116,7 @@ class Validated(NamedTuple):
     """All that one party knows in the end; `scores` are by candidate, fold and scorer, and NaN at other parties."""
 
     scores: Any
-    fits: dict[tuple[int, int], Fit]  # by candidate and fold
+    fits: dict[tuple[int, int], FoldFit]  # by candidate and fold
     best: int  # the chosen candidate, or -1 where nobody chooses
     refit: Refit | None
 
@@ -160,9 +160,9 @@ class Validator:
     charge: Callable[[float], None] = lambda _: None
     keeper: Callable[[int], Keeper] | None = None
 
-    async def run(self) -> tuple[dict[tuple[int, int], Fit], Any, int]:
+    async def run(self) -> tuple[dict[tuple[int, int], FoldFit], Any, int]:
         """Do all fits on folds, and return them with their scores and the number of the best candidate."""
-        terms, self._fits, self._agreed = self.terms, dict[tuple[int, int], Fit](), await self.agree()
+        terms, self._fits, self._agreed = self.terms, dict[tuple[int, int], FoldFit](), await self.agree()
         self._done = await self._resume()
         pending = [c for c in range(len(terms.jobs)) if any((c, f) not in self._fits for f in range(len(terms.folds)))]
         if self.net.me != terms.leader:
@@ -203,7 +203,7 @@ class Validator:
     def _number(self, candidate: int, fold: int) -> int:
         return 1 + fold * len(self.terms.jobs) + candidate
 
-    async def _fit(self, job: TrainingJob, mine: TrainingPart, apart: TrainingPart, number: int) -> Fit:
+    async def _fit(self, job: TrainingJob, mine: TrainingPart, apart: TrainingPart, number: int) -> FoldFit:
         """Train on one fold, and score what it holds out."""
         net, name = self.net, f"fit {number}"
         strand = Strand(net, name, self._agreed)
@@ -214,7 +214,7 @@ class Validator:
         told, asked = ScoringJob.after(job).as_value(), ScoringPart(apart.X, state)
         z = await score(scoring, told, asked.as_value())
         z = None if z is None else family(job.family).decode(job.loss, z)
-        return Fit(state, z, trained, scoring.elapsed())
+        return FoldFit(state, z, trained, scoring.elapsed())
 
     # -- the choice ---------------------------------------------------------------------------------------------
 
@@ -227,8 +227,8 @@ class Validator:
                 loss = losses.loss(terms.jobs[candidate].loss)
                 y = self.y[terms.folds[fold][1]]
                 found[candidate, fold] = [scorers.scored(name, loss, fit.z, y) for name in terms.scoring]
-        if not terms.refit:
-            return found, -1
+        if not terms.refit or len(terms.jobs) == 1:
+            return found, 0 if terms.refit else -1
         if net.me == terms.leader:
             best = best_of(found[:, :, 0])
             for name in net.names:
@@ -244,7 +244,7 @@ class Validator:
 
     # -- a run that was broken off ------------------------------------------------------------------------------
 
-    def _keep(self, candidate: int, fold: int, fit: Fit) -> None:
+    def _keep(self, candidate: int, fold: int, fit: FoldFit) -> None:
         if self.keeper is not None:
             self.keeper(self._number(candidate, fold)).save(1, tuple(fit))
 
@@ -264,7 +264,7 @@ class Validator:
                 raise ProtocolError(f"party {name!r} must tell its kept fits as whole numbers at 'kept versions'")
             kept &= set(told)
         for number in kept:
-            self._fits[places[number]] = Fit(*self.keeper(number).load(1))
+            self._fits[places[number]] = FoldFit(*self.keeper(number).load(1))
         return len(kept)
 
     # -- the end ------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def validated(value: Any) -> Validated:
     """Return what `validate` returned, typed again."""
     scores, fits, best, refit = value
     again = None if refit is None else Refit(refit[0], Traffic.from_value(refit[1]), *refit[2:])
-    return Validated(scores, {tuple(key): Fit(*fit) for key, fit in fits}, best, again)
+    return Validated(scores, {tuple(key): FoldFit(*fit) for key, fit in fits}, best, again)
 
 
 def _alike(args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

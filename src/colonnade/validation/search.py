@@ -11,8 +11,8 @@ import numpy as np
 from colonnade.data.party import Party
 from colonnade.estimators.base import Estimator
 from colonnade.runtimes.net import Runtime, Traffic
-from colonnade.validation.asked import Asked, Named, candidates_of
 from colonnade.validation.program import Validated
+from colonnade.validation.request import Named, ValidationRequest, candidates_of
 
 
 def cross_validate(
@@ -53,7 +53,7 @@ def cross_validate(
         `test_score`, or `test_<name>` for each of several scorers, and `fit_time` and `score_time` in seconds of the
         runtime, each an array with a number per fold; `estimator` and `indices` where they were asked for.
     """
-    asked = Asked(model, [{}], parties, cv, scoring, seed, on)
+    asked = ValidationRequest(model, [{}], parties, cv, scoring, seed, on)
     found = asked.run(refit=False, warm=False, states=return_estimator)
     leader = found[asked.leader]
     each = [leader.fits[0, fold] for fold in range(len(asked.folds))]
@@ -96,7 +96,9 @@ class SearchResult:
 
     best_estimator_: Estimator
 
-    def __init__(self, asked: Asked, found: Mapping[str, Validated], traffic: Mapping[str, Traffic]) -> None:
+    def __init__(
+        self, asked: ValidationRequest, found: Mapping[str, Validated], traffic: Mapping[str, Traffic]
+    ) -> None:
         leader = found[asked.leader]
         self.cv_results_ = _table(asked, leader)
         self.n_splits_, self.best_index_ = len(asked.folds), leader.best
@@ -155,14 +157,14 @@ def search(
     SearchResult
         The best options and their score, a table of all, and the model that was trained on all rows.
     """
-    asked = Asked(model, candidates_of(grid), parties, cv, scoring, seed, on)
+    asked = ValidationRequest(model, candidates_of(grid), parties, cv, scoring, seed, on)
     found = asked.run(refit=True, warm=bool(warm_start), states=False)
     result = SearchResult(asked, found, {name: outcome.traffic for name, outcome in asked.outcomes.items()})
     result.best_estimator_ = asked.refitted(found)
     return result
 
 
-def _table(asked: Asked, leader: Validated) -> dict[str, Any]:
+def _table(asked: ValidationRequest, leader: Validated) -> dict[str, Any]:
     """Return the table that `GridSearchCV` calls `cv_results_`."""
     count, folds = len(asked.candidates), range(len(asked.folds))
     table: dict[str, Any] = {}

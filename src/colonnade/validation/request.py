@@ -40,7 +40,7 @@ def candidates_of(grid: Any) -> list[dict[str, Any]]:
     return found
 
 
-class Asked:
+class ValidationRequest:
     """What a user asked for, checked: candidates, folds and scorers, before anything runs."""
 
     def __init__(
