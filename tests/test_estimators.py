@@ -180,7 +180,7 @@ def test_files_that_do_not_fit_are_refused(models, tmp_path):
             cn.load(tmp_path)
     models["PoissonRegression"].save(tmp_path / "other")
     (tmp_path / "other" / "party2.colonnade.npz").rename(tmp_path / "party2.colonnade.npz")
-    with pytest.raises(DataError, match="belong to different models"):
+    with pytest.raises(DataError, match="of different trainings"):
         cn.load(tmp_path)
 
 

@@ -261,7 +261,7 @@ def test_a_saved_model_remembers_how_it_combines(kind, fit_intercept, tmp_path):
     other = getattr(cn, kind)(l2=STRENGTH, fit_intercept=fit_intercept, algorithm=algorithm, verbose=0).fit(*parties)
     other.save(tmp_path / "other")
     (tmp_path / "other" / "middle.colonnade.npz").rename(tmp_path / "middle.colonnade.npz")
-    with pytest.raises(DataError, match="belong to different models"):
+    with pytest.raises(DataError, match="of different trainings"):
         cn.load(tmp_path)
 
 

@@ -34,6 +34,7 @@ from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import checker
 from colonnade.service.training import share_out
 from colonnade.tables import data, preparation
+from colonnade.versions.shelf import Shelf
 from ports import free_ports
 from test_job import complete
 
@@ -100,6 +101,11 @@ def run_all(folder, names, fresh=False):
     return said
 
 
+def shelved(folder, name):
+    """Return the folder of the version that a party uses."""
+    return Shelf(folder / f"{name}-files", name).promoted().folder
+
+
 def states(folder, names):
     parts = [model_file.load(folder / f"{name}-files", name) for name in names]
     return {part.party: part.state[0].tobytes() for part in parts}
@@ -140,7 +146,7 @@ def test_one_command_each(tmp_path, names, capsys):
     together = tmp_path / "together"
     together.mkdir()
     for name in names:  # the parts are those of an ordinary model
-        (folder / f"{name}-files" / f"{name}.colonnade.npz").rename(together / f"{name}.colonnade.npz")
+        (shelved(folder, name) / f"{name}.colonnade.npz").rename(together / f"{name}.colonnade.npz")
     assert set(cn.load(together).parties_) == set(names)
 
 
@@ -269,7 +275,7 @@ def test_a_kernel_model_from_training_to_scores(tmp_path, capsys):
     together.mkdir()
     parties = []
     for name in names:
-        shutil.copy(folder / f"{name}-files" / f"{name}.colonnade.npz", together)
+        shutil.copy(shelved(folder, name) / f"{name}.colonnade.npz", together)
         rows = np.array([where[name][row["id"]] for row in scores])
         parties.append(cn.Party(name, parts[name].prepared.apply(tables[name].take(rows))))
     chances = cn.load(together).predict_proba(*parties)[:, 1]
@@ -387,7 +393,7 @@ def test_20_000_guesses_find_nobody_but_those_in_common(tmp_path):
             customers[name] = {row["id"] for row in csv.DictReader(file)}
     common = customers["bank"] & customers["shop"]
     for name in names:  # everybody keeps them, held-out ones too, for itself
-        path = folder / f"{name}-files" / "people.json"
+        path = shelved(folder, name) / "people.json"
         assert set(json.loads(path.read_text())["people"]) == common
         assert path.stat().st_mode & 0o777 == 0o600
     write_guesses(tmp_path / "guesses.csv", 20_000)
@@ -439,29 +445,28 @@ def test_people_who_are_served(tmp_path):
     with pytest.raises(
         DataError, match=r"'people.json', which names them, is not in 'shop-files'.* train again, or say"
     ):
-        people.served(party)
+        people.served(party, party.folder)
     ids = np.array(["b", "a\nb", "c", " Zo\u0065\u0308 "], dtype=object)
-    people.remember(party, ids, np.array([3, 1]))
-    assert people.served(party) == {"Zo\u00eb", "a\nb"}
+    people.remember(party, party.folder, ids, np.array([3, 1]))
+    assert people.served(party, party.folder) == {"Zo\u00eb", "a\nb"}
     (party.folder / "people.json").chmod(0o644)
     with pytest.raises(OptionError, match=r"people.json '.*people.json' has mode 644, with which others"):
-        people.served(party)
+        people.served(party, party.folder)
     (party.folder / "people.json").chmod(0o600)
     model.write_bytes(b"the second")
     with pytest.raises(DataError, match=r"names the people of another model than 'shop' has there; restore both"):
-        people.served(party)
+        people.served(party, party.folder)
     (party.folder / "people.json").write_text("{")
     with pytest.raises(DataError, match=r"'people.json' in 'shop-files' can't be read, it was changed or cut off"):
-        people.served(party)
-    people.remember(party, None, np.arange(3))  # a job without ids: there is nobody to ask about
+        people.served(party, party.folder)
+    people.remember(party, party.folder, None, np.arange(3))  # a job without ids: there is nobody to ask about
     assert not (party.folder / "people.json").exists()
     (folder / "list.txt").write_text("\ufeff007\n\n Zoe\u0308\n", encoding="utf-8")
-    assert people.served(replace(party, policy=Policy(serve_people="listed", serve_list=folder / "list.txt"))) == {
-        "007", "Zo\u00eb",
-    }  # fmt: skip
+    listed = replace(party, policy=Policy(serve_people="listed", serve_list=folder / "list.txt"))
+    assert people.served(listed, folder) == {"007", "Zo\u00eb"}
     with pytest.raises(DataError, match=r"serve_list '.*nowhere' can't be read .* give a file with one id per line"):
-        people.served(replace(party, policy=Policy(serve_people="listed", serve_list=folder / "nowhere")))
-    assert people.served(replace(party, policy=Policy(serve_people="all"))) is None
+        people.served(replace(party, policy=Policy(serve_people="listed", serve_list=folder / "nowhere")), folder)
+    assert people.served(replace(party, policy=Policy(serve_people="all")), folder) is None
 
 
 @pytest.mark.parametrize(
@@ -534,7 +539,7 @@ def test_a_party_is_killed_and_the_job_goes_on_to_the_same_bits(tmp_path, victim
     if last > 1:
         assert re.search(r"going on from epoch \d+, which all parties have kept", said[victim])
     assert states(folder, names) == estimator_states(folder, names)
-    history = json.loads((folder / "bank-files" / "history.json").read_text())
+    history = json.loads((shelved(folder, "bank") / "history.json").read_text())
     assert [record["epoch"] for record in history] == list(range(41))  # of both runs
     assert not list(kept.glob("*"))  # the model is saved: nothing to go on from
 
@@ -601,12 +606,12 @@ def test_a_ledger_that_is_rolled_back_between_two_runs(tmp_path, capsys):
     assert ledger("bank", "verify")[0] == 0
     code, said = ledger("bank", "verify", "--receipts", receipts)
     assert (code, "the ledger 'ledger.jsonl' was rolled back or rewritten: 'shop' saw" in said) == (1, True)
-    model = (files / "bank.colonnade.npz").read_bytes()
+    model = (shelved(folder, "bank") / "bank.colonnade.npz").read_bytes()
     started = {name: start(folder, name) for name in names}
     said = {name: process.communicate(timeout=LIMIT)[0] for name, process in started.items()}
     assert [process.returncode for process in started.values()] == [1, 1]
     assert "colonnade: the ledger 'ledger.jsonl' was rolled back or rewritten: 'shop' saw" in said["bank"], said
-    assert (files / "bank.colonnade.npz").read_bytes() == model
+    assert (shelved(folder, "bank") / "bank.colonnade.npz").read_bytes() == model
     code, said = ledger("bank", "verify")
     assert re.search(r"run 2 \(first, .*\) is not countersigned by shop", said)
     for wrong, sentence in (

@@ -54,7 +54,7 @@ def test_what_a_line_says(tmp_path):
     assert (lines[3]["kind"], lines[3]["shape"], lines[3]["bytes"]) == ("scores", "float64[2]", 101)
     assert lines[3]["digest"] == digest(line_key(read_key(path), 4), np.arange(2.0))
     assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == dict.fromkeys(
-        ("ledger", "ledger.seal", "ledger.key"), 0o600
+        ("ledger", "ledger.seal", "ledger.key", "ledger.lock"), 0o600
     )
 
 
@@ -77,7 +77,7 @@ def test_a_ledger_of_several_runs_is_one_chain(tmp_path):
 def test_a_run_that_crashed_leaves_unsealed_lines_and_the_next_goes_on(tmp_path):
     path = tmp_path / "ledger"
     book = written(path, close=False)
-    book._file.close()
+    book._leave()
     assert verify(path, check).sealed == 2
     with path.open("a") as file:
         file.write('{"n":9,"time":"2026-')  # the crash cut a line off
@@ -312,7 +312,7 @@ def test_what_is_remembered_over_runs(tmp_path):
     book.remember("budget", {"numbers": 2})
     book.remembered("budget")[0]["numbers"] = 0  # a copy
     assert [record["numbers"] for record in book.remembered("budget")] == [3, 1 << 60, 2]
-    book._file.close()  # killed: what was remembered is there nevertheless
+    book._leave()  # killed: what was remembered is there nevertheless
     book = Ledger(path, KEY.sign, check, run={"job": "abc"})
     assert len(book.remembered("budget")) == 3
     book.close()

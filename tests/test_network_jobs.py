@@ -21,7 +21,7 @@ from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.service.check import check
 from colonnade.service.training import Keepers, share_out, take_part
-from test_federation import LIMIT, federation, run_all, start
+from test_federation import LIMIT, federation, run_all, shelved, start
 from test_job import GOOD, complete
 from test_job_training import ORDER, THIRD, align, job_for, sources
 from test_kept import Shelf
@@ -148,7 +148,7 @@ def test_from_training_to_scores_between_organisations(folder, tmp_path, capsys)
     together = tmp_path / "together"
     together.mkdir()
     for name in ("bank", "shop"):
-        shutil.copy(folder / f"{name}-files" / f"{name}.colonnade.npz", together)
+        shutil.copy(shelved(folder, name) / f"{name}.colonnade.npz", together)
     with pytest.raises(DataError, match="the networks of a job, and only the parties' own files say how they are made"):
         cn.load(together)
     partner = start(folder, "shop", "serve", "--once")

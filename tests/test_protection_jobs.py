@@ -383,7 +383,7 @@ def given_a_model(folder, names):
         trained = Trained(states[name], classes, prepared, 300, 0, best=False, people=everybody)
         party.folder.mkdir(mode=0o700)
         model_file.save(party.folder, read, name, trained, source.learned)
-        people.remember(party, source.ids, trained.people)
+        people.remember(party, party.folder, source.ids, trained.people)
     return read, states
 
 

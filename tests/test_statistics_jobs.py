@@ -21,7 +21,7 @@ from colonnade.ledger.verify import verify
 from colonnade.remote.signatures import checker
 from colonnade.settings import toml
 from colonnade.tables import data
-from test_federation import federation, run_all
+from test_federation import federation, run_all, shelved
 from test_job import ENCRYPTED, GOOD, complete
 from test_job_training import PEOPLE, RNG, THIRD, Source, X, Y, job_for, run
 
@@ -110,7 +110,7 @@ def test_between_organisations(tmp_path, capsys):
     together = tmp_path / "together"
     together.mkdir()
     for name, table in tables.items():
-        shutil.copy(folder / f"{name}-files" / f"{name}.colonnade.npz", together)
+        shutil.copy(shelved(folder, name) / f"{name}.colonnade.npz", together)
         where = {str(one): row for row, one in enumerate(table.ids.tolist())}
         taken = table.take(np.array([where[one] for one in ids]))
         learned = parts[name].prepared
@@ -119,7 +119,7 @@ def test_between_organisations(tmp_path, capsys):
     model.verbose = 0
     expected = model.statistics(*parties)
     for name in names:
-        with (folder / f"{name}-files" / "statistics.csv").open() as file:
+        with (shelved(folder, name) / "statistics.csv").open() as file:
             rows = list(csv.DictReader(file))
         own = [row for row in rows if row["name"] != "intercept"]
         assert [row["name"] for row in own] == list(parts[name].columns)
@@ -127,8 +127,8 @@ def test_between_organisations(tmp_path, capsys):
             values = [float(row[column]) for row in own]
             np.testing.assert_allclose(values, getattr(expected.coefficients[name], column), rtol=1e-6)
         assert len(rows) - len(own) == (name == "bank")  # the intercept is the label holder's
-        assert (folder / f"{name}-files" / "statistics.json").exists() == (name == "bank")
-    summary = json.loads((folder / "bank-files" / "statistics.json").read_text())
+        assert (shelved(folder, name) / "statistics.json").exists() == (name == "bank")
+    summary = json.loads((shelved(folder, "bank") / "statistics.json").read_text())
     assert summary["deviance"] == pytest.approx(expected.deviance)
     assert (summary["df"], summary["auc"]) == (expected.df, pytest.approx(expected.auc))
     # the ledger has it all, and says what left

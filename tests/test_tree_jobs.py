@@ -38,7 +38,7 @@ from colonnade.settings.settings import Key, Section
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation
 from ports import free_ports
-from test_federation import LIMIT, run_all, start
+from test_federation import LIMIT, run_all, shelved, start
 from test_job import complete, job
 
 JOB = """\
@@ -403,7 +403,7 @@ def test_a_plain_job_is_the_estimator_to_the_bit_and_is_loaded_as_one(tmp_path):
     assert states(folder) == {name: repr(model._states[name]) for name in NAMES}
     assert re.search(r"bank: kept epoch \d+ of \d+, loss \d.\d+, auc \d.\d+, auc \d.\d+ held out", said["bank"])
     for name in NAMES:
-        path = folder / f"{name}-files" / f"{name}.colonnade.npz"
+        path = shelved(folder, name) / f"{name}.colonnade.npz"
         path.rename(folder / path.name)
     again = cn.load(folder)
     assert again.get_params() == model.set_params(algorithm="auto").get_params() | {"verbose": 1}
@@ -499,7 +499,7 @@ def test_a_party_is_killed_and_the_job_goes_on(tmp_path, protection, victim):
     kept = killed(folder, victim)
     said = run_all(folder, NAMES)
     assert re.search(r"going on from epoch \d+, which all parties have kept", said[victim])
-    history = json.loads((folder / "bank-files" / "history.json").read_text())
+    history = json.loads((shelved(folder, "bank") / "history.json").read_text())
     assert [record["epoch"] for record in history] == list(range(1, TREES + 1))  # of both runs
     assert history[-1]["validation_metric"] > 0.7
     assert not list(kept.glob("*"))  # the model is saved: nothing to go on from
@@ -653,4 +653,4 @@ def test_plan_of_two_organisations(tmp_path, protection):
         assert "SealedBoosting" in said[name]
         assert "OpenBoosting" in said[name]
         assert "were not tried: trees have no short trial" in re.sub(r"\s+", " ", said[name])
-    assert not (folder / "shop-files" / "shop.colonnade.npz").exists()
+    assert not (folder / "shop-files" / "versions").exists()

@@ -327,7 +327,7 @@ def test_a_run_that_was_broken_off_is_countersigned_by_the_next(books):
     books.run()
     broken = books.open("bank")
     broken.note("shop", "scores", np.zeros(64), 99)
-    broken._file.close()  # killed
+    broken._leave()  # killed
     (lacking,) = books.verify("bank").uncountersigned
     assert (lacking[0].number, lacking[0].done, lacking[1]) == (2, False, ("shop",))
     books.run()
@@ -445,5 +445,6 @@ def test_a_receipt_tells_nothing_of_the_content(books):
     assert set(vars(receipt.statement)) == {"by", "head", "job", "time", "proof"}
     assert set(vars(receipt.statement.head)) == {"owner", "book", "lines", "chain", "run"}
     assert {path.name for path in (books.folder / "bank").iterdir()} == {
-        path.name for path in (books.path("bank"), seal_file(books.path("bank")), key_file(books.path("bank")))
+        "ledger.jsonl.lock",
+        *(path.name for path in (books.path("bank"), seal_file(books.path("bank")), key_file(books.path("bank")))),
     }

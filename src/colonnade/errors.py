@@ -22,6 +22,7 @@
     │   └── WrongShape              an array that does not fit the step
     ├── HandshakeFailed             two parties that can't run together
     │   └── JobMismatch             they hold different jobs
+    │       └── VersionMismatch     they hold parts of different trainings, or start from different ones
     └── RunFailed                   a run that ended early: names the party and the step
         ├── PartyFailed             that party raised an error or its process died
         └── PartySilent             that party said nothing before the deadline
@@ -120,7 +121,23 @@ class HandshakeFailed(ColonnadeError):
 
 
 class JobMismatch(HandshakeFailed):
-    """Two parties hold different jobs."""
+    """Two parties hold different jobs.
+
+    Parameters
+    ----------
+    message
+        The sentence that says in what they differ.
+    peer, key, here, there
+        The other party, the first entry that differs, and what it is at both, as far as that is known.
+    """
+
+    def __init__(self, message: str, peer: str = "", key: str = "", here: str = "", there: str = "") -> None:
+        super().__init__(message)
+        self.peer, self.key, self.here, self.there = peer, key, here, there
+
+
+class VersionMismatch(JobMismatch):
+    """Two parties hold parts of different trainings, or would start a training from different ones."""
 
 
 class RunFailed(ColonnadeError):

@@ -59,6 +59,7 @@ NOTHING = {
     "encryption key": "made for this run",
     "masks": "random numbers",
     "kept versions": "numbers of epochs",
+    "training id": "random numbers, and a digest with them as its key",
     "pace": "how many portions are done",
     "launch": "how many batches a label holder has asked for",
     "ledger head": "how many lines a ledger has, and their hash",

@@ -35,7 +35,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; an error is one sentence on stderr and exit code 1."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, more = parser.parse_known_args(arguments)
+    # Until 3.12 argparse takes names behind an option, as in `model promote job.toml --as bank ID`, for unknown ones.
+    if more and (options.command != "model" or any(one.startswith("-") for one in more)):
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    if more:
+        options.versions += more
     try:
         if options.command == "demo":
             from colonnade.cli.demo import run_demo

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.cli.ledger import add_actions
+from colonnade.cli.model import add_model_actions, add_versions
 from colonnade.errors import ColonnadeWarning
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def add_commands(commands: Any) -> None:
     _job_and_party(predict)
     predict.add_argument("--data", type=Path, help="a file like this party's own, without labels (its own data)")
     predict.add_argument("--out", type=Path, required=True, help="where the scores go: .csv or .parquet")
+    _version(predict)
 
     serve = commands.add_parser(
         "serve", help="answer a label holder that asks for scores; at one, serve them over HTTP"
@@ -66,14 +68,16 @@ def add_commands(commands: Any) -> None:
     )
     serve.add_argument("--asker", help="who may ask (the first label holder)")
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
+    _version(serve)
 
     ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
     add_actions(ledger)
     _job_and_party(ledger)
 
-    model = commands.add_parser("model", help="show a party's part of the model")
-    model.add_argument("action", choices=("show",))
+    model = commands.add_parser("model", help="a party's versions of the model: list, show, diff, promote, rollback")
+    add_model_actions(model)
     _job_and_party(model)
+    add_versions(model)
 
 
 def _say(text: str) -> None:
@@ -86,6 +90,10 @@ def _job_and_party(command: argparse.ArgumentParser, *, required: bool = True) -
     command.add_argument("job", type=Path, help="job.toml")
     command.add_argument("--as", dest="party", required=required, metavar="PARTY", help="which party this is")
     command.add_argument("--file", type=Path, help="this party's own file (PARTY.toml beside job.toml)")
+
+
+def _version(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--version", help="the beginning of a version's id, or 'newest' (the promoted version)")
 
 
 def _read(options: argparse.Namespace) -> tuple[Job, PartyFile]:
@@ -196,6 +204,12 @@ def _run(options: argparse.Namespace) -> int:
         f"{done.outcome.seconds:.1f} s"
     )
     _say(f"{party.name}: its part of the model is {done.path}")
+    name, promote = done.version.name, f"colonnade model promote {options.job} --as {party.name}"
+    if done.in_use:
+        _say(f"{party.name}: version {name} is in use now")
+    else:
+        other = "is not in use, as another was promoted by hand"
+        _say(f"{party.name}: version {name} {other}; to use it: {promote} {name}")
     if done.trained.statistics is not None:
         _say(f"{party.name}: the statistics of its coefficients are {done.path.parent / 'statistics.csv'}")
     return 0
@@ -237,7 +251,7 @@ def _predict(options: argparse.Namespace) -> int:
     check_place(options.out)
     job, party = _read(options)
     _log()
-    scores = predict(job, party, options.data)
+    scores = predict(job, party, options.data, options.version)
     write(scores, options.out)
     unknown = int((~scores.known).sum())
     note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""
@@ -256,7 +270,7 @@ def _serve(options: argparse.Namespace) -> int:
         _say(f"{party.name}: {text}")
 
     if options.http:
-        serve_http(job, party, options.http, tell, public=options.public)
+        serve_http(job, party, options.http, tell, public=options.public, version=options.version)
         return 0
     if options.public:
         raise OptionError("--public says where HTTP may be served; give --http HOST:PORT too, or leave it out")
@@ -268,7 +282,7 @@ def _serve(options: argparse.Namespace) -> int:
     tell(f"serving {asker}")
 
     def serve() -> None:
-        tell(f"answered about {serve_once(job, party, asker, tell):,} people")
+        tell(f"answered about {serve_once(job, party, asker, tell, options.version):,} people")
 
     if options.once:
         serve()
@@ -299,25 +313,6 @@ def _log() -> None:
 
 
 def _model(options: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from colonnade.cli.model import act_on_model
 
-    from colonnade.families import family
-    from colonnade.jobs import model_file
-
-    _, party = _read(options)
-    part = model_file.load(party.folder, party.name)
-    print(f"{part.public['model']} of {', '.join(part.public['parties'])}, trained on {part.public['rows']:,} rows")
-    kind = family(part.public["family"])
-    told = kind.describe(party.name, part.public, part.state, part.columns, part.classes)
-    if not told.rows:
-        print(told.title)
-        return 0
-    table = Table(title=Text(told.title), title_justify="left")
-    for number, name in enumerate(told.header):
-        table.add_column(Text(name), justify="right" if number and told.numbers else "left")
-    for row in told.rows:
-        table.add_row(*map(Text, row))
-    Console().print(table)
-    return 0
+    return act_on_model(options, _read(options)[1])

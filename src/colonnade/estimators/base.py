@@ -29,6 +29,7 @@ from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.times import Times
 from colonnade.sums import choose_sum
 from colonnade.sums.trees import TOPOLOGIES
+from colonnade.versions.identity import own_id
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="Estimator")
@@ -65,6 +66,9 @@ class Estimator:
         training it is how predictions are added up.
     protection_ : str
         How training was protected: "sealed", "masked" or "plain".
+    training_ : str
+        The id of the training, which the files of all parties carry: parts of different trainings are not loaded
+        together. Empty in a model of the time before trainings had one.
     """
 
     protection: str
@@ -73,6 +77,7 @@ class Estimator:
     verbose: int
     parties_: tuple[str, ...]
     holders_: tuple[str, ...]
+    training_: str = ""
     classes_: Array
     columns_: dict[str, tuple[str, ...]]
     history_: list[dict[str, Any]]
@@ -221,6 +226,8 @@ class Estimator:
         self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
         self.classes_, self.sum_, self._family = classes, job.sum, job.family
         self.columns_ = {party.name: party.columns for party in parties}
+        facts = (repr(job.as_value()).encode(), str(parties[0].rows).encode())
+        self.training_ = own_id(self.parties_, facts)
 
     def _check_sums(self, *, linear: bool = False) -> None:
         choose_sum(self.sum, 2)
@@ -367,6 +374,10 @@ class Estimator:
     def _take_public(self, public: dict[str, Any]) -> None:
         """Take back, from a file that was read, what `_public` put into it."""
 
+    def _identity(self) -> dict[str, str]:
+        """Return the id of the training, as every party's file has it; models that were loaded may have none."""
+        return {"training": self.training_} if self.training_ else {}
+
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
@@ -387,6 +398,7 @@ class Estimator:
             "holders": self.holders_,
             "sum": self.sum_,
             "family": self._family,
+            **self._identity(),
             **self._public(),
         }
         for name in self.parties_:
@@ -423,7 +435,7 @@ class Estimator:
         model = kind(**public["options"])
         model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
         model.sum_, model.history_, model.traffic_, model.rounds_ = public["sum"], [], {}, 0
-        model.times_ = {}
+        model.times_, model.training_ = {}, public.get("training", "")
         model._family = made.name
         model._states = {name: made.from_arrays(part) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}

@@ -18,7 +18,7 @@ from colonnade import private_files
 from colonnade.blocks.torch_modules import forget, reference
 from colonnade.errors import DataError, OptionError
 from colonnade.estimators.torch_checks import shape_of
-from colonnade.families.store import as_text
+from colonnade.families.store import as_text, check_same_training
 
 FORMAT = "1"
 SUFFIX = ".colonnade.safetensors"
@@ -75,7 +75,8 @@ def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, tuple[di
         party, public, own, arrays = read_party(path)
         if first is None:
             first = (party, public)
-        elif public != first[1]:
+        check_same_training(first, (party, public))
+        if public != first[1]:
             raise DataError(f"the files of {first[0]!r} and {party!r} belong to different models")
         found[party] = (own, arrays)
     public = first[1] if first is not None else {}
@@ -96,7 +97,7 @@ def save_networks(model: Any, folder: str | Path) -> None:
     public = {
         "model": type(model).__name__, "options": {key: getattr(model, key) for key in _OPTIONS},
         "parties": model.parties_, "holders": model.holders_, "sum": model.sum_, "loss": model.loss_,
-        "top": model._has_top,
+        "top": model._has_top, **model._identity(),
     }  # fmt: skip
     for name in model.parties_:
         names, arrays, still = model._states[name]
@@ -120,6 +121,7 @@ def restore_networks(
     model.shape = {name: own["shape"] for name, (own, _) in files.items() if own["shape"]} or None
     model.parties_, model.holders_ = tuple(public["parties"]), tuple(public["holders"])
     model.sum_, model.loss_ = public["sum"], public["loss"]
+    model.training_ = public.get("training", "")
     model._family = model._family_of(with_top=public["top"])
     model.history_, model.traffic_, model.times_, model.rounds_ = [], {}, {}, 0
     model._how = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -90,12 +91,25 @@ def party_files(folder: str | Path) -> list[Path]:
     return found
 
 
+def check_same_training(one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]]) -> None:
+    """Refuse parts of a model that were not trained together; each is (its party, what its file says)."""
+    ids = [public.get("training") for _, public in (one, other)]
+    if ids[0] != ids[1]:
+        first, second = (f"that of {party!r} of {_training(public)}" for party, public in (one, other))
+        raise DataError(f"the parts are of different trainings, {first} and {second}; use parts of one training")
+
+
+def _training(public: Mapping[str, Any]) -> str:
+    return f"training {public['training']}" if public.get("training") else "one from before trainings had ids"
+
+
 def read_parties(folder: str | Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return (what all parties know, {party: its arrays}) of a whole model."""
     files = [read_party(path) for path in party_files(folder)]
     public = files[0][0]
     arrays = {entry["party"]: part for entry, part in files}
     for entry, _ in files:
+        check_same_training((public["party"], public), (entry["party"], entry))
         if {**entry, "party": ""} != {**public, "party": ""}:
             raise DataError(f"the files of {public['party']!r} and {entry['party']!r} belong to different models")
     missing = [name for name in public["parties"] if name not in arrays]

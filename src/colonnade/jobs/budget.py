@@ -14,7 +14,7 @@ run that is killed has spent it all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,18 +40,27 @@ class Budget:
         self.before = 0.0  # numbers per row that left in earlier runs
         self.columns = self.rows = 0  # until it is opened, nothing may leave
         self.charged = 0.0  # numbers per row in this run
-        self._note: Callable[[int], None] = lambda _: None
         self._noted = 0
         self._models: set[str] = set()
-        self._note_model: Callable[[str], None] = lambda _: None
+        self._ledger: Ledger | None = None
         self._left_by_now: dict[str, int] = {}  # numbers that passed the door, to each party
 
     def keep_in(self, ledger: Ledger) -> None:
         """Read from the party's ledger what left in earlier runs, and write there what leaves in this one."""
-        self.before = float(sum(int(record["numbers"]) for record in ledger.remembered(_RECORD)))
-        self._note = lambda numbers: ledger.remember(_RECORD, {"numbers": numbers, "columns": self.columns})
-        self._models = {str(record["digest"]) for record in ledger.remembered(_MODEL)}
-        self._note_model = lambda digest: ledger.remember(_MODEL, {"digest": digest})
+        self._ledger = ledger
+        self._look()
+
+    def _look(self) -> None:
+        """Read what the other runs have let out: earlier ones, and one that another process carries out just now."""
+        if self._ledger is not None:
+            self.before = sum(int(record["numbers"]) for record in self._ledger.remembered(_RECORD)) - float(
+                self._noted
+            )
+            self._models |= {str(record["digest"]) for record in self._ledger.remembered(_MODEL)}
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Have the ledger alone, so that two runs do not spend the same numbers."""
+        return nullcontext() if self._ledger is None else self._ledger.turn()
 
     def open(self, columns: int, rows: int) -> None:
         """Let numbers leave from now on, about so many rows of so many columns, as they are before preparation."""
@@ -76,16 +85,19 @@ class Budget:
 
     def charge(self, numbers: float) -> None:
         """Let so many numbers per row out, or refuse."""
-        if numbers > self.left + _ROUNDING:
-            raise PolicyRefused(
-                f"{math.ceil(self.before + self.charged + numbers - _ROUNDING)} numbers about each person would have "
-                f"left in this run and those before: {self._rule()}"
-            )
-        self.charged += numbers
-        due = math.ceil(self.charged - _ROUNDING)
-        if due > self._noted:
-            self._note(due - self._noted)
-            self._noted = due
+        with self._turn():
+            self._look()
+            if numbers > self.left + _ROUNDING:
+                raise PolicyRefused(
+                    f"{math.ceil(self.before + self.charged + numbers - _ROUNDING)} numbers about each person would "
+                    f"have left in this run and those before: {self._rule()}"
+                )
+            self.charged += numbers
+            due = math.ceil(self.charged - _ROUNDING)
+            if due > self._noted:
+                if self._ledger is not None:
+                    self._ledger.remember(_RECORD, {"numbers": due - self._noted, "columns": self.columns})
+                self._noted = due
 
     def passes(self, to: str, value: Any) -> None:
         """Check, at the door, that nobody is sent more than was charged."""
@@ -100,14 +112,17 @@ class Budget:
         """Note that this model's training was charged: its scores are combinations of numbers that left in it."""
         if digest not in self._models:
             self._models.add(digest)
-            self._note_model(digest)
+            if self._ledger is not None:
+                self._ledger.remember(_MODEL, {"digest": digest})
 
     def use(self, model: Used) -> None:
         """Put a finished model to use; one whose training stands in no ledger of this party pays the first time."""
-        if model.digest not in self._models:
-            self.open(model.columns, 1)
-            self.charge(model.numbers)
-            self.paid(model.digest)
+        with self._turn():
+            self._look()
+            if model.digest not in self._models:
+                self.open(model.columns, 1)
+                self.charge(model.numbers)
+                self.paid(model.digest)
 
     def part(self, share: float) -> BudgetShare:
         """Return a share of what is left, for one of several trainings that go on side by side."""

@@ -1,5 +1,9 @@
-"""`[search]` in a job: which options are tried, each by the name that it has in [model] or in [algorithm].
+"""`[validation] folds` and `[search]` in a job: how often it holds rows out, and which options are tried.
 
+Each option has the name that it has in [model] or in [algorithm].
+
+[validation]
+folds = 5
 [search]
 l2 = [1.0, 0.1, 0.01]
 """
@@ -11,12 +15,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from colonnade.engine.exposure import ENCRYPTED
 from colonnade.engine.options import Training
 from colonnade.errors import OptionError, TomlError
+from colonnade.families.base import Family
+from colonnade.families.linear import LinearFamily
+from colonnade.objective import losses
+from colonnade.objective.scorers import check_scoring
 from colonnade.settings.settings import Section, Settings, check
 
 DEFAULT_FOLDS, MOST_FOLDS = 5, 100
 _MOST = 1000  # candidates of a search
+
+
+def fold_count(settings: Settings, made: Family, loss: str, sum_name: str) -> int:
+    """Return how many folds a job has, 0 for none; refuse folds that do not go with the rest of the job.
+
+    made: the family of the trained model. loss, sum_name: names of the loss and of the sum.
+    """
+    table, searches = settings["validation"], bool(settings["search"].given)
+    folds: int = table["folds"] or (DEFAULT_FOLDS if searches else 0)
+    if not folds:
+        if table["scoring"] is not None:
+            raise table.error("scoring", "scores folds, and the job has none; add folds = 5, or remove it")
+        return 0
+    where, key = (table, "folds") if table["folds"] else (settings, "search")
+    if table["part"]:
+        raise table.error("part", "holds rows out once, and folds hold each of them out; keep one of the two")
+    if not isinstance(made, LinearFamily) or sum_name == ENCRYPTED:
+        what = f"a {made.called} model" if sum_name != ENCRYPTED else "encrypted signals"
+        words = f"jobs cross-validate linear models, sealed or in the open, and this one has {what}"
+        raise where.error(key, f"{words}; hold rows out with part instead")
+    try:
+        check_scoring(table["scoring"], losses.loss(loss))
+    except OptionError as error:
+        raise table.error("scoring", str(error)) from None
+    return folds
+
 
 Candidates = tuple[tuple[Mapping[str, Any], ...], tuple[tuple[Any, Training], ...]]
 

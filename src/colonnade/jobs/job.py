@@ -113,7 +113,7 @@ class Job:
             sealed=self.protection == SEALED,
             held_out=self.validation > 0 or self.folds > 0,
             folds=self.folds,
-            candidates=max(1, len(self.candidates)),
+            candidates=self.tries,
             **family(self.family).setting(self.model),
         )
 
@@ -125,6 +125,16 @@ class Job:
         """Return what is trained once the classes are counted; `outputs` is how many scores a row has."""
         how = (self.holders, self.sum, self.topology, self.algorithm)
         return TrainingJob(self.family, self.model, self.loss, outputs, *how)
+
+    @property
+    def tries(self) -> int:
+        """Return how many candidates there are, of which a job without a search has one."""
+        return max(1, len(self.candidates))
+
+    @property
+    def fits(self) -> int:
+        """Return how many times a model is trained in a run."""
+        return self.folds * self.tries + 1
 
     def candidate(self, number: int) -> Job:
         """Return the job with the options of one candidate of its search; without a search, the job itself."""

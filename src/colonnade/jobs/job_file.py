@@ -22,12 +22,11 @@ from colonnade.families import families, family, family_of_kind
 from colonnade.families.base import Family
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
-from colonnade.jobs.candidates import DEFAULT_FOLDS, MOST_FOLDS, candidates_of
+from colonnade.jobs.candidates import MOST_FOLDS, candidates_of, fold_count
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES, HELD_OUT
-from colonnade.objective import losses
 from colonnade.objective.metrics import LIKELIHOODS
-from colonnade.objective.scorers import SCORERS, check_scoring
+from colonnade.objective.scorers import SCORERS
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
 from colonnade.settings import toml
@@ -180,7 +179,7 @@ def described(settings: Settings) -> Job:
     # the job asks for it by name.
     usual = PLAIN if settings["protection"] == PLAIN or not kind.adds_up else kind.masks
     sum_name = usual if added["kind"] == "auto" else added["kind"]
-    folds = _folds(settings, made, sum_name)
+    folds = fold_count(settings, made, loss, sum_name)
     grid, candidates = candidates_of(settings, Section(_KIND, *kind.keys), kind.read_options, algorithm)
     job = Job(
         settings["name"],
@@ -206,34 +205,8 @@ def described(settings: Settings) -> Job:
         grid,
         candidates,
     )
-    for number in range(max(1, len(candidates))):
-        _check_trainable(settings, job.candidate(number), made)
+    _check_trainable(settings, job, made)
     return job
-
-
-def _folds(settings: Settings, made: Family, sum_name: str) -> int:
-    """Return how many folds there are, 0 for none; refuse folds that do not go with the rest of the job."""
-    table, searches = settings["validation"], bool(settings["search"].given)
-    folds: int = table["folds"] or (DEFAULT_FOLDS if searches else 0)
-    if not folds:
-        if table["scoring"] is not None:
-            raise table.error("scoring", "scores folds, and the job has none; add folds = 5, or remove it")
-        return 0
-    where, key = (table, "folds") if table["folds"] else (settings, "search")
-    if table["part"]:
-        raise table.error("part", "holds rows out once, and folds hold each of them out; keep one of the two")
-    if not isinstance(made, LinearFamily) or sum_name == ENCRYPTED:
-        what = f"a {made.called} model" if sum_name != ENCRYPTED else "encrypted signals"
-        words = f"jobs cross-validate linear models, sealed or in the open, and this one has {what}"
-        raise where.error(key, f"{words}; hold rows out with part instead")
-    if table["scoring"] is not None:
-        try:
-            check_scoring(
-                table["scoring"], losses.loss(family_of_kind(settings["model"]["kind"]).loss_of(settings["model"]))
-            )
-        except OptionError as error:
-            raise table.error("scoring", str(error)) from None
-    return folds
 
 
 def _check_keys(model: Settings, kind: Family) -> None:
@@ -251,7 +224,8 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
         words = "stops training by held-out rows, and the job holds none out; add part = 0.2 under [validation]"
         raise model.error("patience", f"{words}, or remove it")
     try:
-        job.training(1).check(model["kind"], job.parties)
+        for number in range(job.tries):
+            job.candidate(number).training(1).check(model["kind"], job.parties)
     except LabelError:
         if made.one_holder:
             names = " and ".join(map(repr, job.holders))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,8 @@ from colonnade.families import family, store
 from colonnade.families.protection import SEALED
 from colonnade.jobs.job import Job
 from colonnade.tables.learned import LearnedPreparation
+from colonnade.versions.identity import short
+from colonnade.versions.shelf import Shelf
 
 Rows = npt.NDArray[np.int64]
 
@@ -46,7 +49,7 @@ class JobValidation:
     def record(self, job: Job) -> dict[str, Any]:
         """Return what `validation.json` says."""
         found = []
-        for number in range(max(1, len(job.candidates))):
+        for number in range(job.tries):
             entry: dict[str, Any] = {"options": dict(job.grid[number]) if job.grid else {}}
             if self.scores is not None:
                 each = self.scores[number]
@@ -68,6 +71,7 @@ class Trained:
     outputs: int = 1  # how many scores a row has
     statistics: Any = None  # what `inference.program.infer_linear` returned
     people: Rows | None = None  # the common rows, held-out ones too
+    training: str = ""  # the id of the training, on which all parties have agreed
     validated: JobValidation | None = None  # how candidates did on held-out rows, where the job has folds
 
 
@@ -81,6 +85,12 @@ class ModelPart:
     classes: npt.NDArray[Any]
     columns: tuple[str, ...]
     prepared: LearnedPreparation
+    folder: Path = Path()  # where it lies, with all that belongs to it
+
+    @property
+    def training(self) -> str:
+        """The id of the training that it is of; empty where it has none, as models of earlier versions."""
+        return str(self.public.get("training", ""))
 
 
 def digest(made: str, state: Any) -> str:
@@ -106,8 +116,18 @@ def digest_of(value: Any) -> bytes:
     return found.digest()
 
 
-def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedPreparation) -> Path:
-    """Write a party's part, whole or not at all, and return its path."""
+def save(
+    folder: Path,
+    job: Job,
+    party: str,
+    trained: Trained,
+    learned: LearnedPreparation,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a party's part, whole or not at all, and return its path.
+
+    about: what this party knows of the training beside what all know, such as its date and how well the model does.
+    """
     kind = family(job.family)
     # Sealed training takes no sum; what the job has one for is its predictions.
     added = "auto" if job.protection == SEALED else job.sum
@@ -119,10 +139,14 @@ def save(folder: Path, job: Job, party: str, trained: Trained, learned: LearnedP
         "family": kind.name, **kind.facts(job.training(trained.outputs)),
         "parties": job.parties, "holders": job.holders, "sum": job.sum, "job": job.name, "rows": trained.rows,
     }  # fmt: skip
+    if trained.training:
+        public["training"] = trained.training
     arrays = {"columns": np.array(trained.prepared.columns), **kind.to_arrays(trained.state)}
     if party in job.holders or kind.predicts_alone:
         arrays["classes"] = trained.classes
     arrays |= learned.to_arrays()
+    if about:
+        arrays["about"] = np.array(json.dumps(dict(about)))
     store.write_party(folder, party, public, arrays)
     return folder / f"{party}{store.SUFFIX}"
 
@@ -152,13 +176,20 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def load(folder: Path, party: str) -> ModelPart:
-    """Read a party's part of a model."""
-    path = folder / f"{party}{store.SUFFIX}"
+def load(folder: Path, party: str, version: str | None = None) -> ModelPart:
+    """Read a party's part of a model out of its folder: that of the promoted version, or of another one by its id."""
+    shelf = Shelf(folder, party)
+    found = shelf.promoted() if version is None else shelf.find(version)
+    path = found.folder / f"{party}{store.SUFFIX}"
     if not path.exists():
-        raise DataError(f"{party!r} has no part of a model in {folder.name!r} yet; train one with `colonnade run`")
+        raise DataError(f"{path.name!r} is missing in the version {found.name} of {party!r}; restore it from a backup")
     public, arrays = store.read_party(path)
+    if public.get("training", "") != found.training:
+        raise DataError(
+            f"the part of the model in 'versions/{found.folder.name}' of {party!r} is of the training "
+            f"{short(public.get('training', ''))}, the folder of {found.name}; put back the part that belongs there"
+        )
     learned = LearnedPreparation.from_arrays(arrays)
     state = family(public["family"]).from_arrays(arrays)
     classes = arrays.get("classes", np.empty(0))
-    return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned)
+    return ModelPart(party, public, state, classes, tuple(arrays["columns"].tolist()), learned, found.folder)

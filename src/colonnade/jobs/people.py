@@ -34,35 +34,38 @@ FEW, DAY = "few", "day"  # why a question is not answered
 Refusal = tuple[str, int, int]  # why, what the policy says, how many people are left today
 
 
-def remember(party: PartyFile, ids: Any, rows: npt.NDArray[np.int64] | None) -> None:
-    """Keep who was in the training, for the part of the model that was saved just now."""
-    path = party.folder / "people.json"
+def remember(party: PartyFile, folder: Path, ids: Any, rows: npt.NDArray[np.int64] | None) -> None:
+    """Keep who was in the training, beside the part of the model that was saved in this folder just now."""
+    path = folder / "people.json"
     if ids is None or rows is None:  # rows that are aligned already need no ids
         path.unlink(missing_ok=True)
         return
     common = canonical(ids, f"party {party.name!r}")[rows]
-    kept = {"format": FORMAT, "model": _digest(party), "people": [str(one) for one in common.tolist()]}
+    kept = {"format": FORMAT, "model": _digest(party, folder), "people": [str(one) for one in common.tolist()]}
     _write(path, kept)
 
 
-def served(party: PartyFile) -> frozenset[str] | None:
-    """Return about whom this party asks and answers, as ids in their normal form; None stands for everybody."""
+def served(party: PartyFile, folder: Path) -> frozenset[str] | None:
+    """Return about whom this party asks and answers, as ids in their normal form; None stands for everybody.
+
+    folder: where its part of the model lies.
+    """
     if party.policy.serve_people == "all":
         return None
-    return _trained(party) if party.policy.serve_list is None else _listed(party.policy.serve_list)
+    return _trained(party, folder) if party.policy.serve_list is None else _listed(party.policy.serve_list)
 
 
-def _trained(party: PartyFile) -> frozenset[str]:
-    path, instead = party.folder / "people.json", 'or say whom to serve: serve_people = "listed" or "all" in [policy]'
+def _trained(party: PartyFile, folder: Path) -> frozenset[str]:
+    path, instead = folder / "people.json", 'or say whom to serve: serve_people = "listed" or "all" in [policy]'
     if not path.exists():
         raise DataError(
             f"{party.name!r} serves the people of the training, and {path.name!r}, which names them, is not in "
-            f"{party.folder.name!r}: the model was trained without ids, or by an older version; train again, {instead}"
+            f"{folder.name!r}: the model was trained without ids, or by an older version; train again, {instead}"
         )
     kept = _read(path, _of_people, f"restore it from a backup together with the model, {instead}")
-    if kept.get("model") != _digest(party):
+    if kept.get("model") != _digest(party, folder):
         raise DataError(
-            f"{path.name!r} in {party.folder.name!r} names the people of another model than {party.name!r} has there; "
+            f"{path.name!r} in {folder.name!r} names the people of another model than {party.name!r} has there; "
             f"restore both from one backup, or train again, {instead}"
         )
     return frozenset(str(one) for one in kept["people"])
@@ -119,9 +122,9 @@ class Gate:
         return _read(self.path, _of_a_day, "remove it, and the count of today begins anew")
 
 
-def _digest(party: PartyFile) -> str:
+def _digest(party: PartyFile, folder: Path) -> str:
     """Return the digest of the party's part of the model."""
-    with (party.folder / f"{party.name}{SUFFIX}").open("rb") as file:
+    with (folder / f"{party.name}{SUFFIX}").open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -29,8 +29,8 @@ KINDS = (
     "representations to evaluate", "mean representation", "labels", "second moments", "room", "directions",
     "curvatures", "products", "trial", "search", "move", "block size", "sealed columns", "sealed products",
     "product shares", "pace", "lag", "launch", "inverse block", "null score", "ping", "load", "plan", "budget",
-    "ledger head", "ledger receipt",
-    "sealed sizes", "size of the target", "size of the weights", "held-out scores", "choice", "column scales", "starting share",
+    "ledger head", "ledger receipt", "training id", "choice",
+    "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
     "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.

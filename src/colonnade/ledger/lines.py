@@ -31,6 +31,7 @@ FORMAT = 2
 START = hashlib.sha256(b"colonnade ledger 1").hexdigest().encode()
 CHAIN = b',"chain":"'  # what a line ends with: this, 64 hexadecimal digits, and two more characters
 TAIL = len(CHAIN) + 64 + 2
+OF_RUN = "of run"  # the run of a line, where it is another one than that of the line before
 BROKEN = "does not follow from the lines before it: a line was changed, removed or moved"
 _EVENT, _FRONT = b'"event":"', 100  # behind the number and the time; a message's line has no such key
 
@@ -128,6 +129,10 @@ class Memory:
             seen["job", statement.job] = seen["book", statement.head.book] = statement
         elif event == "accepted":
             self._seen.pop(str(entry["of"]), None)
+
+    def partners(self) -> tuple[str, ...]:
+        """Return the partners of whose ledgers anything was seen."""
+        return tuple(self._seen)
 
     def seen_of(self, partner: str) -> list[Statement]:
         """Return the last that was seen of a partner's ledger, in every job and of every book; the newest first."""

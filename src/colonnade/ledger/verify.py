@@ -11,6 +11,7 @@ from typing import Any
 from colonnade.errors import CertificateError, LedgerError
 from colonnade.ledger.lines import (
     BROKEN,
+    OF_RUN,
     START,
     Check,
     Memory,
@@ -37,6 +38,7 @@ class Run:
     time: str
     name: str
     partners: tuple[str, ...]  # who should have countersigned; nobody before format 2
+    id: str = ""
     mark: int = 0  # its last line, or the one that partners were shown at its end
     done: bool = False
 
@@ -53,6 +55,7 @@ class Report:
     memory: Memory = field(default_factory=Memory)
     keys: Counter[str] = field(default_factory=Counter)  # runs by the fingerprint of the key of their digests
     each: list[Run] = field(default_factory=list)
+    current: Run | None = None  # the run that the last line is of
     countersigned: dict[str, int] = field(default_factory=dict)  # up to which line, by partner
     doubts: list[str] = field(default_factory=list)
     seen: list[tuple[str, str]] = field(default_factory=list)  # this party's statements about others, signed
@@ -114,9 +117,11 @@ def _count(report: Report, number: int, entry: dict[str, Any]) -> None:
     report.runs += entry.get("event") == "run"
     if "seal" in entry:
         report.sealed = number
-    if report.each and not report.each[-1].done:
-        report.each[-1].mark = number
-        report.each[-1].done = entry.get("event") == "done"
+    if OF_RUN in entry:
+        report.current = next((run for run in report.each if run.id == entry[OF_RUN]), None)
+    if report.current is not None and not report.current.done:
+        report.current.mark = number
+        report.current.done = entry.get("event") == "done"
     if "kind" in entry:
         key = str(entry.get("to")), str(entry["kind"])
         report.by_kind[key] += 1
@@ -129,9 +134,9 @@ def _event(path: Path, number: int, entry: dict[str, Any], report: Report, vouch
         case "run":
             parties = entry.get("parties")
             partners = [str(one) for one in parties if one != entry.get("me")] if isinstance(parties, list) else []
-            report.each.append(
-                Run(len(report.each) + 1, str(entry.get("time")), str(entry.get("name", "")), tuple(partners))
-            )
+            said = (str(entry.get("time")), str(entry.get("name", "")), tuple(partners), str(entry.get("id", "")))
+            report.current = Run(len(report.each) + 1, *said)
+            report.each.append(report.current)
             if "key" in entry:
                 report.keys[str(entry["key"])] += 1
         case "seen":

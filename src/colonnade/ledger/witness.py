@@ -53,6 +53,9 @@ class Witness:
         self._ledger, self._me, self._job, self._tell = ledger, me, job, tell
         self._sign, self._check, self._credentials = keys
         self._vouch = vouched(self._credentials.authority)
+        # What was seen before this run: another process of this party may meanwhile see later lines of a partner than
+        # those that are shown here.
+        self._before = {peer: ledger.seen_of(peer) for peer in ledger.partners}
 
     # -- the start of a run -------------------------------------------------------------------------------------
 
@@ -72,6 +75,7 @@ class Witness:
         for peer in others:
             self._take_receipt(peer, await net.recv(peer, "ledger receipt"), head, shown[peer])
             self._keep_seen(peer, *mine[peer])
+            self._before.setdefault(peer, []).append(mine[peer][0])
 
     def _compare(self, peer: str, shown: Shown) -> None:
         """Check that this party's ledger holds what the peer has seen of it, and that the peer's has not shrunk."""
@@ -86,7 +90,7 @@ class Witness:
                     f"to go on with the new one: colonnade ledger accept job.toml --as {peer} --peer {self._me}"
                 )
             raise LedgerError(missing(self._ledger.name, statement, same_book))
-        for statement in self._ledger.seen_of(peer):
+        for statement in self._before.get(peer, ()):
             before, now = statement.head, shown.head
             if before.book == now.book and before.lines > now.lines:
                 what = f"has only {now.lines} by now: it was rolled back"

@@ -259,8 +259,9 @@ class Handshake:
         key, here, there = difference(dict(self._terms.entries), dict(entries))
         self.differs = JobMismatch(
             f"the job of party {self.peer!r} differs in {printable(key, _SHOWN)!r}: {printable(here, _SHOWN)} here, "
-            f"{printable(there, _SHOWN)} there; agree on one job and start again"
-        )
+            f"{printable(there, _SHOWN)} there; agree on one job and start again",
+            self.peer, key, here, there,
+        )  # fmt: skip
 
 
 ACCEPTED = encode(("accepted",))

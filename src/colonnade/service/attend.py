@@ -49,7 +49,7 @@ def attend(
         raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
     private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = RunTerms.of(job.parties, agreed).digest.hex()
-    purpose = {key: agreed[key] for key in ("purpose", "asker") if key in agreed}
+    purpose = {key: agreed[key] for key in ("purpose", "asker", "training") if key in agreed}
     about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
     found: list[Any] = []
 
@@ -60,7 +60,9 @@ def attend(
         await witness.end(net)
 
     sign, check = signer(credentials.key), checker(party.certificates.certificate)
-    ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}), "stopped"
+    # A party may train while it serves, and serves once; each has its own lane of the ledger.
+    lane = "scoring" if agreed.get("purpose") == "scoring" else ""
+    ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}, lane=lane), "stopped"
     if budget is not None:
         budget.keep_in(ledger)
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)

@@ -70,9 +70,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
-        tries = max(1, len(job.candidates))
         if job.protection == SEALED and job.folds and party.name not in job.holders:
-            return _held_out_numbers(party, tries, most, width)
+            return _held_out_numbers(party, job.tries, most, width)
         if job.protection == SEALED and job.validation and party.name not in job.holders:
             return (
                 f"training is sealed; for the metric one number about each held-out person leaves, as in a prediction. "
@@ -86,8 +85,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
         batches = -(-table.rows // job.algorithm.batch_for(table.rows))
         sizes = (1, len(job.parties), len(job.holders), batches)
-        fits = job.folds * tries + 1
-        least = fits * kind.least_numbers(job.algorithm, job.model, sizes) + (tries if job.folds else 0)
+        least = job.fits * kind.least_numbers(job.algorithm, job.model, sizes) + (job.tries if job.folds else 0)
         if least > most:
             raise PolicyRefused(
                 f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "

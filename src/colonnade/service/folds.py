@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from colonnade.families import family
 from colonnade.jobs.budget import Budget, BudgetShare
 from colonnade.jobs.job import Job
-from colonnade.jobs.model_file import JobValidation
+from colonnade.jobs.model_file import JobValidation, digest_of
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.strands import MainStrand
@@ -23,7 +24,7 @@ async def cross_validated(
 ) -> tuple[MainStrand, JobValidation]:
     """Train and score every candidate on every fold; return where the last training goes on, and what was found."""
     folds = drawn_folds(ready.train, job.folds, job.algorithm.seed)
-    jobs = tuple(job.candidate(number).training(ready.outputs) for number in range(max(1, len(job.candidates))))
+    jobs = tuple(job.candidate(number).training(ready.outputs) for number in range(job.tries))
     terms = ValidationTerms(jobs, folds, (job.scoring,))
     if net.me == terms.leader:
         check_folds(folds, losses.loss(job.loss), ready.mine.y, ready.mine.labelled, net.me)
@@ -33,10 +34,15 @@ async def cross_validated(
         if budget is not None:
             budget.charge(numbers)
 
+    keeper = None
+    if keepers is not None and keepers.fit is not None:
+        mine = ready.mine
+        known_by = await net.in_thread(digest_of, (mine.X, mine.y, mine.labelled, mine.weights))
+        keeper = partial(keepers.fit, known_by)
     validator = Validator(
         net, terms, ready.fold, (None,) * len(jobs), ready.mine.y,
         limit=lambda: None if share is None or budget is None else BudgetShare(budget, share),
-        charge=charge, keeper=None if keepers is None else keepers.fit,
+        charge=charge, keeper=keeper,
     )  # fmt: skip
     fits, scores, best = await validator.run()
     fold = np.zeros(ready.train, dtype=np.int64)
@@ -58,7 +64,7 @@ def _share(net: Net, job: Job, ready: Ready, terms: ValidationTerms, budget: Bud
     """
     if budget is None:
         return None
-    kind, fits = family(job.family), terms.fits + 1
+    kind, fits = family(job.family), job.fits
     aside = float(job.statistics) + (float(ready.outputs * len(terms.jobs)) if net.me != terms.leader else 0.0)
     batches = -(-ready.train // job.algorithm.batch_for(ready.train))
     sizes = (ready.outputs, len(job.parties), len(job.holders), batches)

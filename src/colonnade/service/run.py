@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, DataError
 from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
+from colonnade.families.store import SUFFIX
 from colonnade.inference.statistics import Coefficient, Fit, own_table, warn_far
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, allowance
@@ -42,6 +44,8 @@ from colonnade.settings.settings import Settings
 from colonnade.tables import data, preparation
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
+from colonnade.versions.shelf import Shelf
+from colonnade.versions.version import Version
 
 _LEVEL = 0.95  # of the confidence intervals in statistics.csv
 
@@ -111,6 +115,8 @@ class Done:
     """What a run left behind."""
 
     path: Path  # of this party's part of the model
+    version: Version
+    in_use: bool  # whether it is the promoted version now
     trained: Trained
     outcome: Outcome
     history: list[dict[str, Any]]
@@ -128,10 +134,15 @@ class Done:
     @property
     def kept(self) -> dict[str, Any] | None:
         """The record of the epoch whose parameters are the model; None at parties that hear no loss."""
-        known = [record for record in self.history if "loss" in record]
-        if not known or not self.trained.best:
-            return known[-1] if known else None
-        return min(known, key=lambda record: float(record.get("validation_loss", record["loss"])))
+        return kept_record(self.history, best=self.trained.best)
+
+
+def kept_record(history: list[dict[str, Any]], *, best: bool) -> dict[str, Any] | None:
+    """Return the record of the best epoch, or of the last one; None where no losses are heard."""
+    known = [record for record in history if "loss" in record]
+    if not known or not best:
+        return known[-1] if known else None
+    return min(known, key=lambda record: float(record.get("validation_loss", record["loss"])))
 
 
 def run_job(
@@ -196,22 +207,61 @@ def run_job(
     finally:
         history.close()
     source, trained = outcome.value
-    model_file.save_validation(party.folder, job, trained.validated)
-    job = job if trained.validated is None else job.candidate(trained.validated.best)
-    path = model_file.save(party.folder, job, party.name, trained, source.learned)
-    people.remember(party, source.ids, trained.people)
-    model_file.save_history(party.folder, history.records)
-    _save_statistics(party.folder, job, trained)
+    version, in_use = keep_version(job, party, source, trained, history.records)
+    _forget(party)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
-    _forget(party)
-    return Done(path, trained, outcome, history.records)
+    return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
+
+
+def keep_version(
+    job: Job, party: PartyFile, source: TableSource, trained: Trained, history: list[dict[str, Any]]
+) -> tuple[Version, bool]:
+    """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now."""
+    validated = trained.validated
+    whole, job = job, job if validated is None else job.candidate(validated.best)
+    shelf = Shelf(party.folder, party.name)
+    folder = shelf.place(trained.training)
+    about = about_training(job, trained, history)
+    if source.learned is None:
+        raise DataError(f"party {party.name!r} has prepared no columns")
+    model_file.save(folder, job, party.name, trained, source.learned, about)
+    people.remember(party, folder, source.ids, trained.people)
+    model_file.save_history(folder, history)
+    if validated is not None:
+        model_file.save_validation(folder, whole, validated)
+    _save_statistics(folder, job, trained)
+    version = Version(trained.training, folder, about)
+    version.write()
+    return version, shelf.ended(version)
+
+
+def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what `version.json` says: when and how the model was trained, and how well it does, if that is known."""
+    record = kept_record(history, best=trained.best) or next((one for one in history if "validation_loss" in one), {})
+    metric = str(record.get("metric_name", ""))
+    names = {
+        "loss": "loss", "metric": metric, "validation_loss": "held-out loss", "validation_metric": f"held-out {metric}",
+    }  # fmt: skip
+    figures = {name: float(record[key]) for key, name in names.items() if key in record}
+    if trained.validated is not None and trained.validated.scores is not None:
+        figures[f"cross-validated {job.scoring or 'score'}"] = float(
+            trained.validated.scores[trained.validated.best].mean()
+        )
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name,
+        "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
+        "options": {"kind": family(job.family).estimator(job.loss), **asdict(job.model)},
+        "algorithm": {"kind": job.algorithm.name, **asdict(job.algorithm)},
+        "columns": list(trained.prepared.columns),
+        "metrics": {name: value for name, value in figures.items() if math.isfinite(value)},
+    }  # fmt: skip
 
 
 def _forget(party: PartyFile) -> None:
     """Remove what was kept to go on from, as the model is saved."""
     fits = [f"fits/{path.name}" for path in (party.checkpoints / "fits").glob("*")]
-    for name in ("rows", "state", *fits):
+    for name in ("rows", "state", "training", *fits):
         Checkpoints(party.checkpoints / name, b"").clear()
 
 
@@ -222,19 +272,16 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     def state(trained_on: bytes) -> Checkpoints:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
 
-    def fit(number: int) -> Checkpoints:
-        return Checkpoints(party.checkpoints / "fits" / str(number), mine)
+    def fit(trained_on: bytes, number: int) -> Checkpoints:
+        return Checkpoints(party.checkpoints / "fits" / str(number), mine + trained_on)
 
-    return Keepers(Checkpoints(party.checkpoints / "rows", mine), state, fit)
+    return Keepers(
+        Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine), fit
+    )
 
 
 def _save_statistics(folder: Path, job: Job, trained: Trained) -> None:
-    """Write the party's own coefficients, and at the first label holder how well all fits.
-
-    Those of an earlier model are removed in any case.
-    """
-    for name in ("statistics.csv", "statistics.json"):
-        (folder / name).unlink(missing_ok=True)
+    """Write the party's own coefficients, and at the first label holder how well all fits."""
     if trained.statistics is None:
         return
     model = family(job.family).estimator(job.loss)

@@ -16,23 +16,21 @@ import numpy.typing as npt
 
 from colonnade.data import labels
 from colonnade.data.ids import canonical
-from colonnade.errors import DataError, OptionError, PartySilent, RunFailed
+from colonnade.errors import DataError, OptionError, PartySilent, RunFailed, VersionMismatch
 from colonnade.families import family
-from colonnade.families.scoring import Scorer, SummedScorer
-from colonnade.families.training import ScoringJob
+from colonnade.families.scoring import SummedScorer
 from colonnade.jobs import model_file, people
-from colonnade.jobs.budget import Budget, Used
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
-from colonnade.service.attend import attend
-from colonnade.service.run import sources
+from colonnade.service.in_use import loaded, scorer_of, use
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
 from colonnade.tables import data
 from colonnade.tables.query import quoted, sql_name
 from colonnade.tables.table import Table
+from colonnade.versions.identity import short
 
 Array = npt.NDArray[Any]
 _PAUSE = 1.0  # seconds before serving again
@@ -47,23 +45,24 @@ class Scores:
     columns: dict[str, Array]  # prediction, and the probability of each class where there are any
 
 
-def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
+def predict(job: Job, party: PartyFile, source: Path | None, version: str | None = None) -> Scores:
     """Ask the partners, who serve, about the people in a file (or in the party's own data).
 
-    Who is none of the people that this party's own policy serves is not known, and the partners hear nothing of them.
+    version: the beginning of the id of the version to ask with, if it is not the promoted one. Who is none of the
+    people that this party's own policy serves is not known, and the partners hear nothing of them.
     """
     if source is not None and not source.is_file():  # asked before anybody is dialled; its content is read later
         raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
     if party.name not in job.holders and family(job.family).predicts_alone:
-        return _alone(job, party, source)
+        return _alone(job, party, source, version)
     if party.name not in job.holders:
         raise OptionError(
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
         )
-    part, served = model_file.load(party.folder, party.name), people.served(party)
+    part, served = loaded(party, version)
 
     async def program(net: Net, table: Any, ids: Any) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
+        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
         here = _among(ids, served)
         X = await net.in_thread(part.prepared.apply, table.take(here)) if here.any() else None
         totals, known = await asker.scores(ids, X, here)
@@ -74,23 +73,32 @@ def predict(job: Job, party: PartyFile, source: Path | None) -> Scores:
         table = _table(party, part, source)
         return table, [str(one) for one in _ids(table, party.name).tolist()]
 
-    scores: Scores = attend(job, party, program, read, agreed=_agreed(job, party.name), **_paid(party, part)).value
+    scores: Scores = use(job, party, part, party.name, program, read)
     return scores
 
 
-def _alone(job: Job, party: PartyFile, source: Path | None) -> Scores:
+def _alone(job: Job, party: PartyFile, source: Path | None, version: str | None) -> Scores:
     """Return the scores of people by this party's own part of the model, which needs nobody else's."""
-    part = model_file.load(party.folder, party.name)
+    part = model_file.load(party.folder, party.name, version)
     table = _table(party, part, source)
-    scorer, columns = _scorer(part, party), columns_of(part.prepared.apply(table))
+    scorer, columns = scorer_of(part, party), columns_of(part.prepared.apply(table))
     totals = cast("SummedScorer", scorer).of(columns, np.arange(table.rows))
     ids = [str(one) for one in _ids(table, party.name).tolist()]
     return Scores(ids, np.ones(len(ids), dtype=bool), outputs(job, part, totals[:, 0]))
 
 
-def serve_once(job: Job, party: PartyFile, asker: str, tell: Callable[[str], None] = lambda _: None) -> int:
-    """Answer one asker until it is done; returns how many people it was answered about."""
-    part, served = model_file.load(party.folder, party.name), people.served(party)
+def serve_once(
+    job: Job,
+    party: PartyFile,
+    asker: str,
+    tell: Callable[[str], None] = lambda _: None,
+    version: str | None = None,
+) -> int:
+    """Answer one asker until it is done; returns how many people it was answered about.
+
+    version: the beginning of the id of the version to answer with, if it is not the promoted one.
+    """
+    part, served = loaded(party, version)
     gate = people.Gate.of(party, asker, served, tell)
 
     def read() -> tuple[Any, ...]:
@@ -105,26 +113,37 @@ def serve_once(job: Job, party: PartyFile, asker: str, tell: Callable[[str], Non
 
     async def program(net: Net, lookup: Any) -> int:
         terms, rounds = _terms(job, asker), party.policy.max_rounds
-        return await serve(net, terms, _scorer(part, party), lookup, gate, rounds)
+        return await serve(net, terms, scorer_of(part, party), lookup, gate, rounds)
 
-    return int(attend(job, party, program, read, agreed=_agreed(job, asker), **_paid(party, part)).value)
+    return int(use(job, party, part, asker, program, read))
 
 
-def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], None], *, public: bool = False) -> None:
-    """Answer requests over HTTP until somebody stops it; while a partner is not there, with a sentence about that."""
+def serve_http(
+    job: Job,
+    party: PartyFile,
+    address: str,
+    tell: Callable[[str], None],
+    *,
+    public: bool = False,
+    version: str | None = None,
+) -> None:
+    """Answer requests over HTTP until somebody stops it; while a partner is not there, with a sentence about that.
+
+    version: the beginning of the id of the version to serve; None is the promoted one, whichever it is when the line to
+    the partners is made.
+    """
     if party.name not in job.holders:
         raise OptionError(
             f"scores are summed at a label holder, {party.name!r} is none; serve HTTP at {job.holders[0]!r}"
         )
     from colonnade.service.http import Server, token_in
 
-    part = model_file.load(party.folder, party.name)
-    people.served(party)  # mistakes in it are told before anybody is dialled
+    part, _ = loaded(party, version)  # mistakes in it are told before anybody is dialled
     server = Server(address, token_in(party.folder / "http.token"), part.prepared, public=public)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
-        again_and_again(lambda: _answer_http(job, party, part, server, tell), tell)
+        again_and_again(lambda: _answer_http(job, party, version, server, tell), tell)
     finally:
         server.shutdown()
         server.server_close()
@@ -132,25 +151,30 @@ def serve_http(job: Job, party: PartyFile, address: str, tell: Callable[[str], N
 
 def again_and_again(serve: Callable[[], object], tell: Callable[[str], None]) -> None:
     """Serve, and after every end serve again: a partner that was stopped or lost comes back."""
+    before = ""
     while True:
         try:
             serve()
-        except RunFailed as error:
-            if not (isinstance(error, PartySilent) and error.step == "joining"):  # a quiet time is no failure
+            before = ""
+        except (RunFailed, VersionMismatch) as error:
+            quiet = isinstance(error, PartySilent) and error.step == "joining"  # a quiet time is no failure
+            if not quiet and str(error) != before:
                 tell(f"{error}; waiting for the partners again")
+                before = str(error)
             time.sleep(_PAUSE)
 
 
-def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell: Callable[[str], None]) -> None:
+def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, tell: Callable[[str], None]) -> None:
     """Join the partners, and let the server answer for as long as the line to them is up."""
-    served = people.served(party)
+    part, served = loaded(party, version)
+    server.prepared = part.prepared
 
     def read() -> tuple[Any, ...]:
         table = _table(party, part, None)
         return table, Directory(_ids(table, party.name), served)
 
     async def program(net: Net, table: Any, directory: Any) -> None:
-        asker = await Asker.open(net, _terms(job, party.name), _scorer(part, party))
+        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
@@ -187,13 +211,13 @@ def _answer_http(job: Job, party: PartyFile, part: ModelPart, server: Any, tell:
 
         net.spawn(watch())
         server.score = score
-        tell("the partners are there")
+        tell(f"the partners are there, version {short(part.training)}")
         try:
             await ended
         finally:
             server.score = None
 
-    attend(job, party, program, read, agreed=_agreed(job, party.name), **_paid(party, part))
+    use(job, party, part, party.name, program, read)
 
 
 def answers(scores: Scores) -> list[dict[str, Any]]:
@@ -229,22 +253,6 @@ def _terms(job: Job, asker: str) -> ScoringTerms:
     return ScoringTerms(asker, job.sum, job.topology)
 
 
-def _scorer(part: ModelPart, party: PartyFile) -> Scorer:
-    """A party's part of the model, as scoring takes it."""
-    public, kind = part.public, family(part.public["family"])
-    how = (public["sum"], public["options"].get("topology", "star"))  # trees add nothing up
-    job = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
-    return kind.scorer(part.party, job, part.state, party.network)
-
-
-def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
-    """The party's budget, and what the model takes of it where its training was not counted here."""
-    made = part.public["family"]
-    numbers = family(made).numbers(part.public, part.state)
-    used = Used(model_file.digest(made, part.state), numbers, sources(part.prepared))
-    return {"budget": Budget(party.name, party.policy.max_directions), "model": used}
-
-
 def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:
     return data.load(party.data, source=source, labels=False, texts=part.prepared.texts)
 
@@ -255,10 +263,6 @@ def _ids(table: Table, party: str) -> Array:
             f"party {party!r} names no id column, and people are asked about by their ids; set id under [data]"
         )
     return canonical(table.ids, f"party {party!r}")
-
-
-def _agreed(job: Job, asker: str) -> dict[str, Any]:
-    return {**job.agreed, "purpose": "scoring", "asker": asker}
 
 
 def check_place(path: Path) -> None:

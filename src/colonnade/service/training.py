@@ -4,8 +4,9 @@
 2. preparation   of its columns, learned on its training rows
 3. classes       the label holders agree on them; the others hear how many scores a row has
 4. folds         where the job has any: how good each candidate is on held-out rows (`service.folds`)
-5. training      through the door of `families.training`, whatever the family of the model
-6. statistics    of the coefficients, by `inference.program`, where the job asks for them
+5. training id   which all parties derive together, and by which the parts of the model know each other
+6. training      through the door of `families.training`, whatever the family of the model
+7. statistics    of the coefficients, by `inference.program`, where the job asks for them
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained, digest_of
 from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, Setting, nothing
 from colonnade.objective import losses
+from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
+from colonnade.versions.identity import agree_on_id, people_digest
 
 Rows = npt.NDArray[np.int64]
 Align = Callable[..., Awaitable[Rows]]  # called as (net, ids, minimum=), like `alignment.protocol.align`
@@ -57,7 +60,8 @@ class Keepers:
 
     rows: Keeper
     state: Callable[[bytes], Keeper]  # given a digest of what is trained on
-    fit: Callable[[int], Keeper] | None = None  # of a cross-validation, by its number
+    training: Keeper | None = None  # the id of the training
+    fit: Callable[[bytes, int], Keeper] | None = None  # of a cross-validation: given that digest, and its number
 
 
 @dataclass(frozen=True)
@@ -207,11 +211,16 @@ async def take_part(
     if not family(job.family).takes_own:  # a network is named by its file, which may have moved
         known = (*known, mine.own)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
+    common = await net.in_thread(people_digest, None if job.aligned else source.ids, ready.people, net.me)
+    facts = (RunTerms.of(job.parties, job.agreed).digest, str(job.algorithm.seed).encode(), common)
+    training = await agree_on_id(net, facts, None if keepers is None else keepers.training)
     state = await train(over, chosen.training(outputs).as_value(), mine.as_value(), keeper, spendable)
     best = family(job.family).keeps_best(chosen.training(outputs), ready.held_out)
     found = await _statistics(net, chosen, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
-    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, found_out)
+    return Trained(
+        state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, training, found_out
+    )
 
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:
