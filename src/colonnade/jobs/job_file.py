@@ -108,7 +108,7 @@ JOB = Section(
         ),
         default={},
     ),
-    Key("search", Section(others=Key("option", ListOf(Anything, 1))), default={}),
+    Key("search", Section(others=Key("option", ListOf((int, float, str, bool), 1))), default={}),
     Key(
         "run",
         Section(
