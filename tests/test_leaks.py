@@ -29,6 +29,7 @@ from colonnade.jobs.policy import KINDS, kind_of
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
     CHANGES,
+    CHOSEN,
     CLASSES,
     COMMON,
     CORRELATIONS,
@@ -56,6 +57,7 @@ from colonnade.runtimes.endpoint import Endpoint
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 from colonnade.service.training import Keepers, take_part
 from colonnade.sums.base import SecureSum
+from colonnade.validation.shown import validation_leaks
 from test_job import GOOD, job
 from test_job_training import Plain, Source
 from test_kept import Shelf
@@ -439,7 +441,8 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     two = Setting(("bank", "shop"), ("bank",))
     transferred = (*transfer_leaks(two, cn.FedSGD()), *encrypted_transfer_leaks(two, cn.FedSGD()))
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
-    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transferred):
+    searched = validation_leaks(replace(two, held_out=True, folds=5, candidates=2), ())
+    for leak in (*sealed, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
@@ -485,7 +488,8 @@ def table():
         CLASSES: "several label holders, softmax, or transfer learning",
         MAGNITUDE: "ridge or Poisson, sealed or with `encrypted`",
         UNEVEN: "sealed, with `weighted = true`",
-        HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`",
+        HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`; any linear model with folds",
+        CHOSEN: "`[search]`",
         SIGNALS: "plain transfer learning",
         PREDICTED: "transfer learning",
         GRADIENTS: "`encrypted` with several label holders, or masked transfer learning",
