@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--data",
         metavar="FOLDER",
-        type=Path,
+        type=_folder,
         default=Path(named) if named else None,
         help="folder of the data sets (default: what the variable COLONNADE_DATA names)",
     )
@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the run (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="a short form, which only shows that it works")
     options = parser.parse_args(arguments)
+    if options.seed < 0:
+        parser.error(f"--seed must be a whole number >= 0, got {options.seed}")
     if options.data is None and options.name not in WITHOUT_DATA:
         parser.error(f"{options.name} reads data sets; give their folder with --data, or in COLONNADE_DATA")
     if options.data is not None and not options.data.is_dir():
@@ -51,6 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _run(name, options):
             return 1
     return 0
+
+
+def _folder(text: str) -> Path:
+    """Return the path; an empty text would be the folder that one is in."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("names no folder; give the folder of the data sets")
+    return Path(text)
 
 
 def _run(name: str, options: argparse.Namespace) -> bool:

@@ -7,7 +7,8 @@ there.
 
 Where the asynchronous twin is less than twice as fast, it is run again without a straggler, beside the synchronous twin
 with one: that says what it costs that the straggler's own block gets a third of its updates. It is run with the best
-steps of both twins, as a run without a straggler bears the synchronous twin's.
+steps of both twins, as a run without a straggler bears the synchronous twin's. Then it is run with updates that take no
+time anywhere, so that nothing is stale either.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from reproductions.afsgd_setting import PARTIES, runs_on, settings_said
 from reproductions.arrivals import Arrival, marks_said, ratio, speedup
 from reproductions.report import Line, Panel, Table, make_folder, plot, show
 from reproductions.sources import data_table, load_all
-from reproductions.stage import REGULAR, Run, open_stages
+from reproductions.stage import REGULAR, UPDATES_AT_ONCE, Run, open_stages
 from reproductions.twins import (
     COMMON_STEP_SAID,
     ESTIMATORS,
@@ -82,7 +83,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     curves = tuned(stages, runs, NAME)
     pairs = {at: compare(curves, at) for at in runs}
     drawn = measured(stages, to_be_drawn(runs, curves, pairs), f"{NAME}: figures")
-    without = measured(stages, [one for pair in slow(pairs).items() for one in _without(*pair)], f"{NAME}: causes")
+    off = [one for pair in slow(pairs).items() for switched in (_without, _not_stale) for one in switched(*pair)]
+    without = measured(stages, off, f"{NAME}: causes")
 
     head = [
         f"AFSGD-VP's speed-ups (Table II) and convergence (Figures 4, 5){', short form' if quick else ''}. "
@@ -174,26 +176,33 @@ def _without(at: Run, pair: Pair) -> list[Run]:
     return [replace(at, straggler=REGULAR, step=step) for step in dict.fromkeys(pair.best_steps)]
 
 
+def _not_stale(at: Run, pair: Pair) -> list[Run]:
+    return [replace(one, straggler=UPDATES_AT_ONCE) for one in _without(at, pair)]
+
+
 def causes(pairs: Pairs, curves: Curves, without: Curves) -> Table:
-    """What is left of the gain in seconds per epoch, and what it would be if the straggler's block got every update."""
+    """What is left of the gain in seconds per epoch, and what it would be without a straggler or staleness."""
     rows = []
     for at, pair in pairs.items():
         still, moving = (
             curves[replace(at, asynchronous=kind, step=step)]
             for kind, step in zip((False, True), pair.best_steps, strict=True)
         )
-        found = (Arrival.of(without[one], pair.precision) for one in _without(at, pair))
-        free = min(found, key=lambda one: one.seconds)
+        free, fresh = (
+            min((Arrival.of(without[one], pair.precision) for one in switched(at, pair)), key=lambda one: one.seconds)
+            for switched in (_without, _not_stale)
+        )
         epoch = [curve.times[-1] / curve.epochs[-1] for curve in (still, moving)]
-        epochs = (*(one.epochs_text for one in pair.best_twins), free.epochs_text)
-        cells = (pair.best_speedup, f"{epoch[0] / epoch[1]:.2f}", " / ".join(epochs), speedup(pair.best_twins[0], free))
-        rows.append((at.data, at.estimator, *cells))
-    header = ("data", "estimator", "speed-up", "of an epoch", "epochs", "with every update")
+        epochs = (*(one.epochs_text for one in pair.best_twins), free.epochs_text, fresh.epochs_text)
+        cells = (pair.best_speedup, f"{epoch[0] / epoch[1]:.2f}", " / ".join(epochs))
+        rows.append((at.data, at.estimator, *cells, *(speedup(pair.best_twins[0], one) for one in (free, fresh))))
+    header = ("data", "estimator", "speed-up", "of an epoch", "epochs", "with every update", "nothing stale")
     words = [
-        '"of an epoch": how much shorter an asynchronous epoch is. "epochs" to the gap: synchronous, asynchronous, and '
-        "asynchronous without a straggler, with the better of the twins' best steps. "
-        '"with every update": the last one against the synchronous twin with its '
-        "straggler; so the speed-up if the straggler's block had had the time for all of its updates.",
+        '"of an epoch": how much shorter an asynchronous epoch is. "epochs" to the gap: synchronous, '
+        "asynchronous, asynchronous without a straggler, and with nothing stale, with the better of both best steps. "
+        '"with every update": without a straggler, against the synchronous twin with its '
+        "straggler; so the speed-up if the straggler's block had had the time for all of its updates. "
+        '"nothing stale": the same where updates take nobody any time, so that scores are as new as can be.',
         *marks_said(rows),
     ]
     return Table("causes", f"Where it is below {TWICE:g}: without the straggler", header, rows, words)

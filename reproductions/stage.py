@@ -32,11 +32,14 @@ REGULAR = "none"
 SLOWER = "40 % slower"  # VFB²: 30 to 50 %
 THIRD = "a third"
 UPDATES_AT_A_THIRD = "updates a third"  # AFSGD-VP: its listener is another thread and answers as fast as ever
+# Nobody's updates take any time: with one batch under way nothing is stale then, and a round is as long as ever.
+UPDATES_AT_ONCE = "updates at once"
 SPEEDS: dict[str, float | Mapping[str, float]] = {
     REGULAR: 1.0,
     SLOWER: 1 / 1.4,
     THIRD: 1 / 3,
     UPDATES_AT_A_THIRD: {"forward": 1.0, "backward": 1 / 3},
+    UPDATES_AT_ONCE: {"forward": 1.0, "backward": 1e9},
 }
 _MODELS: dict[str, type[LinearModel]] = {
     model.loss: model for model in (LogisticRegression, SoftmaxRegression, RidgeRegression)
@@ -51,10 +54,11 @@ def clock(data: DataSet, parties: int, straggler: str, among: int = AMONG) -> Si
 
     among: the number of parties at which work on a batch takes as long as it should.
     """
+    first = 1 if straggler == UPDATES_AT_ONCE else parties
     return Simulation(
         latency=LATENCY,
         bandwidth=BANDWIDTH,
-        speeds={f"party{parties}": SPEEDS[straggler]},
+        speeds={f"party{number}": SPEEDS[straggler] for number in range(first, parties + 1)},
         seconds_per_nonzero=WORK_IN_MESSAGES * LATENCY / (data.nonzeros * data.batch / among),
         deadline=_PATIENCE,
     )

@@ -345,3 +345,16 @@ def test_the_step_of_the_theorem_is_refused_where_nobody_knows_it():
         cn.PoissonRegression(algorithm=algorithm, verbose=0).fit(*cn.split(X, y, into=2))
     with pytest.raises(OptionError, match="needs a bound on how fast gradients change, which linear models have"):
         algorithm.check(Setting(("bank", "shop"), ("bank",), model="network"))
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_fewer_rounds_than_one_batch_needs_are_refused_instead_of_training_nothing(rounds):
+    """In turn a batch takes K - 1 exchanges; fewer of them would end the run before its first step."""
+    X, y = table()
+    parties = cn.split(X, y, into=4)
+    model = cn.LogisticRegression(algorithm=cn.FedBCD(2, order="sequential", rounds=rounds), verbose=0)
+    if rounds < 3:
+        with pytest.raises(OptionError, match=rf"at least the 3 exchanges .* between 4 parties, got {rounds}"):
+            model.fit(*parties)
+    else:
+        assert any(np.any(coef) for coef in model.fit(*parties).coef_.values())

@@ -833,7 +833,7 @@ def test_a_site_tells_that_it_can_not_obey():
 
     plan = model().plan(SHORT, ("site1", "site2"), X.shape[1], 10, StatedProblem.of()).as_value()
     parts = {site.name: part_of(site, np.arange(10), RowKeys()) for site in SITES[:2]}
-    programs = {name: (attend, ("server", plan, (part, None, None, None, None, ()))) for name, part in parts.items()}
+    programs = {name: (attend, ("server", plan, (part, None, None, None, None, (), 1))) for name, part in parts.items()}
     with pytest.raises(ProtocolError, match="the server's instruction is not one"):
         cn.Simulation().run({"server": (strange, (("site1", "site2"),)), **programs})
 

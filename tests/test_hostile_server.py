@@ -129,7 +129,7 @@ def test_no_instruction_is_a_name(trap):
     hostile, found = trap
     job, messages = a_sum()
     plan = (job[1], job[2], job[3], job[5], job[4], ("",), (((1.0,), 0.0),), (), job[6])
-    mine = (part_of(SITES[0], np.arange(2), NONE.rows), None, None, None, None, ())
+    mine = (part_of(SITES[0], np.arange(2), NONE.rows), None, None, None, None, (), 5)
     asyncio.run(attend(Scripted("s0", [messages[0], messages[-1]]), "server", plan, mine))  # these it takes
     tried = 0
     for message in messages:

@@ -135,6 +135,137 @@ def test_networks_start_with_the_modules_that_they_are_given():
     np.testing.assert_allclose(two.modules_["party2"].weight.detach(), made["party2"].weight.detach(), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*is far larger than")
+def test_whole_numbers_beyond_64_bits_are_numbers():
+    table = X * np.array([2.0**-70, 1, 1, 1, 1, 1, 1, 1])
+    start = {"party1": [2**70, 0, 0, 0], "party2": np.zeros(4)}
+    model = fit(cn.FedSGD(**(STEP | {"step": 1e-20})), start, cn.split(table, Y, into=2), l2=0.0)
+    assert model.coef_["party1"][0] == pytest.approx(float(2**70))
+
+
+def networks(seed, top=False):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(seed)
+    made = {name: torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)) for name in START}
+    return (made, torch.nn.Linear(2, 1)) if top else made
+
+
+def parameters(module):
+    return {name: value.numpy().copy() for name, value in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("form", ["model", "modules", "state_dict", "arrays"])
+def test_networks_go_on_from_parameters(form):
+    """Four epochs are two epochs and two more from there, whatever form the parameters come in."""
+    here, there = networks(1), networks(2)
+
+    def model(made, epochs):
+        return cn.NetworkClassifier(made, algorithm=cn.FedSGD(**(STEP | {"epochs": epochs})), verbose=0)
+
+    whole, half = model(here, 4).fit(*PARTIES), model(here, 2).fit(*PARTIES)
+    modules = half.modules_
+    given = {
+        "model": half,
+        "modules": modules,
+        "state_dict": {name: one.state_dict() for name, one in modules.items()},
+        "arrays": {name: parameters(one) for name, one in modules.items()},
+    }[form]
+    again = model(there, 2).fit(*PARTIES, initial=given)  # other parameters, which `initial` takes the place of
+    for name in START:
+        for key, value in parameters(whole.modules_[name]).items():
+            np.testing.assert_allclose(parameters(again.modules_[name])[key], value, rtol=0, atol=1e-6)
+    assert again.history_[0]["loss"] == pytest.approx(half.history_[-1]["loss"], abs=1e-6)
+
+
+@pytest.mark.parametrize("on", [None, cn.Processes()], ids=["simulation", "processes"])
+def test_who_is_not_named_starts_with_its_network_as_it_is(on):
+    here, there = networks(1), networks(2)
+    algorithm = cn.FedSGD(**(STEP | {"step": 1e-9}))
+    model = cn.NetworkClassifier(here, algorithm=algorithm, verbose=0).fit(
+        *PARTIES, initial={"party2": there["party2"]}, on=on
+    )
+    for name, made in (("party1", here), ("party2", there)):
+        np.testing.assert_allclose(model.modules_[name][0].weight.detach(), made[name][0].weight.detach(), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:with a top network")
+def test_a_top_network_starts_anywhere_too():
+    (here, top), (there, other) = networks(1, top=True), networks(2, top=True)
+    options = {"algorithm": cn.FedSGD(**(STEP | {"step": 1e-9})), "verbose": 0, "protection": "plain"}
+    one = cn.NetworkClassifier(there, top=other, **options).fit(*PARTIES)
+    two = cn.NetworkClassifier(here, top=top, **options).fit(*PARTIES, initial=one)
+    three = cn.NetworkClassifier(here, top=top, **options).fit(*PARTIES, initial={"top": other})
+    for model, expected in ((two, there), (three, here)):
+        np.testing.assert_allclose(model.modules_["top"].weight.detach(), other.weight.detach(), atol=1e-6)
+        first = model.modules_["party1"][0].weight.detach()
+        np.testing.assert_allclose(first, expected["party1"][0].weight.detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda made: [made], OptionError, r"a fitted model or a dict \{party: state_dict or module\}, got list"),
+        (lambda made: {"shop": made["party1"]}, OptionError, "initial has parameters for 'shop', which has no network"),
+        (lambda made: {"top": made["party1"]}, OptionError, "initial has parameters for 'top', which has no network"),
+        (lambda made: {"party1": 3}, OptionError, "initial gives 'party1' a int; give a module, or what its state_di"),
+        (lambda made: {"party1": made["party1"][0]}, DataError, "initial has 'weight' of the network of party"),
+        (lambda made: {"party1": {}}, DataError, "initial lacks '0.weight' of the network of party 'party1'"),
+        (
+            lambda made: {"party1": parameters(made["party1"]) | {"0.bias": np.zeros(2)}},
+            DataError, r"initial: '0.bias' of party 'party1' must have the shape \(3,\), as the network has it, got",
+        ),
+        (
+            lambda made: {"party1": parameters(made["party1"]) | {"0.bias": np.full(3, np.inf)}},
+            DataError, "initial: '0.bias' of party 'party1' must be finite numbers",
+        ),
+        (lambda made: fit(SHORT), OptionError, "initial is a LogisticRegression, which NetworkClassifier can't go on"),
+    ],
+)  # fmt: skip
+def test_parameters_of_other_networks_are_refused(make, error, sentence):
+    made = networks(1)
+    with pytest.raises(error, match=sentence):
+        cn.NetworkClassifier(made, algorithm=SHORT, verbose=0).fit(*PARTIES, initial=make(made))
+
+
+def test_transfer_learning_goes_on_from_another():
+    torch = pytest.importorskip("torch")
+    ids = np.arange(N)
+    parties = (cn.Party("source", X[:, :4], Y, ids=ids), cn.Party("target", X[20:, 4:], ids=ids[20:]))
+
+    def model(seed):
+        torch.manual_seed(seed)
+        made = {name: torch.nn.Linear(4, 3) for name in ("source", "target")}
+        return cn.TransferClassifier(made, algorithm=cn.FedSGD(**(STEP | {"batch": 100})), verbose=0)
+
+    one = model(1).fit(*parties)
+    two = model(2).fit(*parties, initial=one)
+    three = model(3).fit(*parties, initial=one.modules_)
+    for again in (two, three):
+        assert again.history_[0]["loss"] == pytest.approx(one.history_[-1]["loss"], abs=1e-6)
+    np.testing.assert_allclose(two.modules_["target"].weight.detach(), three.modules_["target"].weight.detach())
+
+
+@pytest.mark.parametrize("protection", ["sealed", "plain"])
+@pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
+def test_trees_go_on_from_another_model_as_from_their_own(protection):
+    def model(trees, **options):
+        options = {"depth": 2, "protection": protection, "verbose": 0, **options}
+        return cn.BoostedTreesClassifier(trees=trees, **options)
+
+    one = model(2).fit(*PARTIES)
+    before = one.trees_
+    two = model(4).fit(*PARTIES, initial=one)
+    assert (one.trees_, two.trees_) == (before, 4)
+    np.testing.assert_array_equal(two.forest_.base, one.forest_.base)
+    assert two.history_[0]["loss"] < one.history_[0]["loss"]
+    with pytest.raises(OptionError, match="initial must be a fitted BoostedTreesClassifier, got dict"):
+        model(4).fit(*PARTIES, initial=START)
+    with pytest.raises(OptionError, match="initial and warm_start both say what to go on from"):
+        two.set_params(warm_start=True).fit(*PARTIES, initial=one)
+    with pytest.raises(LabelError, match="initial tells the classes"):
+        model(4).fit(*cn.split(X, np.where(Y, "a", "b"), into=2), initial=one)
+
+
 SITES = cn.split_rows(X, Y, into=3)
 ROUNDS = cn.FedAvg(rounds=3, step=(1e-9, 0.0))
 
@@ -158,11 +289,15 @@ SHORT = cn.FedSGD(**STEP)
     [
         (lambda: fit(SHORT, [1, 2]), OptionError, "initial must be a fitted model or a dict .*, got list"),
         (lambda: fit(SHORT, {"shop": [0.0]}), OptionError, "initial names the party 'shop', which does not take part"),
-        (lambda: fit(SHORT, {"party1": [1.0]}), DataError, r"coefficients of shape \(1,\); give the shape \(4,\)"),
-        (lambda: fit(SHORT, {"party1": ["a"] * 4}), DataError, "coefficients that are no numbers; give numbers"),
-        (lambda: fit(SHORT, {"party1": [np.nan] * 4}), DataError, "coefficients that are not finite; give finite"),
+        (lambda: fit(SHORT, {"party1": [1.0]}), DataError, r"of party 'party1' must have the shape \(4,\), as `coef_`"),
+        (lambda: fit(SHORT, {"party1": ["a"] * 4}), DataError, r"real numbers of shape \(4,\), got \['a', 'a', 'a',"),
+        (lambda: fit(SHORT, {"party1": [np.nan] * 4}), DataError, "must be finite numbers, got NaN or infinity"),
+        (lambda: fit(SHORT, {"party1": np.full(4, 1j)}), DataError, r"must be real numbers of shape \(4,\), got array"),
+        (lambda: fit(SHORT, {"party1": [10**400] * 4}), DataError, r"must be real numbers of shape \(4,\), got \[1000"),
+        (lambda: fit(SHORT, {"party1": [[1.0], 2.0]}), DataError, r"must be real numbers of shape \(4,\), got \[\[1.0"),
+        (lambda: fit(SHORT, {"party1": [None] * 4}), DataError, "must be real numbers"),
         (lambda: fit(SHORT, {"party2": (np.zeros(4), 1.0)}), OptionError, "'party2' an intercept, which only 'party1'"),
-        (lambda: fit(SHORT, {"party1": (np.zeros(4), [1.0, 2.0])}), DataError, r"an intercept of shape \(2,\)"),
+        (lambda: fit(SHORT, {"party1": (np.zeros(4), [1.0, 2.0])}), DataError, r"intercept of .* have the shape \(\)"),
         (
             lambda: fit(SHORT, {"party1": (np.zeros(4), 1.0)}, fit_intercept=False),
             OptionError, "'party1' an intercept, which nobody has; leave it out",
@@ -185,7 +320,7 @@ SHORT = cn.FedSGD(**STEP)
         ),
         (
             lambda: cn.SSCAClassifier(hidden=4, verbose=0).fit(*SITES, initial=np.zeros(3)),
-            DataError, r"initial gives parameters of shape \(3,\); give the shape \(\d+,\), as `parameters_` has it",
+            DataError, r"initial: parameters must have the shape \(\d+,\), as `parameters_` has it, got \(3,\)",
         ),
         (
             lambda: cn.SSCAClassifier(hidden=4, verbose=0).fit(

@@ -281,7 +281,9 @@ def test_a_sealed_model_is_kept_and_loaded_as_a_linear_one(sealed, tmp_path):
     again = cn.load(tmp_path)
     assert (again._family, again.protection, again.protection_) == ("sealed", "sealed", "sealed")
     assert again.decision_function(*parties).tobytes() == scores.tobytes()
-    assert job_of(cn.LogisticRegression(**{**again.get_params(deep=False), "verbose": 0})).family == "sealed"  # and fitted again
+    assert (
+        job_of(cn.LogisticRegression(**{**again.get_params(deep=False), "verbose": 0})).family == "sealed"
+    )  # and fitted again
 
 
 def test_a_sealed_model_is_described_as_a_linear_one(sealed):

@@ -62,6 +62,8 @@ def test_a_missing_data_set_is_one_sentence(tmp_path, capsys):
     ("arguments", "said"),
     [
         ([], "fedbcd-rounds reads data sets; give their folder with --data, or in COLONNADE_DATA"),
+        (["--data", ""], "argument --data: names no folder; give the folder of the data sets"),
+        (["--data", ".", "--seed", "-1"], "--seed must be a whole number >= 0, got -1"),
         (["--data", "nowhere"], "the folder of data sets 'nowhere' does not exist; give one that does with --data"),
     ],
 )

@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 import colonnade as cn
 from colonnade.cli.main import main
-from colonnade.errors import OptionError, ProtocolError, RunFailed
+from colonnade.errors import LabelError, OptionError, PolicyRefused, ProtocolError, RunFailed
+from colonnade.families.training import train
 from colonnade.families.transfer import TransferOptions
 from colonnade.jobs import model_file
 from colonnade.jobs.job_file import read_job
@@ -138,6 +139,60 @@ def test_a_masked_job_trains_last_layers_on_encrypted_sums(tmp_path):
         job_for(transferred(GOOD, "sealed"))
 
 
+class Counted:
+    """A party's limit, of which `left` numbers about each row are left."""
+
+    def __init__(self, left):
+        self.left = left
+
+    def check(self, least, what):
+        if least > self.left:
+            raise PolicyRefused(f"{what} needs {least:.3f}")
+
+    def charge(self, numbers):
+        self.check(numbers, "a charge")
+        self.left -= numbers
+
+
+@pytest.mark.parametrize("poor", [None, "bank", "shop"])
+def test_masked_runs_are_counted_in_each_partys_budget(poor):
+    """A run shows sums of w_A' w_B pairs of numbers over n rows; both parties count them, before any is made."""
+    torch = pytest.importorskip("torch")
+    given = people()
+    parties = {n: cn.Party(n, s.X, s.labels, ids=s.ids) for n, s in given.items()}
+    budgets = {name: Counted(0.0 if name == poor else 3.0) for name in TWO}
+    model = cn.TransferClassifier(
+        {name: torch.nn.Linear(2, 3) for name in TWO}, protection="masked", verbose=0,
+        algorithm=cn.FedSGD(step=0.1, epochs=2, tol=None),
+    )  # fmt: skip
+
+    class Organisations(cn.Simulation):
+        def run(self, programs, observer=None, *more):
+            return super().run({n: (counted, given) for n, (_, given) in programs.items()}, observer, *more)
+
+    async def counted(net, job, part):
+        return await train(net, job, part, None, budgets[net.me])
+
+    if poor is not None:
+        with pytest.raises(PolicyRefused, match="masked transfer learning needs 0"):
+            model.fit(*parties.values(), on=Organisations())
+        return
+    model.fit(*parties.values(), on=Organisations())
+    # Of 490 common rows: the bank has two features, a bias and its labels, the shop two and a bias.
+    assert 3.0 - budgets["bank"].left == pytest.approx(4 * 3 / 490)
+    assert 3.0 - budgets["shop"].left == pytest.approx((4 * 3 + 6) / 490)
+
+
+def test_three_classes_are_refused_in_words_of_transfer_learning():
+    torch = pytest.importorskip("torch")
+    y = np.arange(500) % 3
+    parties = [cn.Party(n, s.X, y if n == "bank" else None, ids=s.ids) for n, s in people().items()]
+    networks = {name: torch.nn.Linear(2, 3) for name in TWO}
+    model = cn.TransferClassifier(networks, algorithm=cn.FedSGD(step=0.1), verbose=0)
+    with pytest.raises(LabelError, match=r"two classes apart, and the labels hold 3 \(0, 1, 2\); label one of them"):
+        model.fit(*parties)
+
+
 @pytest.mark.parametrize("protection", ["plain", "masked"])
 def test_a_job_that_broke_off_goes_on_to_the_same_bits(protection, tmp_path):
     made, job = networks(tmp_path), job_for(transferred(GOOD, protection))
@@ -158,6 +213,10 @@ def test_init_writes_a_job_of_transfer_learning(tmp_path, capsys):
     job = read_job(tmp_path / "new" / "job.toml")
     assert (job.family, job.protection, job.algorithm.name) == ("transfer", "masked", "FedSGD")
     assert read_party(tmp_path / "new" / "shop.toml", job).network[0][1].endswith("shop_network.py:make")
+    written = (tmp_path / "new" / "job.toml").read_text()
+    assert "sums over all rows in common, made of encrypted numbers" in written
+    assert "two-trees" not in written
+    assert "topology" not in written
     assert 'optimizer = "adam"' in (tmp_path / "new" / "shop.toml").read_text()  # its steps need no size from the job
 
 
@@ -179,6 +238,13 @@ def test_from_training_to_the_target_s_own_scores(folder, tmp_path, capsys):
     found = {one.what: one for one in check(job, read_party(folder / "shop.toml", job))}
     size = 27 if job.protection == "plain" else 15
     assert (found["transfer"].ok, found["transfer"].text) == (True, f"{size} parameters, 3 numbers per row, sgd")
+    assert "people whom the source has labelled" in found["protection"].text
+    assert "between two parties masks hide nothing" not in found["protection"].text
+    if job.protection == "masked":
+        for name in ("bank", "shop"):
+            found = {one.what: one.text for one in check(job, read_party(folder / f"{name}.toml", job))}
+            assert "every run counts as one number about each person" in found["budget"]
+            assert found["batches"].startswith("one, of all rows in common")
     run_all(folder, ("bank", "shop"))
     part = model_file.load(folder / "shop-files", "shop")
     assert part.public["model"] == "TransferClassifier"

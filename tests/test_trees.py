@@ -12,7 +12,6 @@ from colonnade.errors import OptionError
 from colonnade.sums import trees
 from colonnade.sums.trees import (
     TOPOLOGIES,
-    Tree,
     binary_tree,
     different_pair,
     leak_free,
@@ -23,6 +22,7 @@ from colonnade.sums.trees import (
     star,
     topology,
 )
+from colonnade.sums.written_trees import Tree
 
 
 def parties(n: int) -> list[str]:

@@ -156,7 +156,9 @@ def test_a_model_is_fitted_predicts_and_says_what_it_took(name, fitted):
 def test_the_same_seed_gives_the_same_bits(name, fitted):
     model, parties = fitted(name)
     if name in ("NetworkClassifier", "NetworkRegressor", "with a top network", "TransferClassifier"):
-        again = type(model)(**model.get_params(deep=False)).fit(*parties)  # with the very same modules, which stay as they were
+        again = type(model)(**model.get_params(deep=False)).fit(
+            *parties
+        )  # with the very same modules, which stay as they were
     else:
         again = ESTIMATORS[name][1]().fit(*parties)
     people = asked(name, parties)

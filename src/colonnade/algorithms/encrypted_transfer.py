@@ -25,7 +25,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
-from colonnade.algorithms.transfer import Aim, hear_numbers
+from colonnade.algorithms.transfer import MEAN_OF_ALL, Aim, hear_numbers
 from colonnade.algorithms.transfer_sums import SourceLastLayer, TargetLastLayer
 from colonnade.blocks import FloatArray, OpenBatch, Rows
 from colonnade.blocks.torch_last_layer import LastLayerBlock
@@ -79,7 +79,7 @@ def encrypted_transfer_leaks(setting: Setting, options: FedSGD | FedBCD) -> tupl
         *session_leaks(setting, options),
         nothing(setting, ENCRYPTED_NUMBERS, BLINDED),
         Leak(COVARIANCES, OF_COLUMNS, target, source, (OPENED, MOMENTS), sums),
-        Leak(COVARIANCES, OF_COLUMNS, source, target, (OPENED, MEAN), sums),
+        Leak(COVARIANCES, OF_COLUMNS, source, target, (OPENED, MEAN), sums + MEAN_OF_ALL),
         Leak(GRADIENTS, OF_LABELS, source, target, (OPENED, MEAN), labels),
         Leak(COLUMNS, OF_COLUMNS, everybody, everybody, ("block size",), many),
         Leak(PREDICTED, OF_COLUMNS, target, source, ("prediction",), asked),
@@ -226,6 +226,21 @@ class EncryptedTransferSession(NetworkSession):
         check_rows(rows, self.sizes)
         if isinstance(block, SourceLastLayer):
             self._check_labels(block.y[block.y != 0])
+        self._charge(rows)
+
+    def _charge(self, rows: int) -> None:
+        """Count what a run shows of this party, in numbers about each row; runs with other features would add up.
+
+        The other party can solve for sums over all rows of each of its own numbers times each of this party's, and the
+        source also for how the target's vary together. A budget counts whole numbers: one for every run at least.
+        """
+        if self.budget is None:
+            return
+        mine, theirs = (self.sizes[name] for name in (self.net.me, *self.others))
+        together = 0 if isinstance(self.block, SourceLastLayer) else mine * (mine + 1) // 2
+        numbers = (theirs * mine + together) / rows
+        self.budget.check(numbers, "masked transfer learning")
+        self.budget.charge(numbers)
 
     def _check_labels(self, y: FloatArray) -> None:
         """Refuse labels that hold less than the sums with B's features can show, as where one class is rare."""
@@ -281,5 +296,6 @@ class EncryptedTransferSession(NetworkSession):
         z, loss = await hear_numbers(self.net, self.others[0], JUDGED, (part.rows,)), losses.loss("logistic")
         of = part.owned[self.leader]
         z, y = z[of], cast("FloatArray", part.y)[of]
+        self.stopping.seen = z
         _, metric = metrics.evaluate(loss, z, y)
         return loss.value(z, y), *((0.0, 0.0) if math.isnan(metric) else (metric, 1.0))

@@ -13,6 +13,7 @@ synchronous parallel of FDML is the bounded flow of `vfb2`: at most `max_stalene
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import ClassVar, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.prediction import PredictionBlock
 from colonnade.blocks.rules import Rule
 from colonnade.engine.session import Session, session_leaks
-from colonnade.errors import OptionError
+from colonnade.errors import OptionError, ProtocolError
 from colonnade.flows.asynchrony import Given
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
 from colonnade.objective.losses import Loss
@@ -89,7 +90,9 @@ class FDML(VFB2):
         mine = float(block.columns.shape[1])
         total = await session.sum.total_wide("columns", np.array([mine]), session.leader)
         if total is None:
-            d = float(await net.recv(session.leader, "all columns"))
+            d = await net.recv(session.leader, "all columns")
+            if type(d) is not float or not mine <= d < inf:
+                raise ProtocolError(f"party {session.leader!r} must tell how many columns all have at 'all columns'")
         else:
             d = float(total[0])
             await session.tell("all columns", d)

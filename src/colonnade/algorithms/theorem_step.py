@@ -85,7 +85,7 @@ async def _agreed(session: Session, local_steps: int) -> float:
     mine = np.array([block.largest_eigenvalue() + ones, block.columns.mean_square() + ones])
     totals = await session.sum.total_wide("curvature", mine, session.leader)
     if totals is None:
-        return float((await session.net.recv(session.leader, "step size"))[0])
+        return (await session.hear_step())[0]
     bound, penalty, parties = session.job.loss.curvature_bound, block.penalty_curvature(), len(session.net.names)
     eigenvalue, length = float(totals[0]), float(totals[1])
     whole = max(bound * eigenvalue + penalty, 1e-12)

@@ -48,6 +48,8 @@ ALIGNMENTS = ("distance", "product")
 TRANSFER_LOSSES = ("logistic", "taylor")
 FRESH, FROZEN = "representations", "signals"
 EXCHANGES = (FRESH, FROZEN)
+# What the source is told of Phi, at the end of a sentence.
+MEAN_OF_ALL = "; and the mean of label times these numbers over everybody whom you have labelled, in common or not"
 PHI = "/phi"  # what it is called among the source's parameters: no module's name begins with a slash
 
 
@@ -66,7 +68,7 @@ def transfer_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ..
     return (
         *session_leaks(setting, options),
         Leak(REPRESENTATIONS, OF_COLUMNS, target, source, sent, words, options.numbers_per_row(setting), left=True),
-        Leak(REPRESENTATIONS, OF_COLUMNS, source, target, back, words),
+        Leak(REPRESENTATIONS, OF_COLUMNS, source, target, back, words + MEAN_OF_ALL),
         Leak(SIGNALS, OF_LABELS, source, target, ("labels", "signal"), labels),
         Leak(PREDICTED, OF_COLUMNS, target, source, ("prediction",), asked),
     )
@@ -285,6 +287,7 @@ class TransferSession(NetworkSession):
         _, metric = metrics.evaluate(loss, z[y != 0], y[y != 0])
         seen = (0.0, 0.0) if math.isnan(metric) else (metric, 1.0)
         if not own:
+            self.stopping.seen = z
             return loss.value(z, y), *seen
         parts = (torch.from_numpy(piece) for piece in (found[:, :width], found[:, width:], phi, y))
         return float(self.aim.value(*parts)), *seen

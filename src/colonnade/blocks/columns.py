@@ -304,3 +304,13 @@ def rows_of_value(value: Any, rows: Rows) -> Any:
     ends = np.cumsum(lengths)
     at = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts[rows] - (ends - lengths), lengths)
     return data[at], columns[at], np.concatenate([[0], ends]).astype(starts.dtype), (len(rows), width)
+
+
+def with_ones(value: Any) -> Any:
+    """Columns in the form that the wire carries, with a column of ones behind them."""
+    if not isinstance(value, tuple):
+        return np.hstack([value, np.ones((len(value), 1), value.dtype)])
+    data, columns, starts, (rows, width) = value
+    ends = starts[1:]
+    numbers, places = np.insert(data, ends, 1), np.insert(columns, ends, width)
+    return numbers, places, starts + np.arange(rows + 1, dtype=starts.dtype), (rows, width + 1)

@@ -16,6 +16,8 @@ from colonnade.errors import DataError, LabelError, OptionError, whole_number
 
 Array = npt.NDArray[Any]
 
+MIN_ROWS = 5  # that a site answers about, where its owner says nothing
+
 
 class Site:
     """One organisation's rows, for models over rows such as `SSCAClassifier`.
@@ -38,10 +40,13 @@ class Site:
         {name of a site: its `Identity.public`} of all sites that this one takes part with. With a roster the site
         answers no server that puts keys of its own in their place; without one it believes the keys that the server
         hands on (docs/security.md).
+    min_rows
+        The fewest rows that this site answers about: with fewer in all, or fewer but some of a class or group that the
+        problem names, it takes no part, as a gradient of few rows shows them.
 
     Attributes
     ----------
-    X, y, groups, columns, identity, roster
+    X, y, groups, columns, identity, roster, min_rows
         What was given, in the form in which it is used.
     named
         Whether the columns' names were given, or made up as x0, x1, ...
@@ -57,6 +62,7 @@ class Site:
         columns: Sequence[str] | None = None,
         identity: Identity | None = None,
         roster: Mapping[str, str] | None = None,
+        min_rows: int = MIN_ROWS,
     ) -> None:
         if y is None:
             raise LabelError(f"site {name!r} has no labels; every site needs a y with a label for each of its rows")
@@ -70,6 +76,8 @@ class Site:
             raise LabelError(f"site {name!r}: {missing} of {self.rows} rows have no label; leave those rows out")
         self.groups = None if groups is None else _groups(name, groups, self.rows)
         self.identity, self.roster = identity, checked_roster(name, identity, roster)
+        whole_number("min_rows", min_rows, 1)
+        self.min_rows = int(min_rows)
 
     @property
     def rows(self) -> int:
@@ -94,7 +102,7 @@ class Site:
         if not part.X.shape[0]:
             raise DataError(f"site {self.name!r}: take leaves no row; take at least one")
         part.name, part.columns, part.named = self.name, self.columns, self.named
-        part.identity, part.roster = self.identity, self.roster
+        part.identity, part.roster, part.min_rows = self.identity, self.roster, self.min_rows
         return part
 
     def __repr__(self) -> str:
@@ -201,6 +209,7 @@ def split_rows(
     *,
     groups: Any = None,
     seed: int | None = None,
+    min_rows: int = MIN_ROWS,
 ) -> list[Site]:
     """Cut one table into sites by rows, for experiments.
 
@@ -217,6 +226,8 @@ def split_rows(
         The group of each row, as for a `Site`.
     seed
         Deals rows at random where `into` is a number.
+    min_rows
+        The fewest rows that each site answers about, as for a `Site`.
 
     Returns
     -------
@@ -249,5 +260,5 @@ def split_rows(
             raise DataError(f"site {name!r}: rows are whole numbers, got {rows.dtype}; np.nonzero makes them of a mask")
         part = whole.take(rows)
         columns = whole.columns if whole.named else None
-        sites.append(Site(name, part.X, part.y, groups=part.groups, columns=columns))
+        sites.append(Site(name, part.X, part.y, groups=part.groups, columns=columns, min_rows=min_rows))
     return sites

@@ -137,7 +137,8 @@ async def send_portions(
     for at, (first, last) in enumerate(layout.portions):
         portion = await net.in_thread(sealed, first, last)
         for name in to if at else ():
-            if await net.recv(name, "pace") != at:
+            told = await net.recv(name, "pace")
+            if type(told) is not int or told != at:
                 raise ProtocolError(
                     f"party {name!r} is at another portion of the rows at step 'pace'; run the same job"
                 )

@@ -182,6 +182,12 @@ class Training:
     def check(self, setting: Setting) -> None:
         """Refuse a run that these options can't train in."""
         self.check_sum(setting.sum)
+        needed = self.exchanges(len(setting.parties))
+        if self.rounds is not None and self.rounds < needed:
+            raise OptionError(
+                f"rounds must be at least the {needed} exchanges that {self.label} needs for one batch between "
+                f"{len(setting.parties)} parties, got {self.rounds}: it would train nothing"
+            )
 
     def warnings(self, setting: Setting) -> tuple[str, ...]:
         """What a user should be told before training starts, beside what the leaks warn of."""

@@ -19,6 +19,7 @@ from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels, i
 from colonnade.engine.kept import Frozen, Keeper, KeptVersions
 from colonnade.engine.options import Training
 from colonnade.engine.stopping import Stopping
+from colonnade.errors import ProtocolError
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.objective import metrics
 from colonnade.runtimes.net import Net
@@ -52,6 +53,10 @@ def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
             words = "{who} could work out the mean of your counts from the step size"
             found.append(Leak(MEAN, OF_LABELS, (leader,), everybody, ("step size",), words))
     return tuple(found)
+
+
+def _fits(told: tuple[float, float]) -> bool:
+    return math.isfinite(told[0]) and told[0] > 0.0 and 0.0 <= told[1] <= 1.0
 
 
 @dataclass
@@ -178,8 +183,8 @@ class Session(Exchanges):
         mine = np.array([self.block.curvature(self.batch), self.block.intercept_curvature()])
         lengths = await self.sum.total_wide("curvature", mine, self.leader)
         if lengths is None:
-            eta0, self.block.intercept_pace = await self.net.recv(self.leader, "step size")
-            return float(eta0)
+            eta0, self.block.intercept_pace = await self.hear_step()
+            return eta0
         bound = self.job.loss.curvature_bound
         if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
             y = self.train.y
@@ -194,6 +199,16 @@ class Session(Exchanges):
         self.block.intercept_pace = pace
         await self.tell("step size", (eta0, pace))
         return eta0
+
+    async def hear_step(self) -> tuple[float, float]:
+        """(eta0, the intercept's step in parts of it), as the leader tells them."""
+        told = await self.net.recv(self.leader, "step size")
+        if type(told) is not tuple or [type(one) for one in told] != [float, float] or not _fits(told):
+            raise ProtocolError(
+                f"party {self.leader!r} must tell a finite number above 0 and one from 0 to 1 at step 'step size'; "
+                f"check that every party runs the same job and the same version of colonnade"
+            )
+        return told
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -242,6 +257,8 @@ class Session(Exchanges):
         """The same from the scores of the rows that this party owns; None where it owns none."""
         if z is None or part.y is None:
             return 0.0, 0.0, 0.0
+        if part is self.validation:
+            self.stopping.seen = z
         return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
 
     def share_of(self, z: FloatArray, y: Any, rows: int) -> tuple[float, float, float]:
@@ -292,4 +309,10 @@ class Session(Exchanges):
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were remembered, else the last ones."""
+        self.report_held_out()
         return self.stopping.parameters()
+
+    def report_held_out(self) -> None:
+        """Tell this party's own starter the model's scores of the held-out rows that this party judged it by."""
+        part = self.validation
+        self.stopping.report_held_out(None if part is None or part.y is None else part.owned.get(self.net.me))

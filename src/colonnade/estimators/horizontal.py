@@ -211,7 +211,7 @@ class SSCAClassifier(Estimator):
         others = [None if held_out is None else part_of(site, classes, stated.rows) for site in held_out or sites]
         programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker, of_parameters, first))}
         for site, train, other in zip(sites, parts, others, strict=True):
-            mine = (train, other, maker, *_who_is_who(site), of_rows)
+            mine = (train, other, maker, *_who_is_who(site), of_rows, site.min_rows)
             programs[site.name] = (attend, (SERVER, plan.as_value(), mine))
         outcomes = self._carry_out(programs, on, method, order)
         _say_missing([name for name in order if outcomes[name].error is not None])

@@ -1,14 +1,14 @@
 """Where training starts: parameters of the user's own, or those of a model that was trained before.
 
-`fit(..., initial=)` takes a fitted model of the same kind; linear models also take {party: coefficients}, and models
-over rows an array of all parameters. Networks start with the parameters of the modules that they are given, so that
-`networks=model.modules_` goes on; boosted trees have `warm_start`. Each party is given its own part, and nothing of the
-others'.
+`fit(..., initial=)` takes a fitted model of the same kind; linear models also take {party: coefficients}, models over
+rows an array of all parameters, and networks {party: parameters}, see `torch_initial`. Each party is given its own
+part, and nothing of the others'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def whole_start(initial: Any, described: Any, whole: WholeModel, classes: Array)
             raise OptionError(f"initial is a {type(initial).__name__} of another network; give one of the same")
         _check_classes(initial, classes)
         initial = made.parameters_
-    return _numbers(initial, whole.start(0).shape, "parameters", "parameters_")
+    return real_numbers(initial, whole.start(0).shape, "parameters", "`parameters_`")
 
 
 def _check_classes(initial: Estimator, classes: Array) -> None:
@@ -112,7 +112,7 @@ def linear_start(
         kind = type(initial).__name__
         raise OptionError(f"initial must be a fitted model or a dict {{party: coefficients}}, got {kind}")
     _check_frozen(given, job, parties)
-    return {name: family(job.family).start_from(state) for name, state in given.items()}
+    return {name: family(job.family).start_of(state) for name, state in given.items()}
 
 
 def _by_party(initial: Mapping[str, Any], job: TrainingJob, parties: Sequence[Party]) -> dict[str, Any]:
@@ -130,13 +130,15 @@ def _by_party(initial: Mapping[str, Any], job: TrainingJob, parties: Sequence[Pa
                 f"(coefficients, intercept)"
             )
         coefficients, intercept = value if isinstance(value, tuple) else (value, None)
-        theta = _numbers(coefficients, _shape(party, job), f"party {party.name!r} coefficients")
+        theta = real_numbers(coefficients, _shape(party, job), f"the coefficients of party {party.name!r}")
         if intercept is not None:
             if not job.options.intercept or (party.name != job.holders[0] and job.family != AveragedFamily.name):
                 owner = f"only {job.holders[0]!r} has" if job.options.intercept else "nobody has"
                 raise OptionError(f"initial gives party {party.name!r} an intercept, which {owner}; leave it out")
             shape: tuple[int, ...] = () if job.outputs == 1 else (job.outputs,)
-            intercept = _numbers(intercept, shape, f"party {party.name!r} an intercept").reshape(job.outputs)
+            intercept = real_numbers(
+                intercept, shape, f"the intercept of party {party.name!r}", "`intercept_`"
+            ).reshape(job.outputs)
         found[party.name] = (theta.reshape(job.outputs, party.features).T, intercept)
     return found
 
@@ -145,16 +147,34 @@ def _shape(party: Party, job: TrainingJob) -> tuple[int, ...]:
     return (party.features,) if job.outputs == 1 else (job.outputs, party.features)
 
 
-def _numbers(value: Any, shape: tuple[int, ...], what: str, of: str = "coef_") -> npt.NDArray[np.float64]:
+def real_numbers(value: Any, shape: tuple[int, ...], what: str, of: str = "`coef_`") -> npt.NDArray[np.float64]:
+    """Return what `initial` gives as an array; refuse other than finite real numbers of this shape.
+
+    `what` says whose numbers they are, and `of` what has the same shape.
+    """
     try:
-        found = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"initial gives {what} that are no numbers; give numbers of shape {shape}") from None
+        found = np.asarray(value)
+        real = found.dtype.kind in "biuf" or (found.dtype == object and _all_real(found))
+        found = found.astype(np.float64) if real else found
+    except (TypeError, ValueError, OverflowError):  # rows of different lengths, whole numbers beyond all floats
+        real = False
+    if not real:
+        raise DataError(f"initial: {what} must be real numbers of shape {shape}, got {_shortly(value)}")
     if found.shape != shape:
-        raise DataError(f"initial gives {what} of shape {found.shape}; give the shape {shape}, as `{of}` has it")
+        raise DataError(f"initial: {what} must have the shape {shape}, as {of} has it, got {found.shape}")
     if not np.isfinite(found).all():
-        raise DataError(f"initial gives {what} that are not finite; give finite numbers")
+        raise DataError(f"initial: {what} must be finite numbers, got NaN or infinity among them")
     return found
+
+
+def _all_real(values: Array) -> bool:
+    """Whether an array of Python objects holds real numbers alone: numpy has no type for whole ones beyond 64 bits."""
+    return all(isinstance(value, Real) for value in values.ravel().tolist())
+
+
+def _shortly(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 60 else f"{words[:57]}..."
 
 
 def _check_frozen(given: Mapping[str, Any], job: TrainingJob, parties: Sequence[Party]) -> None:

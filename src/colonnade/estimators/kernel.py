@@ -55,8 +55,9 @@ class KernelModel(Estimator):
     sum : {"auto", "pairwise", "two-trees", "plain"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything.
-    topology : {"tree", "star", "ring"}
-        Along which tree the sums travel; the model is the same with each of them.
+    topology : {"tree", "star", "ring"} or str
+        Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
+        tree of one's own, see `sums.written_trees`.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -129,6 +130,7 @@ class KernelModel(Estimator):
         """
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         algorithm = self._check_options(parties[0].rows)
         holders, loss = label_holders(parties), self._minimised()
         gamma = self.gamma if isinstance(self.gamma, str) else float(self.gamma)

@@ -15,6 +15,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import OptionError
+from colonnade.estimators import preparing
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
@@ -54,6 +55,9 @@ class LinearModel(Estimator):
     fit_intercept : bool
         Whether there is an intercept. It is not penalised and belongs to the first label holder; with FDML every party
         has one of its own.
+    penalise_intercept : bool
+        Whether the penalty is on the intercept too, as on the coefficient of a column of ones, which the papers' models
+        have. Sealed training and FDML do not take it.
     algorithm : Algorithm or "auto"
         How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD`, `FDML` or `SealedNewton`, with its
         options. "auto" is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048
@@ -70,8 +74,9 @@ class LinearModel(Estimator):
         hides anything. "encrypted" adds up as "pairwise" does and encrypts the signals as well; it goes with `FedSGD`
         and `FedBCD`. A batch then needs 55 rows for each column of a party (more with more than two classes), and the
         first epoch is one batch of all rows, because smaller batches would show that party the labels.
-    topology : {"tree", "star", "ring"}
-        Along which tree the sums travel; the model is the same with each of them.
+    topology : {"tree", "star", "ring"} or str
+        Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
+        tree of one's own, see `sums.written_trees`.
     verbose : int
         1 shows a live line if a run takes longer than half a second, and says which algorithm "auto" chose; 0 is
         silent.
@@ -79,7 +84,8 @@ class LinearModel(Estimator):
     Attributes
     ----------
     coef_ : dict
-        {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax.
+        {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax. Where the party's columns
+        came as a pandas frame they are a Series, or a DataFrame, with the columns' names.
     intercept_ : float, numpy array or dict
         The intercept: a number, or one for each class; with FDML, {party: its own}.
     rows_ : int or None
@@ -89,6 +95,7 @@ class LinearModel(Estimator):
     """
 
     loss: ClassVar[str]
+    _levels = True
     rows_: int | None = None  # None where a file does not say how many rows there were
 
     def __init__(
@@ -97,6 +104,7 @@ class LinearModel(Estimator):
         l2: float = 1e-4,
         penalty: str = "l2",
         fit_intercept: bool = True,
+        penalise_intercept: bool = False,
         algorithm: Algorithm | str = "auto",
         protection: str = "auto",
         sum: str = "auto",  # noqa: A002
@@ -106,6 +114,7 @@ class LinearModel(Estimator):
         self.l2 = l2
         self.penalty = penalty
         self.fit_intercept = fit_intercept
+        self.penalise_intercept = penalise_intercept
         self.algorithm = algorithm
         self.protection = protection
         self.sum = sum
@@ -158,6 +167,7 @@ class LinearModel(Estimator):
         loss = self._minimised()
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         self._check_options(parties[0].rows)
         holders = label_holders(parties)
         classes = labels.class_labels(all_labels(parties), loss)
@@ -165,7 +175,8 @@ class LinearModel(Estimator):
         algorithm = self._chosen(parties, outputs)
         kind = family(algorithm.family)
         weighted = kind.weighs and any(party.sample_weight is not None for party in parties)
-        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept), weighted)
+        intercept = (bool(self.fit_intercept), bool(self.penalise_intercept))
+        options = LinearOptions(self.penalty, float(self.l2), intercept[0], weighted, intercept[1])
         held_out = self._check_validation(parties, validation)
         sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
@@ -211,10 +222,13 @@ class LinearModel(Estimator):
     # -- what was learnt ----------------------------------------------------------------------------------------
 
     @property
-    def coef_(self) -> dict[str, Array]:
+    def coef_(self) -> dict[str, Any]:
         """Return {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax."""
         self._check_fitted()
-        return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
+        found = {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
+        for name in self._framed & set(found):
+            found[name] = preparing.in_pandas(found[name], self.columns_[name], self.classes_)
+        return found
 
     @property
     def intercept_(self) -> Any:
@@ -292,8 +306,8 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "logistic"
@@ -305,8 +319,8 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "softmax"
@@ -318,8 +332,8 @@ class LinearSVC(LinearModel):
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
     it. There are neither probabilities nor `statistics`; `score` is the accuracy.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "smooth_hinge"
@@ -331,8 +345,8 @@ class RidgeRegression(LinearModel):
     scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
     is R².
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "square"
@@ -344,8 +358,8 @@ class PoissonRegression(LinearModel):
     scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, algorithm, protection, sum, topology,
-    verbose.
+    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
+    sum, topology, verbose.
     """
 
     loss = "poisson"

@@ -77,6 +77,7 @@ def statistics_of(
         most,
         level,
         {name: outcome.traffic for name, outcome in outcomes.items()},
+        {name: learnt.levels for name, learnt in model.preparations_.items()},
     )
 
 
@@ -96,6 +97,8 @@ def _check_model(model: LinearModel) -> None:
         )
     if model._family != "linear":
         raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
+    if model.penalise_intercept:
+        raise OptionError("statistics need an intercept without a penalty; train the model without penalise_intercept")
     if model.penalty != "l2":
         raise OptionError(f"statistics need penalty='l2', the model has {model.penalty!r}, which is no convex one")
 

@@ -31,6 +31,7 @@ from colonnade.errors import (
 from colonnade.estimators.base import Estimator, Programs
 from colonnade.estimators.torch_checks import check_networks, check_step, check_widths, optimiser_of, shape_of
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
+from colonnade.estimators.torch_initial import TOP, network_start
 from colonnade.families import family
 from colonnade.families.checks import all_labels, check_values, label_holders
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
@@ -77,8 +78,9 @@ class NetworkModel(Estimator):
     sum : {"auto", "pairwise", "two-trees", "plain"}
         How contributions are added up. "auto" is "pairwise" (masks), or "plain" with two parties, between whom no mask
         hides anything.
-    topology : {"tree", "star", "ring"}
-        Along which tree the sums travel; the model is the same with each of them.
+    topology : {"tree", "star", "ring"} or str
+        Along which tree the sums travel; the model is the same with each of them. A text such as "c>b b>a a>bank" is a
+        tree of one's own, see `sums.written_trees`.
     verbose : int
         1 shows a live line if a run takes longer than half a second; 0 is silent.
 
@@ -128,7 +130,13 @@ class NetworkModel(Estimator):
 
     # -- training -----------------------------------------------------------------------------------------------
 
-    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+    def fit(
+        self: Model,
+        *parties: Party,
+        on: Runtime | None = None,
+        validation: list[Party] | None = None,
+        initial: NetworkModel | Mapping[str, Any] | None = None,
+    ) -> Model:
         """Train on these parties.
 
         If a network returns NaN, the run ends with an error that names the party and the round, and the model has the
@@ -145,6 +153,10 @@ class NetworkModel(Estimator):
         validation : list of Party, optional
             The same parties with other rows, for early stopping and for the history. The model that does best on them
             is kept.
+        initial : NetworkModel or dict, optional
+            Where training starts, in place of the parameters that the networks have: a fitted model of the same class
+            with the same parties, or {party: its module or state_dict()}, with those of a top network under "top". A
+            party that is not named starts with its network as it is.
 
         Returns
         -------
@@ -154,6 +166,7 @@ class NetworkModel(Estimator):
         need_torch()
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         check_values(family(self._family_of(with_top=self.top is not None)), parties)  # networks are tried out first
         algorithm = self._check_options(parties)
         sum_name = self._summed(self._family_of(with_top=self.top is not None), len(parties))
@@ -169,9 +182,9 @@ class NetworkModel(Estimator):
             held_out = self._check_validation(parties, validation)
             job = self._job(loss, classes, widths, holders, sum_name, algorithm)
             self._check(job, parties)
-            own: dict[str, Any] = networks
-            if top is not None:
-                own = {name: (made, top if name == holders[0] else None) for name, made in networks.items()}
+            own, first = network_start(initial, self, job, parties, classes, networks, top)
+            if first is not None:
+                own = {name: (made, first if name == holders[0] else None) for name, made in own.items()}
             self._begin(job, parties, classes, widths, networks, top)
             self._train(job, parties, classes, held_out, on, own)
         return self
@@ -319,7 +332,7 @@ class NetworkModel(Estimator):
         self._check_fitted()
         found = {name: self._module(name, self._split(name)[0]) for name in self.parties_}
         if self._top_how is not None or self.top is not None:
-            found["top"] = self._module(None, self._split(self.holders_[0])[1])
+            found[TOP] = self._module(None, self._split(self.holders_[0])[1])
         return found
 
     def _split(self, name: str) -> tuple[Any, Any]:

@@ -12,11 +12,12 @@ from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
-from colonnade.data import labels
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
+from colonnade.estimators import preparing
 from colonnade.estimators.base import check_columns
 from colonnade.estimators.torch_checks import check_step
+from colonnade.estimators.torch_initial import network_start
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel
 from colonnade.families import family
 from colonnade.families.checks import check_values, label_holders
@@ -117,7 +118,13 @@ class TransferClassifier(NetworkModel):
 
     # -- training -----------------------------------------------------------------------------------------------
 
-    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+    def fit(
+        self: Model,
+        *parties: Party,
+        on: Runtime | None = None,
+        validation: list[Party] | None = None,
+        initial: NetworkModel | Mapping[str, Any] | None = None,
+    ) -> Model:
         """Train on the rows that both parties have, and on all labelled rows of the source.
 
         Parameters
@@ -130,6 +137,9 @@ class TransferClassifier(NetworkModel):
         validation : list of Party, optional
             The same parties with other rows that both have, in one order and with labels at the source; for early
             stopping and for the history.
+        initial : TransferClassifier or dict, optional
+            Where training starts, as for `NetworkModel`: a fitted model with the same two parties, or {party: its
+            module or state_dict()}.
 
         Returns
         -------
@@ -139,6 +149,7 @@ class TransferClassifier(NetworkModel):
         need_torch()
         check_runtime(on)
         check_names(parties)
+        parties, validation = self._prepare(parties, validation)
         check_values(family(TransferFamily.name), parties)
         source, target = self._sides(parties)
         here, there = common_rows(source, target)
@@ -160,7 +171,7 @@ class TransferClassifier(NetworkModel):
             whole_number("anchors", self.anchors, 1)
         loss = losses.loss("logistic")
         labelled = np.asarray(source.labelled)
-        classes = labels.class_labels(np.asarray(source.y)[labelled], loss)
+        classes = family(TransferFamily.name).class_labels(np.asarray(source.y)[labelled], loss)
         held_out = self._check_validation(ordered, validation)
         with self._references(tuple(common), source.name, algorithm.seed, on) as (networks, _):
             widths = {name: self._width(party, networks[name], algorithm.seed) for name, party in common.items()}
@@ -177,8 +188,9 @@ class TransferClassifier(NetworkModel):
             holders = (source.name,)
             job = TrainingJob(TransferFamily.name, options, loss.name, 1, holders, added, "tree", algorithm)
             job.check(type(self).__name__, tuple(common))
+            started, _ = network_start(initial, self, job, parties, classes, networks, None)
             all_rows = rows_of(source.take(labelled), classes, loss)
-            own = {name: (made, all_rows[:2] if name == source.name else None) for name, made in networks.items()}
+            own = {name: (made, all_rows[:2] if name == source.name else None) for name, made in started.items()}
             self._begin(job, parties, classes, widths, networks, None)
             self._train(job, ordered, classes, held_out, on, own)
         return self
@@ -238,8 +250,8 @@ class TransferClassifier(NetworkModel):
         if len(parties) != 1 or not isinstance(parties[0], Party) or parties[0].name != target:
             got = [party.name if isinstance(party, Party) else type(party).__name__ for party in parties]
             raise DataError(f"prediction needs the rows of the target {target!r} alone, got {got}")
-        (party,), source = parties, self.holders_[0]
-        check_values(family(TransferFamily.name), parties)
+        (party,), source = preparing.applied(parties, self.preparations_), self.holders_[0]
+        check_values(family(TransferFamily.name), (party,))
         check_columns(self.columns_[target], party)
         how, state, *rest = self._for_use(target)
         # A run that broke off left Phi at the source alone, as version 0.2 always did.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.errors import DataError, LabelError, OptionError, one_of
 from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.initial import check_goes_on
 from colonnade.estimators.tree_explanations import TreeExplanations
 from colonnade.families import family
 from colonnade.families.checks import all_labels, label_holders
@@ -89,6 +90,7 @@ class BoostedTrees(TreeExplanations, Estimator):
 
     sum = "plain"  # no scores are added up
     topology = "star"
+    _codes = True
     _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose", "warm_start", "monotone")
 
     def __init__(
@@ -134,7 +136,13 @@ class BoostedTrees(TreeExplanations, Estimator):
 
     # -- training ------------------------------------------------------------------------------------------------------
 
-    def fit(self: Model, *parties: Party, on: Runtime | None = None, validation: list[Party] | None = None) -> Model:
+    def fit(
+        self: Model,
+        *parties: Party,
+        on: Runtime | None = None,
+        validation: list[Party] | None = None,
+        initial: BoostedTrees | None = None,
+    ) -> Model:
         """Train on these parties.
 
         Parameters
@@ -146,6 +154,9 @@ class BoostedTrees(TreeExplanations, Estimator):
             `Simulation()`: all of them in this process, under a virtual clock.
         validation : list of Party, optional
             The same parties with other rows, for the history and for `patience`.
+        initial : BoostedTrees, optional
+            A fitted model of the same class to go on from, up to `trees` in all, as with `warm_start`; it stays as it
+            is. None begins without trees.
 
         Returns
         -------
@@ -154,6 +165,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         """
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         options, algorithm = self._tree_options(), self._chosen(len(parties))
         holders, found = label_holders(parties), all_labels(parties)
         loss = losses.loss(self._loss_name(found))
@@ -162,7 +174,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         outputs = loss.outputs(len(classes))
         job = TrainingJob(algorithm.family, options, loss.name, outputs, holders, self.sum, self.topology, algorithm)
         self._check(job, parties)
-        own = self._own(parties, holders, job)
+        own = self._own(parties, job, self._earlier(initial, parties, classes, job))
         self._loss_ = loss.name
         self._train(job, parties, classes, held_out, on, own)
         return self
@@ -198,7 +210,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         alone = self.protection == AUTO and parties == 1
         return OpenBoosting() if self.protection == PLAIN or alone else SealedBoosting()
 
-    def _own(self, parties: tuple[Party, ...], holders: tuple[str, ...], job: TrainingJob) -> dict[str, Any]:
+    def _own(self, parties: tuple[Party, ...], job: TrainingJob, earlier: dict[str, Any]) -> dict[str, Any]:
         """Return what each party brings beside its columns: categories, signs, and its state of an earlier model."""
         asked = self.monotone or {}
         names = {party.name for party in parties}
@@ -206,9 +218,6 @@ class BoostedTrees(TreeExplanations, Estimator):
             raise OptionError(f"monotone must be {{party: {{column: 1 or -1}}}}, got {asked!r}")
         for name in asked:
             one_of("the party that monotone names", name, tuple(sorted(names)))
-        earlier: dict[str, Any] = {}
-        if self.warm_start and hasattr(self, "_states"):
-            earlier = self._earlier(parties, holders, job)
         found = {}
         for party in parties:
             signs = tuple((self._column(party, column), sign) for column, sign in asked.get(party.name, {}).items())
@@ -223,20 +232,29 @@ class BoostedTrees(TreeExplanations, Estimator):
         one_of(f"the column of {party.name!r} that monotone names", column, party.columns)
         return party.columns.index(column)
 
-    def _earlier(self, parties: tuple[Party, ...], holders: tuple[str, ...], job: TrainingJob) -> dict[str, Any]:
-        """Return every party's state of the model that training goes on from."""
-        if self.parties_ != tuple(party.name for party in parties) or self.holders_ != holders:
+    def _earlier(self, initial: Any, parties: tuple[Party, ...], classes: Array, job: TrainingJob) -> dict[str, Any]:
+        """Return every party's state of the model that training goes on from; nothing where it goes on from none."""
+        again = self.warm_start and hasattr(self, "_states")
+        if initial is None and not again:
+            return {}
+        if initial is not None and not isinstance(initial, Estimator):
+            raise OptionError(f"initial must be a fitted {type(self).__name__}, got {type(initial).__name__}")
+        if initial is not None and again:
+            raise OptionError("initial and warm_start both say what to go on from; leave out one of them")
+        word, made = ("warm_start", self) if initial is None else ("initial", cast("BoostedTrees", initial))
+        if initial is not None:
+            check_goes_on(initial, self, job, parties, classes)
+        if made.parties_ != tuple(party.name for party in parties) or made.holders_ != job.holders:
             raise OptionError(
-                f"warm_start goes on with the parties {list(self.parties_)}, labels at {list(self.holders_)}; give the "
+                f"{word} goes on with the parties {list(made.parties_)}, labels at {list(made.holders_)}; give the "
                 f"same ones in the same order"
             )
         for party in parties:
-            if self.columns_[party.name] != party.columns:
-                raise OptionError(f"warm_start goes on with the columns of {party.name!r} as they were; give the same")
-        before = len(self.forest_.base)
-        if job.outputs != before or self._loss_ != job.loss:
-            raise LabelError("warm_start goes on with the same labels, of as many classes; give the same")
-        return dict(self._states)
+            if made.columns_[party.name] != party.columns:
+                raise OptionError(f"{word} goes on with the columns of {party.name!r} as they were; give the same")
+        if job.outputs != len(made.forest_.base) or made._loss_ != job.loss:
+            raise LabelError(f"{word} goes on with the same labels, of as many classes; give the same")
+        return dict(made._states)
 
     def _run(self, programs: Any, on: Runtime | None, epochs: int) -> Any:
         return super()._run(programs, on, min(epochs, int(self.trees)))

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy.typing as npt
 
 from colonnade.blocks.columns import columns_from_value
+from colonnade.data import labels
 from colonnade.engine.options import Training
-from colonnade.errors import DataError
+from colonnade.errors import DataError, OptionError
 from colonnade.families.scoring import Scorer, score_rows
 from colonnade.leaks import Leak, Setting
+from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
@@ -189,6 +191,21 @@ class Family(ABC):
         """
         return algorithm.least_numbers(*sizes)
 
+    def start_of(self, state: Any) -> Any:
+        """Return `own` of a `TrainingPart` whose training goes on from this state, where there is such a thing."""
+        raise OptionError(
+            f"a {self.called} model is trained from its beginning; linear models with protection 'masked' or 'plain' "
+            f"can start from an earlier version; leave out --from"
+        )
+
+    def counted(self, sum_name: str) -> str:
+        """Say what a run counts for in a party's budget, where that is not by what leaves of each row; else ""."""
+        return ""
+
+    def class_labels(self, y: Any, loss: Loss) -> npt.NDArray[Any]:
+        """Return the classes of labels, once they are found to be what this family's models can tell apart."""
+        return labels.class_labels(y, loss)
+
     def brings(self, own: Any, everything: Callable[[], tuple[Any, Any, Any]]) -> Any:
         """Return `own` of a `TrainingPart` in a job.
 
@@ -231,10 +248,6 @@ class Family(ABC):
         It may where the optimum is the same wherever training starts, and where parameters to start with are taken.
         """
         return None
-
-    def start_from(self, state: Any) -> Any:
-        """Return `own` of a `TrainingPart` that starts with the parameters of this state."""
-        raise DataError(f"training of a {self.called} model starts anew each time")
 
     @abstractmethod
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, FDML, VFB2, Algorithm, BlockNewton, FedSGD
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.columns import Columns, Needed, columns_from_value
+from colonnade.blocks.columns import Columns, Needed, columns_from_value, with_ones
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
@@ -47,13 +47,15 @@ _MODELS = (
 class LinearOptions:
     """What a linear model is: the penalty of its coefficients, its weight, whether there is an intercept.
 
-    And whether rows count unequally, which everybody has to know before the label holder brings weights.
+    And whether rows count unequally, which everybody has to know before the label holder brings weights; and whether
+    the penalty is on the intercept too, as in the papers, whose models have a column of ones instead.
     """
 
     penalty: str = "l2"
     l2: float = 1e-4
     intercept: bool = True
     weighted: bool = False
+    penalised: bool = False
 
 
 class LinearFamily(Family):
@@ -70,6 +72,7 @@ class LinearFamily(Family):
         Key("penalty", str, default=LinearOptions.penalty, allowed=tuple(penalties.PENALTIES)),
         Key("intercept", bool, default=LinearOptions.intercept),
         Key("weighted", bool, default=LinearOptions.weighted),
+        Key("penalise_intercept", bool, default=LinearOptions.penalised),
     )
     options: ClassVar[type[Any]] = LinearOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = tuple(ALGORITHMS.values())
@@ -86,17 +89,20 @@ class LinearFamily(Family):
         return FedSGD if encrypted else BlockNewton
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """Refuse weights of rows, which training in the open does not take."""
+        """Refuse weights of rows, which training in the open does not take, and a penalty on no intercept."""
         if options.weighted:
             raise OptionError(f"weighted is true: {NO_WEIGHTS}")
+        if options.penalised and not options.intercept:
+            raise OptionError("penalise_intercept has no effect on a model without an intercept; leave out one of them")
 
     def trained_by(self, algorithm: Training) -> str:
         """Return the algorithm's own family: FDML makes a mean of models out of these options."""
         return algorithm.family
 
     def read_options(self, model: Settings) -> LinearOptions:
-        """Return the penalty, its weight, whether there is an intercept, and whether rows have weights."""
-        return LinearOptions(model["penalty"], model["l2"], model["intercept"], model["weighted"])
+        """Return the penalty and its weight, whether there is an intercept, rows have weights, and it is penalised."""
+        keys = ("penalty", "l2", "intercept", "weighted", "penalise_intercept")
+        return LinearOptions(*(model[key] for key in keys))
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say that contributions are linear, from which it follows what they show; that holds for FDML's too."""
@@ -106,6 +112,14 @@ class LinearFamily(Family):
         """Return 1 where there is an intercept, which belongs to the first label holder."""
         return int(options.intercept)
 
+    def start_of(self, state: Any) -> Any:
+        """Return the coefficients, score by score, and the intercept where this party owns it.
+
+        One array per score: lengths of arrays are cut where a run is rehearsed, and the number of scores is not.
+        """
+        theta, intercept = state[:2]
+        return tuple(np.ascontiguousarray(theta.T)), None if intercept is None else tuple(intercept.tolist())
+
     # -- training and use ---------------------------------------------------------------------------------------
 
     async def train(
@@ -114,39 +128,40 @@ class LinearFamily(Family):
         """Train on those columns that have a number in some row; the coefficients of the others are zero."""
         job.algorithm.check_sum(job.sum)  # checked again where a signal would leave in the clear
         check_penalty(job.sum, job.holders, job.options.penalty)
-        whole = columns_from_value(part.X)
+        ones = job.options.penalised and net.me == job.holders[0]  # an intercept that is a coefficient like others
+        whole = columns_from_value(with_ones(part.X) if ones else part.X)
         needed = self._needed(whole)
         block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
         if block.intercept is not None and part.y is not None:
             block.intercept[:] = loss.start(part.y[part.labelled])
         if part.own is not None:  # parameters to start with
-            theta, intercept = part.own
-            block.weights.V[:] = needed.cut(np.stack(theta, axis=1))
+            if len(part.own[0]) != job.outputs:
+                raise OptionError(f"training starts from {len(part.own[0])} scores of a row, here are {job.outputs}")
+            theta, intercept = np.stack(part.own[0], axis=1), part.own[1]
+            if ones:
+                theta = np.vstack([theta, np.zeros(job.outputs) if intercept is None else intercept])
+            block.weights.V[:] = needed.cut(theta)
             if intercept is not None and block.intercept is not None:
                 block.intercept[:] = intercept
         train = Part(None, whole.shape[0], part.y, part.labelled)
         held_out = None
         if part.validation is not None:
-            other = needed.of(columns_from_value(part.validation[0]))
-            held_out = Part(other, other.shape[0], *part.validation[1:])
+            X, *known = part.validation
+            other = needed.of(columns_from_value(with_ones(X) if ones else X))
+            held_out = Part(other, other.shape[0], *known)
         agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)
-        theta, *rest = session.finish()
-        return (needed.spread(theta), *rest)
+        theta, intercept, *rest = session.finish()
+        theta = needed.spread(theta)
+        if ones:
+            theta, intercept = theta[:-1], theta[-1]
+        return (theta, intercept, *rest)
 
     def on_path(self, job: TrainingJob) -> float | None:
         """Return l2, but for penalties with several optima and coefficients in shares, which start at zero."""
         return None if job.options.penalty != "l2" or job.sum == ENCRYPTED else float(job.options.l2)
-
-    def start_from(self, state: Any) -> Any:
-        """Return the coefficients, score by score, and the intercept or None.
-
-        They are one array per score: lengths of arrays are cut where a run is rehearsed, the number of scores is not.
-        """
-        theta, intercept = state[:2]
-        return tuple(np.ascontiguousarray(theta.T)), None if intercept is None else tuple(intercept.tolist())
 
     def _needed(self, whole: Columns) -> Needed:
         return Needed(whole, every=False)
@@ -155,9 +170,10 @@ class LinearFamily(Family):
         return losses.loss(job.loss)
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
-        """Return this party's block; the first label holder's has the intercept."""
+        """Return this party's block; the first label holder's has the intercept, unless a column of ones is that."""
         penalty = penalties.penalty(job.options.penalty, job.options.l2)
-        return LinearBlock(columns, job.outputs, penalty, job.options.intercept and me == job.holders[0])
+        apart = job.options.intercept and not job.options.penalised
+        return LinearBlock(columns, job.outputs, penalty, apart and me == job.holders[0])
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
         """Return a part that adds x theta to the scores."""
@@ -180,7 +196,8 @@ class LinearFamily(Family):
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
         """Return the options of `LinearModel` that these stand for."""
-        return {"l2": options.l2, "penalty": options.penalty, "fit_intercept": options.intercept}
+        given = {"l2": options.l2, "penalty": options.penalty, "fit_intercept": options.intercept}
+        return {**given, "penalise_intercept": options.penalised}
 
     def numbers(self, public: Mapping[str, Any], state: Any) -> int:
         """Return the number of scores: a party sends one number about a person for each."""
@@ -216,6 +233,10 @@ class AveragedFamily(LinearFamily):
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
         super().check_holders(model, loss, holders, options)
+        if options.penalised:
+            raise OptionError(
+                "FDML has an intercept at every party, none of which is penalised; leave it out, or use VFB2"
+            )
         if loss not in MIXTURES:
             raise OptionError(
                 f"FDML averages the probabilities of classes, and {model} has none; use LogisticRegression or "

@@ -51,6 +51,11 @@ class SealedFamily(LinearFamily):
                 f"sealed training needs exactly one label holder, got {', '.join(map(repr, holders))}; give y to one "
                 f"Party only, or use protection 'masked'"
             )
+        if options.penalised:
+            raise OptionError(
+                "sealed training does not penalise the intercept; leave penalise_intercept out, or use protection "
+                "'masked'"
+            )
         if options.penalty != "l2":
             raise OptionError(
                 f"sealed training takes the penalty 'l2' only, got {options.penalty!r}; use protection 'masked'"

@@ -26,6 +26,8 @@ from colonnade.families.protection import SEALED, protection_of
 from colonnade.leaks import Setting
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
+from colonnade.sums import SUMS
+from colonnade.sums.trees import check_topology
 
 _FEW = 16  # how many rows a rehearsal has, at most
 
@@ -85,6 +87,7 @@ class TrainingJob:
         """Refuse what the family or the algorithm can't train; `model` is what the user calls the model."""
         family(self.family).check_job(model, self, parties)
         family(self.family).check_holders(model, self.loss, self.holders, self.options)
+        check_topology(self.topology, parties, self.holders, SUMS[self.sum].trees)
         self.algorithm.check(self.setting(parties))
 
     def rehearsed(self) -> TrainingJob:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.algorithms.encrypted_transfer import EncryptedTransferSession, encrypted_transfer_leaks
 from colonnade.algorithms.fedbcd import FedBCD, FedSGD
@@ -27,6 +28,7 @@ from colonnade.algorithms.transfer_sums import SourceLastLayer, TargetLastLayer
 from colonnade.blocks import FloatArray, NotFinite, Rows
 from colonnade.blocks.columns import Columns, columns_from_value, rows_of_value
 from colonnade.blocks.torch_network import NetworkBlock
+from colonnade.data.labels import show
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement
 from colonnade.engine.exposure import ENCRYPTED
@@ -46,8 +48,10 @@ from colonnade.sums import open_sum
 # Labelled rows behind a batch's Phi in a job, at least.
 LEAST_ANCHORS = 64
 _WORDS = {
-    "masked": "each party sees sums over all common rows with the other's numbers, and none about a single one",
-    "plain": "the source sees the target's representations of common rows, and the target the source's, and the labels",
+    "masked": "each party sees sums over all common rows with the other's numbers, and none about a single one; the "
+    "target also a mean over all people whom the source has labelled",
+    "plain": "the source sees the target's representations of common rows, and the target the source's, the labels, "
+    "and a mean over all people whom the source has labelled, also those who are not in common",
 }
 
 
@@ -128,6 +132,22 @@ class TransferFamily(TorchFamily):
         """Refuse labels at both parties."""
         if len(holders) != 1:
             raise LabelError(f"{model} has one label holder, the source, got {len(holders)}")
+
+    def counted(self, sum_name: str) -> str:
+        """Say that a masked run counts as a whole: with other features, the same rows would be in other sums."""
+        if sum_name != ENCRYPTED:
+            return ""
+        return "sums over all common rows leave, and every run counts as one number about each person at least"
+
+    def class_labels(self, y: Any, loss: losses.Loss) -> npt.NDArray[Any]:
+        """Return the two classes; refuse more."""
+        found = np.unique(np.asarray(y))
+        if len(found) > 2:
+            raise LabelError(
+                f"transfer learning tells two classes apart, and the labels hold {len(found)} ({show(found)}); label "
+                f"one of them against the rest, and train a model for each"
+            )
+        return super().class_labels(y, loss)
 
     def brings(self, own: Any, everything: Callable[[], tuple[Any, Any, Any]]) -> Any:
         """Return (the party's network, at the source the columns and labels of all its labelled rows)."""

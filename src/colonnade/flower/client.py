@@ -117,7 +117,7 @@ def _answer(held: _Held, message: Any, context: Context) -> Any:
     classes, rows = _labels(about)
     common_classes([site], classes)  # refuses labels that are not among them
     part = SiteRows.from_value(part_of(site, np.asarray(classes), rows))
-    own = Own(held.network, site.identity, site.roster, held.functions)
+    own = Own(held.network, site.identity, site.roster, held.functions, site.min_rows)
     work = SiteWork.of(told, site.name, part, None, own, tuple(about))
     if not work.threshold and not held.plain:
         raise OptionError(

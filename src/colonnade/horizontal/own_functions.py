@@ -38,15 +38,28 @@ def checked(function: RowFunction) -> RowFunction:
 
     def careful(scores: Array, y: Array) -> tuple[Array, Array]:
         called = getattr(function, "__name__", "the function")
-        found = function(np.asarray(scores, dtype=np.float64), y)
+        try:
+            found = function(np.asarray(scores, dtype=np.float64), y)
+        except Exception as error:  # whatever a function of the user's raises
+            raise OptionError(f"{called}(scores, y) raised {type(error).__name__}: {error}") from error
         if not isinstance(found, tuple) or len(found) != 2:
             raise OptionError(f"{called}(scores, y) must return (values, slopes), it returned {type(found).__name__}")
-        values, slopes = (np.asarray(part, dtype=np.float64) for part in found)
+        try:
+            values, slopes = (np.asarray(part, dtype=np.float64) for part in found)
+        except (TypeError, ValueError):
+            raise OptionError(f"{called}(scores, y) must return numbers, it returned {found!r:.60}") from None
         if values.shape != (len(y),) or slopes.shape != scores.shape:
             raise OptionError(
                 f"{called}(scores, y) must return a value for each of {len(y)} rows and slopes of the shape "
                 f"{scores.shape}, it returned {values.shape} and {slopes.shape}"
             )
+        for what, part in (("value", values), ("slope", slopes)):
+            if not np.isfinite(part).all() and np.isfinite(scores).all():
+                row = int(np.argwhere(~np.isfinite(part))[0][0])
+                raise OptionError(
+                    f"{called}(scores, y) must return finite numbers, its {what} of the scores {scores[row].tolist()} "
+                    f"is {part[row].tolist()}"
+                )
         return values, slopes
 
     return careful
@@ -54,7 +67,11 @@ def checked(function: RowFunction) -> RowFunction:
 
 def average_of(function: ParameterFunction, w: Array) -> Average:
     """Return the value and gradient of a function of the parameters; refuse what is not of their shape or finite."""
-    called, found = getattr(function, "__name__", "the function"), function(w.copy())
+    called = getattr(function, "__name__", "the function")
+    try:
+        found = function(w.copy())
+    except Exception as error:  # whatever a function of the user's raises
+        raise OptionError(f"{called}(w) raised {type(error).__name__}: {error}") from error
     if not isinstance(found, tuple) or len(found) != 2:
         raise OptionError(f"{called}(w) must return (value, gradient), it returned {type(found).__name__}")
     value, gradient = float(found[0]), np.asarray(found[1], dtype=np.float64)

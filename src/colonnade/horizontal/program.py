@@ -126,16 +126,16 @@ async def attend(net: Net, server: str, job: Any, mine: Any) -> Any:
         A `ServerJob` as a value.
     mine
         Rows, rows to validate with, the name of the function that makes its network, the secret of its identity, its
-        roster, and the names of the problem's functions of rows.
+        roster, the names of the problem's functions of rows, and the fewest rows that it answers about.
     """
     told = ServerJob.from_value(job)
     net.spare(told.sites)
     number = told.sites.index(net.me)
-    train, validation, network, secret, roster, functions = mine
+    train, validation, network, secret, roster, functions, fewest = mine
     held_out = None if validation is None else SiteRows.from_value(validation)
     identity = None if secret is None else Identity(secret)
     known = None if roster is None else dict(roster)
-    own = Own(maker_of(network), identity, known, tuple(map(function_of, functions)))
+    own = Own(maker_of(network), identity, known, tuple(map(function_of, functions)), fewest)
     work = SiteWork.of(told.as_site_job(number), net.me, SiteRows.from_value(train), held_out, own)
     turn: Turn | None = None
     while True:

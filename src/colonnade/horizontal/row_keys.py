@@ -51,13 +51,29 @@ class RowKeys:
         return found
 
 
+def check_enough(site: str, numbers: Array, keys: Sequence[int], names: Sequence[str], fewest: int) -> None:
+    """Refuse a site with fewer rows than its owner lets it answer about, in all or of a key that it has some of.
+
+    `numbers` has the number of each row's key, `keys` are those of the problem, and `names` what they are called.
+    """
+    for key in keys:
+        found = len(numbers) if key == EVERY_ROW else int((numbers == key).sum())
+        if 0 < found < fewest:
+            what = "" if key == EVERY_ROW else f" of {names[key]}"
+            raise DataError(
+                f"site {site!r} has {found} rows{what}, and answers about {fewest} or more, as a gradient of few rows "
+                f"shows them; leave these rows out, or give Site(..., min_rows={found})"
+            )
+
+
 def check_groups(rows: RowKeys, sites: Sequence[Site], classes: Array) -> None:
-    """Refuse keys that no site has, and groups that some sites have; all sites can be looked at."""
+    """Refuse keys that no site has or few rows have, and groups that some sites have; all sites can be looked at."""
     grouped = [site for site in sites if site.groups is not None]
-    if not rows.keys:
-        return
-    if grouped and len(grouped) < len(sites):
+    called = [f"the {rows.what} {key!r}" for key in rows.keys]
+    if rows.keys and grouped and len(grouped) < len(sites):
         without = next(site.name for site in sites if site.groups is None)
         raise DataError(f"site {without!r} has no groups, others have; give groups to every site, or to none")
     names = [site.groups for site in grouped if site.groups is not None]
     rows.check_known(np.unique(np.concatenate(names)) if names else classes)
+    for site in sites:
+        check_enough(site.name, rows.numbers(site), (EVERY_ROW, *range(len(called))), called, site.min_rows)

@@ -20,9 +20,11 @@ from colonnade.blocks.whole import WholeModel, costs
 from colonnade.crypto.masks import KeyPair
 from colonnade.crypto.ring import Ring
 from colonnade.data.identity import Identity
+from colonnade.data.site import MIN_ROWS
 from colonnade.errors import OptionError, ProtocolError
 from colonnade.horizontal.messages import Make, is_job, method_from_value, model_from_value
 from colonnade.horizontal.own_functions import checked
+from colonnade.horizontal.row_keys import check_enough
 from colonnade.objective.expressions import RowFunction
 from colonnade.runtimes.wire import encode, expect_array
 from colonnade.sums.dropout import FEWEST, Member, SumTerms
@@ -72,6 +74,7 @@ class Own:
     identity: Identity | None = None  # what it signs with
     roster: Mapping[str, bytes] | None = None  # the public keys of all sites
     functions: tuple[RowFunction, ...] = ()  # those of the problem, where it has any
+    min_rows: int = MIN_ROWS  # the fewest that it answers about
 
 
 @dataclass
@@ -160,6 +163,8 @@ class SiteWork:
         keys = 1 + max(key for key, _ in measures)
         if keys and int(train.groups.max()) >= keys:
             raise ProtocolError(f"the server counts {keys} classes or groups, site {name!r} has rows of more")
+        named = [f"the class or group of number {key}" for key in range(keys)]
+        check_enough(name, train.groups, tuple({key for key, _ in measures}), named, own.min_rows)
         needed = 1 + max(function for _, function in measures)
         if needed > len(own.functions):
             raise OptionError(

@@ -37,10 +37,12 @@ _TELLING = (
 
 def words_of(job: Job) -> str:
     """Return a job's protection, and what it is; between two parties, that masks hide nothing."""
-    note = f"; {HIDES_NOTHING}" if job.protection == MASKED and len(job.parties) == 2 else ""
+    kind = family(job.family)
+    bare = job.protection == MASKED and len(job.parties) == 2 and not kind.counted(job.sum)
+    note = f"; {HIDES_NOTHING}" if bare else ""
     if job.protection == SEALED and HELD_OUT in job.disclosed():
         note = f"; after it {job.holders[0]} sees scores of held-out people, for a metric"
-    words = family(job.family).protection_words(job.protection, job.algorithm, job.holders[0])
+    words = kind.protection_words(job.protection, job.algorithm, job.holders[0])
     return f"{job.protection}: {words}{note}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colonnade.engine.options import Training
@@ -51,6 +51,9 @@ class Job:
         The content of the file, which the handshake compares.
     statistics
         Whether statistics of the coefficients follow after training.
+    serving
+        {party: where the others can dial it to use a model}, of those that have another address for that, so that
+        they can train at the same time.
     folds
         How many folds a cross-validation before the last training has; 0 is none.
     scoring
@@ -79,6 +82,7 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]
     statistics: bool = False
+    serving: Mapping[str, str] = field(default_factory=dict)
     folds: int = 0
     scoring: str | None = None
     grid: tuple[Mapping[str, Any], ...] = ()

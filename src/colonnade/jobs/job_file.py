@@ -32,7 +32,7 @@ from colonnade.remote.place import host_and_port
 from colonnade.settings import toml
 from colonnade.settings.settings import Anything, Key, ListOf, Section, Settings, shown
 from colonnade.sums import GONE, SUMS
-from colonnade.sums.trees import TOPOLOGIES
+from colonnade.sums.trees import check_kind, check_topology
 
 VERSION = 1
 _LARGEST = 1 << 63  # TOML's whole numbers end below this; larger ones can't be compared with a float everywhere
@@ -41,6 +41,15 @@ _LARGEST = 1 << 63  # TOML's whole numbers end below this; larger ones can't be 
 def party_name(name: str) -> str | None:
     """Return what is wrong with the name of a party or a job, or None."""
     return None if NAME.fullmatch(name) else "must be lower-case letters, digits and inner hyphens, at most 40"
+
+
+def _topology(kind: str) -> str | None:
+    """Return what is wrong with a topology, or None."""
+    try:
+        check_kind(kind)
+    except OptionError as error:
+        return str(error).removeprefix("topology").lstrip(": ")
+    return None
 
 
 def address(text: str) -> str | None:
@@ -66,7 +75,9 @@ def _model_keys() -> dict[str, Key]:
 
 _MODEL_KEYS = _model_keys()
 _KIND = Key("kind", str, required=True, allowed=tuple(kind for one in _FAMILIES for kind in one.kinds))
-_PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
+_PARTY = Section(
+    Key("address", str, check=address), Key("serving", str, check=address), Key("labels", bool, default=False)
+)
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
     Key("name", str, required=True, check=party_name),
@@ -86,7 +97,7 @@ JOB = Section(
         "sum",
         Section(
             Key("kind", str, default="auto", allowed=("auto", *SUMS), gone=GONE),
-            Key("topology", str, default="tree", allowed=tuple(TOPOLOGIES)),
+            Key("topology", str, default="tree", check=_topology),
             gone={"key_bits": "keys have one length since 'encrypted' signals are no longer Paillier's; remove it"},
         ),
         default={},
@@ -154,10 +165,7 @@ def described(settings: Settings) -> Job:
             unreachable[1],
             f"{unreachable[0]!r} has no address either, so neither can dial the other; give one of them one",
         )
-    known = [parties[name]["address"] for name in names]
-    for name, at in zip(names, known, strict=True):
-        if at is not None and known.index(at) < names.index(name):
-            raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
+    _check_addresses(parties, names)
     added, run, alignment = settings["sum"], settings["run"], settings["alignment"]
     kind = family_of_kind(settings["model"]["kind"])
     _check_keys(settings["model"], kind)
@@ -200,13 +208,37 @@ def described(settings: Settings) -> Job:
         run["checkpoint_every"],
         {**settings.plain(), "model": model.plain(), "protection": protection_of(made.name, sum_name)},
         run["statistics"],
+        {name: parties[name]["serving"] for name in names if parties[name]["serving"] is not None},
         folds,
         settings["validation"]["scoring"],
         grid,
         candidates,
     )
+    _check_trees(added, job)
     _check_trainable(settings, job, made)
     return job
+
+
+def _check_addresses(parties: Settings, names: list[str]) -> None:
+    """Refuse an address that somebody has already, and one to serve at where there is none to train at."""
+    known: dict[str, str] = {}
+    for name in names:
+        party = parties[name]
+        if party["serving"] is not None and party["address"] is None:
+            raise party.error("serving", "is where a model is used, and there is no address to train at; give it one")
+        for key in ("address", "serving"):
+            if party[key] in known:
+                raise party.error(key, f"{known[party[key]]!r} has the same one; give each its own")
+            if party[key] is not None:
+                known[party[key]] = name
+
+
+def _check_trees(added: Settings, job: Job) -> None:
+    """Refuse trees of the job's own that do not fit its parties and its sum, or are not safe."""
+    try:
+        check_topology(job.topology, job.parties, job.holders, SUMS[job.sum].trees)
+    except OptionError as error:
+        raise added.error("topology", str(error).removeprefix("topology ")) from None
 
 
 def _check_keys(model: Settings, kind: Family) -> None:
@@ -298,6 +330,8 @@ def _check_statistics(settings: Settings, loss: str, made: Family, algorithm: Tr
         raise run.error("statistics", f"models of the kinds logistic, ridge and poisson have them, {kind} has none")
     if model["penalty"] != "l2":
         raise run.error("statistics", f"they need penalty 'l2', the model has {model['penalty']!r}")
+    if model["penalise_intercept"]:
+        raise run.error("statistics", "they need an intercept without a penalty; remove penalise_intercept")
 
 
 def _algorithm(settings: Settings, of: Family) -> Training:

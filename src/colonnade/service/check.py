@@ -8,7 +8,6 @@ import os
 import numpy as np
 
 from colonnade import __version__, private_files
-from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
@@ -29,6 +28,7 @@ from colonnade.service.findings import Finding, tried
 from colonnade.service.run import column_names, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
+from colonnade.tables.near_levels import near_levels
 
 
 def check(job: Job, party: PartyFile) -> list[Finding]:
@@ -52,12 +52,13 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     kind = family(job.family)
     try:
         table = data.load(party.data)
-        prepared = preparation.fit(table, party.prepare, trees=grows_trees(job))
+        prepared = preparation.fit(table, party.prepare, trees=grows_trees(job), reference=job.statistics)
         columns = column_names(prepared)
         batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
     except ColonnadeError as error:
         return [Finding("data", False, str(error))]
+    found += [Finding("spelling", None, sentence) for sentence in near_levels(table)]
 
     def policy() -> str:
         check_consent(party.policy, party.name, job)
@@ -75,11 +76,12 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         if job.protection == SEALED and job.validation and party.name not in job.holders:
             return (
                 f"training is sealed; for the metric one number about each held-out person leaves, as in a prediction. "
-                f"In all runs together {most} about each may (max_directions = {party.policy.max_directions:g} of "
-                f"{width} columns)"
+                f"In all runs together {most} about each may {of_columns}"
             )
         if job.protection == SEALED:
             return "training is sealed, and no number about a person leaves in it"
+        if counted := kind.counted(job.sum):
+            return f"{counted}; {most} may leave in all runs together {of_columns}"
         silent = not job.algorithm.tells_signals or job.sum == ENCRYPTED
         if silent and job.holders == (party.name,):
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
@@ -89,30 +91,18 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         if least > most:
             raise PolicyRefused(
                 f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
-                f"{party.name!r} allows {most} (max_directions = {party.policy.max_directions:g} of {width} "
-                f"columns); raise max_directions if your partners may work out more combinations of your columns"
+                f"{party.name!r} allows {most} {of_columns}; raise max_directions if your partners may work out more "
+                f"combinations of your columns"
             )
         return (
-            f"{most} numbers about each person may leave in all runs together (max_directions = "
-            f"{party.policy.max_directions:g} of {width} columns); training ends there at the latest"
+            f"{most} numbers about each person may leave in all runs together {of_columns}; training ends there at "
+            f"the latest"
         )
-
-    def batches() -> str:
-        # The scores of a row, and how many rows all parties have in common, are not known yet: they may ask for more.
-        if in_shares(job.sum, job.holders):
-            return "of any size, as no gradient is opened"
-        others = [name for name in job.holders if name != party.name]
-        share = table.rows // len(job.holders)
-        sizes = {party.name: job.width(party.name, len(columns))}
-        usual = usual_batch(sizes, job.holders, 1, table.rows)
-        given = usual if job.algorithm.batch is None else job.algorithm.batch_for(table.rows)
-        check_batches(sizes, dict.fromkeys(others, share), given, 1)
-        return f"large enough for {sizes[party.name]} columns"
 
     def own_labels() -> str:
         of = Party(party.name, np.zeros((table.rows, 1)), table.label)
         known = np.asarray(of.y)[np.asarray(of.labelled)]
-        classes = labels.class_labels(known, losses.loss(job.loss))
+        classes = kind.class_labels(known, losses.loss(job.loss))
         more = f", {len(classes)} classes" if len(classes) else ""
         return f"{len(known):,} rows with a label" + more + ("" if table.weight is None else ", and weights")
 
@@ -121,9 +111,10 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         own, seed = party.network, job.algorithm.seed
         found.append(tried(kind.called, lambda: kind.try_own(party.name, own, len(columns), seed)))
     found += cells_and_ranges(job, party, table, prepared) if grows_trees(job) else []
-    found += [tried("batches", batches)] if job.sum == ENCRYPTED else []
+    found += [tried("batches", lambda: _batches(job, party, table.rows, len(columns)))] if job.sum == ENCRYPTED else []
     width = sources(prepared)
     most = allowance(party.policy.max_directions, width)
+    of_columns = f"(max_directions = {party.policy.max_directions:g} of {width} columns)"
     shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
     others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
     return [*found, tried("policy", policy), *([tried("budget", budget)] if kind.adds_up else []), *others]
@@ -141,6 +132,22 @@ def _held_out_numbers(party: PartyFile, tries: int, most: int, width: int) -> st
         f"training is sealed; for the scores of held-out people {tries} numbers about each leave, as in predictions. "
         f"In all runs together {rule} may"
     )
+
+
+def _batches(job: Job, party: PartyFile, rows: int, columns: int) -> str:
+    """Return what is known of batches of encrypted signals, and of sums of encrypted numbers; refuse small ones."""
+    # The scores of a row, and how many rows all parties have in common, are not known yet: they may ask for more.
+    if family(job.family).counted(job.sum):
+        return "one, of all rows in common; whether they are enough for the last layers is known in training"
+    if in_shares(job.sum, job.holders):
+        return "of any size, as no gradient is opened"
+    others = [name for name in job.holders if name != party.name]
+    share = rows // len(job.holders)
+    sizes = {party.name: job.width(party.name, columns)}
+    usual = usual_batch(sizes, job.holders, 1, rows)
+    given = usual if job.algorithm.batch is None else job.algorithm.batch_for(rows)
+    check_batches(sizes, dict.fromkeys(others, share), given, 1)
+    return f"large enough for {sizes[party.name]} columns"
 
 
 def _folder(party: PartyFile) -> str:
@@ -162,7 +169,7 @@ def _peer(job: Job, party: PartyFile, name: str) -> Finding:
         address, terms = str(place.addresses[name]), RunTerms.of(job.parties, job.agreed)
         seen = asyncio.run(look(address, party.name, name, terms, credentials))
     except PartySilent as error:
-        return Finding(what, False, f"{error}; it may not be running yet")
+        return Finding(what, None, f"{error}; it may not be running yet", later=True)
     except ColonnadeError as error:
         return Finding(what, False, str(error))
     version = f"{address}, colonnade {seen.package}" + ("" if seen.package == __version__ else f", here {__version__}")

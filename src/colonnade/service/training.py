@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
@@ -75,6 +74,7 @@ class Ready:
     held_out: int  # how many are not, and judge the model
     mine: TrainingPart
     people: Rows  # all common rows, held-out ones too
+    apart: Rows  # the held-out ones of them
     fold: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]  # its two parts, prepared for it
     everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
 
@@ -171,7 +171,7 @@ async def get_ready(
         y = None if source.labels is None else np.asarray(source.labels)[of]
         return rows_of(Party(net.me, prepared.matrix(of), y, columns=prepared.columns), classes, loss)
 
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, fold, everything)
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, held_out, fold, everything)
 
 
 async def take_part(
@@ -219,7 +219,17 @@ async def take_part(
     found = await _statistics(net, chosen, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
     return Trained(
-        state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, training, found_out
+        state,
+        ready.classes,
+        ready.prepared,
+        *counts,
+        best,
+        outputs,
+        found,
+        ready.people,
+        training,
+        ready.apart,
+        validated=found_out,
     )
 
 
@@ -293,7 +303,7 @@ async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tu
             found.append(np.array(told))
     if len({one.dtype.kind in "US" for one in found}) > 1:
         raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
-    classes = labels.class_labels(np.concatenate(found), loss)
+    classes = family(job.family).class_labels(np.concatenate(found), loss)
     outputs = loss.outputs(len(classes))
     for name in net.names:
         if name != leader:

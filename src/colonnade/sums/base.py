@@ -17,7 +17,8 @@ from colonnade.crypto.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_
 from colonnade.leaks import OF_COLUMNS, SINGLE, Leak, Setting
 from colonnade.runtimes.net import Net, Promise
 from colonnade.runtimes.wire import expect_array
-from colonnade.sums.trees import Tree, topology
+from colonnade.sums.trees import topology
+from colonnade.sums.written_trees import Tree
 
 
 async def tree_sum(net: Net, tag: str, value: AnyRing, tree: Tree) -> AnyRing | None:
@@ -52,6 +53,8 @@ class SecureSum(ABC):
         What users call this sum.
     masked
         Whether contributions are hidden from the parties on their way.
+    trees
+        How many trees it travels along.
     numbers
         How many numbers about rows this party has put into sums so far.
     charge
@@ -60,6 +63,7 @@ class SecureSum(ABC):
 
     name: ClassVar[str]
     masked: ClassVar[bool]
+    trees: ClassVar[int] = 1
 
     def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
         self.net, self.topology = net, topology

@@ -114,6 +114,7 @@ class TwoTreesSum(SecureSum):
 
     name: ClassVar[str] = "two-trees"
     masked: ClassVar[bool] = True
+    trees: ClassVar[int] = 2
 
     def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
         super().__init__(net, topology, fraction_bits)

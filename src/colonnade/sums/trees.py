@@ -23,88 +23,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from colonnade.errors import OptionError, one_of
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A rooted tree of parties, along which partial sums travel to the root.
-
-    What is no tree (a cycle, a party twice, a parent that isn't a party) raises an `OptionError`.
-
-    Parameters
-    ----------
-    root
-        The party at which the sum arrives.
-    parents
-        One (child, parent) pair for every party but the root, in the order in which a parent adds its children.
-    """
-
-    root: str
-    parents: tuple[tuple[str, str], ...] = ()
-    _parent: dict[str, str | None] = field(init=False, repr=False, compare=False)
-    _children: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
-    _subtree: dict[str, frozenset[str]] = field(init=False, repr=False, compare=False)
-    _depth: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        parent: dict[str, str | None] = {self.root: None}
-        for child, above in self.parents:
-            if child in parent:
-                what = "is the root and has a parent" if child == self.root else "has two parents"
-                raise OptionError(f"a tree needs one parent for every party but the root, {child!r} {what}")
-            parent[child] = above
-        children: dict[str, list[str]] = {name: [] for name in parent}
-        for child, above in self.parents:
-            if above not in children:
-                raise OptionError(f"a parent in a tree must be one of its parties, {child!r} has the parent {above!r}")
-            children[above].append(child)
-        # A loop, not a recursion: a ring of many parties is as deep as it is long.
-        depths = {self.root: 0}
-        downwards = [self.root]
-        for name in downwards:
-            for child in children[name]:
-                depths[child] = depths[name] + 1
-                downwards.append(child)
-        if len(downwards) < len(parent):
-            lost = ", ".join(repr(name) for name in parent if name not in depths)
-            raise OptionError(f"every party of a tree must reach the root {self.root!r}, {lost} run in a cycle")
-        subtree: dict[str, frozenset[str]] = {}
-        for name in reversed(downwards):
-            subtree[name] = frozenset((name,)).union(*(subtree[child] for child in children[name]))
-        for attribute, value in (
-            ("_parent", parent),
-            ("_children", {name: tuple(below) for name, below in children.items()}),
-            ("_subtree", subtree),
-            ("_depth", max(depths.values())),
-        ):
-            object.__setattr__(self, attribute, value)
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Every party: the root, then the others in the order of `parents`."""
-        return tuple(self._parent)
-
-    @property
-    def depth(self) -> int:
-        """How many messages the longest way to the root takes."""
-        return self._depth
-
-    def parent(self, name: str) -> str | None:
-        """Return the party to which this one sends its sum, or None for the root."""
-        return self._parent[name]
-
-    def children(self, name: str) -> tuple[str, ...]:
-        """Return the parties from which this one receives sums, in the order in which it adds them."""
-        return self._children[name]
-
-    def subtree(self, name: str) -> frozenset[str]:
-        """Return this party and all below it, that is, the parties in the sum that it sends."""
-        return self._subtree[name]
-
+from colonnade.sums.written_trees import Tree, is_written, written_trees
 
 # -- topologies --------------------------------------------------------------------------------------------------------
 
@@ -146,14 +68,59 @@ TOPOLOGIES: dict[str, Callable[[Sequence[str], str], Tree]] = {"tree": binary_tr
 
 
 def topology(kind: str, names: Sequence[str], root: str) -> Tree:
-    """Return the tree of one of the `TOPOLOGIES`; it is built once, so a sum may ask for it every time."""
-    one_of("topology", kind, tuple(TOPOLOGIES))
+    """Return the tree of one of the `TOPOLOGIES`, or the one that is written; it is built once for all sums.
+
+    Where trees are written, and none with this root, the sum travels along the usual one.
+    """
+    check_kind(kind)
     return _topology(kind, tuple(names), root)
 
 
 @lru_cache(maxsize=1024)
 def _topology(kind: str, names: tuple[str, ...], root: str) -> Tree:
-    return TOPOLOGIES[kind](names, root)
+    if not is_written(kind):
+        return TOPOLOGIES[kind](names, root)
+    if root not in written_trees(kind):
+        return binary_tree(names, root)
+    first = written_trees(kind)[root][0]
+    _check_parties(first, names)
+    return first
+
+
+def check_kind(kind: str) -> None:
+    """Refuse what is neither one of the `TOPOLOGIES` nor trees that can be read."""
+    if is_written(kind):
+        written_trees(kind)
+    else:
+        one_of("topology", kind, tuple(TOPOLOGIES))
+
+
+def check_topology(kind: str, names: Sequence[str], holders: Sequence[str], needed: int) -> None:
+    """Refuse a topology that does not fit a sum between these parties, which arrives at those with labels.
+
+    `needed` is how many trees the sum takes. Two that carry a masked sum must be safe: see the module's beginning.
+    """
+    check_kind(kind)
+    if not is_written(kind):
+        return
+    trees = written_trees(kind)
+    for root in (*trees, *holders):
+        if root not in holders:
+            raise OptionError(f"topology has a tree with the root {root!r}, and sums arrive at {', '.join(holders)}")
+        if root not in trees:
+            raise OptionError(f"topology has no tree with the root {root!r}, which holds labels; add one after ';'")
+        if len(trees[root]) != needed:
+            words = "two trees with '|' between them" if needed == 2 else "one tree"
+            raise OptionError(f"topology must have {words} for this sum, got {len(trees[root])} with the root {root!r}")
+        for tree in trees[root]:
+            _check_parties(tree, names)
+        if needed == 2:
+            check_pair(*trees[root])
+
+
+def _check_parties(tree: Tree, names: Sequence[str]) -> None:
+    if set(tree.nodes) != set(names):
+        raise OptionError(f"topology has a tree of {', '.join(tree.nodes)}, and the parties are {', '.join(names)}")
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -231,6 +198,24 @@ def _shared_sums(first: list[frozenset[str]], second: list[frozenset[str]]) -> t
     return tuple(shared)
 
 
+def check_pair(t1: Tree, t2: Tree) -> None:
+    """Refuse two trees of more than two parties that would show somebody a sum of a few of the others' values."""
+    if len(t1.nodes) <= 2:
+        return  # the result itself tells the root the other party's value
+    _same_parties(t1, t2)
+    common = sorted(partial_sums(t1) & partial_sums(t2), key=lambda found: (len(found), sorted(found)))
+    if common:
+        raise OptionError(
+            f"the two trees of a sum must have no partial sum in common, and {', '.join(sorted(common[0]))} are added "
+            f"up by themselves in both; let other parties send to each other in the second"
+        )
+    for name, learnt in leaks(t1, t2).items():
+        raise OptionError(
+            f"with these two trees {name!r} gets both the masked sum and the sum of masks of "
+            f"{', '.join(sorted(learnt[0]))}; let other parties send to it in the second"
+        )
+
+
 def _same_parties(t1: Tree, t2: Tree) -> None:
     if t1.subtree(t1.root) != t2.subtree(t2.root):
         raise OptionError(
@@ -245,10 +230,22 @@ def different_pair(names: Sequence[str], root: str, kind: str = "tree") -> tuple
     """Return two trees for a masked sum that are `significantly_different` and `leak_free`.
 
     The first is `topology(kind, ...)`. With one or two parties both trees are the same, since the result itself tells
-    the root the other party's value. The same arguments give the same pair at every party.
+    the root the other party's value. The same arguments give the same pair at every party. Where two are written, it
+    is these, once they are found to be safe.
     """
-    one_of("topology", kind, tuple(TOPOLOGIES))
-    return _different_pair(tuple(names), root, kind)
+    check_kind(kind)
+    found = _written_pair if is_written(kind) else _different_pair
+    return found(tuple(names), root, kind)
+
+
+@lru_cache(maxsize=1024)
+def _written_pair(names: tuple[str, ...], root: str, kind: str) -> tuple[Tree, Tree]:
+    trees = written_trees(kind)
+    if root not in trees:
+        return different_pair(names, root)
+    check_topology(kind, names, tuple(trees), 2)
+    first, second = trees[root]
+    return first, second
 
 
 @lru_cache(maxsize=1024)

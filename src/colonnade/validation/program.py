@@ -198,7 +198,7 @@ class Validator:
                 self._done += 1
                 self.net.report(("validation", self._done, terms.fits))
             if len(path) > 1:
-                start = family(job.family).start_from(self._fits[candidate, fold].state)
+                start = family(job.family).start_of(self._fits[candidate, fold].state)
 
     def _number(self, candidate: int, fold: int) -> int:
         return 1 + fold * len(self.terms.jobs) + candidate
