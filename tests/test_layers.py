@@ -73,8 +73,8 @@ def test_public_names():
         "QuantileRegression", "RidgeRegression", "SSCA",
         "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
         "TransferClassifier", "TweedieRegression",
-        "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
-        "split_rows", "squared_norm", "stepwise", "write_report",
+        "VFB2", "align_parties", "cost", "cross_validate", "errors", "load", "mean_of", "of_parameters", "search",
+        "split", "split_rows", "squared_norm", "stepwise", "write_report",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:
@@ -103,7 +103,7 @@ def test_no_pickle_and_no_unseeded_randomness():
 ROOMS = (
     "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "sums", "alignment",
     "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "binning", "ledger", "families",
-    "versions", "estimators", "jobs", "report", "service", "planning", "flower", "cli",
+    "versions", "estimators", "validation", "jobs", "report", "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

@@ -33,6 +33,7 @@ from colonnade.leaks import (
     BIN_COUNTS,
     CELL_COUNTS,
     CHANGES,
+    CHOSEN,
     CLASSES,
     COMMON,
     CORRELATIONS,
@@ -62,6 +63,7 @@ from colonnade.runtimes.endpoint import Endpoint
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 from colonnade.service.training import Keepers, take_part
 from colonnade.sums.base import SecureSum
+from colonnade.validation.shown import validation_leaks
 from test_job import GOOD, job
 from test_job_training import Plain, Source
 from test_kept import Shelf
@@ -447,7 +449,8 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     transferred = (*transfer_leaks(two, cn.FedSGD()), *encrypted_transfer_leaks(two, cn.FedSGD()))
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
     bins = binning_leaks(two, 10, correlates=True)
-    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transferred, *bins):
+    searched = validation_leaks(replace(two, held_out=True, folds=5, candidates=2), ())
+    for leak in (*sealed, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred, *bins):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
@@ -498,7 +501,8 @@ def table():
         UNEVEN: "sealed, `encrypted` or AFSGD, with `weighted = true`",
         WEIGHTS: "signals, with `weighted = true`",
         MEAN_WEIGHT: "several label holders, with `weighted = true`",
-        HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`",
+        HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`; any linear model with folds",
+        CHOSEN: "`[search]`",
         SIGNALS: "plain transfer learning",
         PREDICTED: "transfer learning",
         GRADIENTS: "`encrypted` with several label holders, or masked transfer learning",

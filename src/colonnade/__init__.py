@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from colonnade.report.models import write_report
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Faults, Simulation
+    from colonnade.validation.search import cross_validate, search
 
 __version__ = "0.2.0"
 
@@ -100,6 +101,8 @@ _HOME = {
     "Faults": "colonnade.runtimes.simulation",
     "Processes": "colonnade.runtimes.processes",
     "Simulation": "colonnade.runtimes.simulation",
+    "cross_validate": "colonnade.validation.search",
+    "search": "colonnade.validation.search",
 }
 
 __all__ = [
@@ -143,10 +146,12 @@ __all__ = [
     "TweedieRegression",
     "align_parties",
     "cost",
+    "cross_validate",
     "errors",
     "load",
     "mean_of",
     "of_parameters",
+    "search",
     "split",
     "split_rows",
     "squared_norm",

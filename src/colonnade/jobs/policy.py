@@ -33,7 +33,7 @@ KINDS = (
     "representations to evaluate", "mean representation", "labels", "second moments", "room", "directions",
     "curvatures", "products", "trial", "search", "move", "block size", "sealed columns", "sealed products",
     "product shares", "pace", "lag", "launch", "inverse block", "null score", "ping", "load", "plan", "budget",
-    "ledger head", "ledger receipt", "training id",
+    "ledger head", "ledger receipt", "training id", "choice",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
     "weights of rows", "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
     *BINNING_KINDS,
@@ -50,7 +50,7 @@ SERVED = ("trained", "listed", "all")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
 _TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
 _TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
-_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
+_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in (?:trial|fit) \d+)?")
 
 
 def kind_of(step: str) -> str:

@@ -14,6 +14,7 @@ from colonnade.planning import plan_leaks
 from colonnade.service.scoring import scoring_leaks
 from colonnade.service.training import start_leaks
 from colonnade.sums import SUMS
+from colonnade.validation.shown import validation_leaks
 
 
 def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
@@ -25,7 +26,7 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
     return (
         *start_leaks(setting),
         *(budget_leaks(setting) if kind.adds_up else ()),
-        *kind.leaks(setting, job.algorithm),
+        *validation_leaks(setting, kind.leaks(setting, job.algorithm)),
         *(SUMS[job.sum].leaks(setting) if kind.adds_up else ()),
         *(statistics_leaks(setting) if job.statistics else ()),
         *(() if bins is None else binning_leaks(setting, bins.least, correlates=bins.correlates)),

@@ -72,6 +72,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
+        if job.protection == SEALED and job.folds and party.name not in job.holders:
+            return _held_out_numbers(party, job.tries, most, width)
         if job.protection == SEALED and job.validation and party.name not in job.holders:
             return (
                 f"training is sealed; for the metric one number about each held-out person leaves, as in a prediction. "
@@ -86,7 +88,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
         batches = -(-table.rows // job.algorithm.batch_for(table.rows))
         sizes = (1, len(job.parties), len(job.holders), batches)
-        least = kind.least_numbers(job.algorithm, job.model, sizes)
+        least = job.fits * kind.least_numbers(job.algorithm, job.model, sizes) + (job.tries if job.folds else 0)
         if least > most:
             raise PolicyRefused(
                 f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
@@ -117,6 +119,20 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
     others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
     return [*found, tried("policy", policy), *([tried("budget", budget)] if kind.adds_up else []), *others]
+
+
+def _held_out_numbers(party: PartyFile, tries: int, most: int, width: int) -> str:
+    """Say how many scores of each person a sealed search shows; refuse more than the policy lets out."""
+    rule = f"{most} (max_directions = {party.policy.max_directions:g} of {width} columns)"
+    if tries > most:
+        raise PolicyRefused(
+            f"a search of {tries} candidates shows {tries} numbers about each person, held out once for each; the "
+            f"policy of {party.name!r} allows {rule}; try fewer, or raise max_directions"
+        )
+    return (
+        f"training is sealed; for the scores of held-out people {tries} numbers about each leave, as in predictions. "
+        f"In all runs together {rule} may"
+    )
 
 
 def _batches(job: Job, party: PartyFile, rows: int, columns: int) -> str:

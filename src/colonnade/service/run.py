@@ -332,6 +332,8 @@ def keep_version(
     job: Job, party: PartyFile, source: TableSource, trained: Trained, history: list[dict[str, Any]]
 ) -> tuple[Version, bool]:
     """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now."""
+    validated = trained.validated
+    whole, job = job, job if validated is None else job.candidate(validated.best)
     shelf = Shelf(party.folder, party.name)
     folder = shelf.place(trained.training)
     about = about_training(job, trained, history)
@@ -340,6 +342,8 @@ def keep_version(
     model_file.save(folder, job, party.name, trained, source.learned, about)
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
+    if validated is not None:
+        model_file.save_validation(folder, whole, validated)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
     if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
@@ -347,8 +351,7 @@ def keep_version(
     version = Version(trained.training, folder, about)
     version.write()
     in_use = shelf.ended(version)
-    for name in ("rows", "state", "training"):
-        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
+    _forget(party)
     return version, in_use
 
 
@@ -360,6 +363,10 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
         "loss": "loss", "metric": metric, "validation_loss": "held-out loss", "validation_metric": f"held-out {metric}",
     }  # fmt: skip
     figures = {name: float(record[key]) for key, name in names.items() if key in record}
+    if trained.validated is not None and trained.validated.scores is not None:
+        figures[f"cross-validated {job.scoring or 'score'}"] = float(
+            trained.validated.scores[trained.validated.best].mean()
+        )
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name, "parent": job.agreed.get(TERM, ""),
         "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
@@ -371,6 +378,13 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
     }  # fmt: skip
 
 
+def _forget(party: PartyFile) -> None:
+    """Remove what was kept to go on from, as the model is saved."""
+    fits = [f"fits/{path.name}" for path in (party.checkpoints / "fits").glob("*")]
+    for name in ("rows", "state", "training", *fits):
+        Checkpoints(party.checkpoints / name, b"").clear()
+
+
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     """Return where the party keeps its rows, by job and ids, and its state, by columns and labels besides."""
     mine = RunTerms.of(job.parties, job.agreed).digest + source.digest()
@@ -378,8 +392,11 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     def state(trained_on: bytes) -> Checkpoints:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
 
+    def fit(trained_on: bytes, number: int) -> Checkpoints:
+        return Checkpoints(party.checkpoints / "fits" / str(number), mine + trained_on)
+
     return Keepers(
-        Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine)
+        Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine), fit
     )
 
 
