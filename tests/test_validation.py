@@ -442,3 +442,19 @@ def test_models_without_folds_are_refused():
     X, y = table(rows=40)
     with pytest.raises(cn.errors.ColonnadeError, match=r"cross-validation is for|rows"):
         cn.cross_validate(cn.SSCAClassifier(), *parties(X, y))
+
+
+@pytest.mark.parametrize(
+    ("model", "party", "words"),
+    [
+        (cn.LogisticRegression(class_weight="balanced", verbose=0), {}, "do not take class_weight yet"),
+        (cn.LogisticRegression(verbose=0), {"offset": np.zeros(40)}, "an offset or exposure yet, and party 'bank'"),
+        (cn.LogisticRegression(verbose=0), {"prepare": {}}, "would be learned from held-out rows too"),
+    ],
+)
+def test_what_folds_would_get_wrong_is_refused(model, party, words):
+    X, y = np.random.default_rng(0).standard_normal((40, 4)), np.arange(40) % 2
+    columns = ["a", "b"] if party.get("prepare") is not None else None
+    bank, shop = cn.Party("bank", X[:, :2], y, columns=columns, **party), cn.Party("shop", X[:, 2:])
+    with pytest.raises(cn.errors.OptionError, match=words):
+        cn.cross_validate(model, bank, shop, cv=2)
