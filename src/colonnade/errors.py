@@ -180,9 +180,15 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def at_least(name: str, value: float, low: float, *, strict: bool = False, finite: bool = False) -> None:
-    """Refuse a number below `low` (or equal to it, with `strict`) and NaN; with `finite`, refuse infinity as well."""
-    if not isinstance(value, Real) or not (value > low if strict else value >= low):
-        raise OptionError(f"{name} must be {'>' if strict else '>='} {low:g}, got {value!r}")
+    """Refuse a number below `low` (or equal to it, with `strict`) and NaN, and what is no number, as True is none.
+
+    With `finite`, refuse infinity as well.
+    """
+    allowed = f"{'>' if strict else '>='} {low:g}"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise OptionError(f"{name} must be a number {allowed}, got {value!r} ({type(value).__name__})")
+    if not (value > low if strict else value >= low):
+        raise OptionError(f"{name} must be {allowed}, got {value!r}")
     if finite and value == inf:
         raise OptionError(f"{name} must be a finite number, got {value!r}")
 
@@ -190,5 +196,5 @@ def at_least(name: str, value: float, low: float, *, strict: bool = False, finit
 def whole_number(name: str, value: object, low: int) -> None:
     """Refuse anything but a whole number that is not below `low`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise OptionError(f"{name} must be a whole number >= {low}, got {value!r}")
+        raise OptionError(f"{name} must be a whole number >= {low}, got {value!r} ({type(value).__name__})")
     at_least(name, int(value), low)
