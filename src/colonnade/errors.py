@@ -12,6 +12,7 @@
     ├── LedgerError                 a ledger that can't be read or believed
     ├── CheckpointError             a state that can't be kept, or is no longer there
     ├── NotFittedError              a model is used before `fit`
+    │   └── MissingUntilFitted      an attribute of it (AttributeError)
     ├── LimitNotMet                 a model was trained, and its cost is above the limit it was given
     ├── RingOverflow                a value is too large for the fixed-point ring
     ├── TrainingDiverged            a network gave NaN or infinity: names the party and the round
@@ -82,6 +83,10 @@ class CheckpointError(ColonnadeError):
 
 class NotFittedError(ColonnadeError):
     """A model is asked for something that only exists after `fit`."""
+
+
+class MissingUntilFitted(NotFittedError, AttributeError):
+    """The same of an attribute, so that `hasattr` finds it missing."""
 
 
 class LimitNotMet(ColonnadeError):
