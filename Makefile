@@ -14,7 +14,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench schedules quality views fuzz flower kills pythons reproduce clean
+.PHONY: help demo test test-all lint browser bench schedules quality views fuzz flower kills pythons reproduce clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -49,6 +49,10 @@ test: lint       ## everything that CI checks; CONTRIBUTING.md says what that gu
 
 test-all: lint   ## the same with the long cases, the whole of each table of cases
 	COLONNADE_ALL=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+
+# The tests that look at reports with a real browser are skipped where there is none.
+browser:         ## Chromium for these tests, on Debian and Ubuntu, as root
+	@command -v chromium >/dev/null || { apt-get -q update && apt-get -q -y install --no-install-recommends chromium fonts-dejavu-core; }
 
 lint: $(VENV)/.dev  ## ruff and mypy --strict
 	$(BIN)/ruff check .

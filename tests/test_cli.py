@@ -113,7 +113,9 @@ def test_brackets_in_the_names_of_columns_and_classes_are_shown(first, monkeypat
 
 def test_brackets_in_a_ledger_are_shown(first, monkeypatch):
     key = ("shop", BRACKETS)
-    report = SimpleNamespace(by_kind={key: 1}, bytes_by_kind={key: 2}, lines=1, sealed=1, runs=1)
+    run = verify.Run(1, "2026-11-18T10:00", "loans", ("shop",))
+    run.sent[key], run.sent_bytes[key] = 1, 2
+    report = SimpleNamespace(each=[run], lines=1, sealed=1, runs=1)
     monkeypatch.setattr(verify, "verify", lambda *_, **__: report)
     code, said = first("ledger", "show")
     assert (code, "there is no ledger yet, as nothing has left bank" in said) == (0, True)

@@ -315,7 +315,7 @@ def test_check_sees_its_peers(tmp_path, capsys):
     job = read_job(folder / "job.toml")
     dialler, listener = names if NetworkPlace("bank", job.addresses, None).dials("shop") else names[::-1]
     code, said = checked()
-    assert (code, "does not answer" in said, "it may not be running yet" in said) == (1, True, True)
+    assert (code, "does not answer" in said, "it may not be running yet" in said) == (3, True, True)
     waiting = start(folder, listener)
     try:
         until = time.monotonic() + LIMIT
@@ -379,7 +379,8 @@ def write_guesses(path, count):
 def set_policy(folder, name, *lines):
     """This party's rules for scoring, and no others."""
     path = folder / f"{name}.toml"
-    kept = [line for line in path.read_text().splitlines() if not line.startswith(("serve_", "max_people", "min_pred"))]
+    others = ("serve_", "max_people", "min_pred", "max_drift", "max_missing")
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(others)]
     path.write_text("\n".join([*kept, *lines]) + "\n")
 
 

@@ -16,10 +16,11 @@ from http.client import HTTPConnection
 import numpy as np
 import pytest
 
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, OptionError, PartySilent, PolicyRefused
 from colonnade.service import http
 from colonnade.tables import preparation
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.table import Table
 from ports import free_ports
 from test_federation import LIMIT, federation, run_all, start
 

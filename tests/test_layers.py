@@ -71,7 +71,7 @@ def test_public_names():
         "ParallelRestartedSGD", "Party", "PoissonRegression", "Processes", "RidgeRegression", "SSCA",
         "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
         "TransferClassifier", "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
-        "split_rows", "squared_norm",
+        "split_rows", "squared_norm", "write_report",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:
@@ -100,7 +100,7 @@ def test_no_pickle_and_no_unseeded_randomness():
 ROOMS = (
     "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "sums", "alignment",
     "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "ledger", "families",
-    "versions", "estimators", "jobs", "service", "planning", "flower", "cli",
+    "versions", "estimators", "jobs", "report", "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

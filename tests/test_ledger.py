@@ -393,3 +393,34 @@ def test_a_ledger_of_a_later_version_is_left_alone(tmp_path, monkeypatch):
         with pytest.raises(LedgerError, match=r"line 1 of 'ledger' .*has format 3, this version reads up to 2"):
             look()
     assert path.read_bytes() == before
+
+
+def test_two_runs_of_one_party_write_in_turns(tmp_path):
+    """One that serves and one that trains: a chain, in which every line is known to be of which run."""
+    path = tmp_path / "ledger"
+    one = Ledger(path, KEY.sign, check, run={"job": "abc", "me": "bank", "parties": ["bank", "shop"]}, lane="scoring")
+    one.note("shop", "scoring", 1, 10)
+    two = Ledger(path, KEY.sign, check, run={"job": "abc"})
+    for lane in ("", "scoring"):
+        with pytest.raises(LedgerError, match="another process of this party is running"):
+            Ledger(path, KEY.sign, check, run={"job": "abc"}, lane=lane)
+    two.note("shop", "scores", np.arange(2.0), 20)
+    one.note("shop", "scoring", 2, 10)
+    one.note("shop", "scoring", 3, 10)
+    two.remember("numbers", {"count": 3})
+    assert one.remembered("numbers") == [{"count": 3}]
+    assert one.holds(two.head("bank"))
+    two.close()
+    one.seal("done")
+    with path.open("ab") as file:
+        file.write(b'{"n":')  # another process was killed while it wrote
+    one.close()
+    lines = list(entries(path))
+    assert [line["n"] for line in lines] == list(range(1, len(lines) + 1))
+    assert [(line["kind"], line.get("of run")) for line in lines if "kind" in line] == [
+        ("scoring", None), ("scores", None), ("scoring", one.run), ("scoring", None),
+    ]  # fmt: skip
+    report = verify(path, check)
+    assert (report.runs, report.sealed) == (2, len(lines))
+    done = next(line["n"] for line in lines if line.get("event") == "done")
+    assert (report.each[0].mark, report.each[0].done) == (done, True)

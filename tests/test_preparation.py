@@ -16,15 +16,17 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 import colonnade as cn
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import ColonnadeWarning, DataError, InputError, TomlError
 from colonnade.families import store
 from colonnade.settings import toml
 from colonnade.settings.settings import Key, Section
 from colonnade.tables import data
+from colonnade.tables.declared import declared_steps
 from colonnade.tables.filling import _CHUNK, Filling
 from colonnade.tables.learned import LearnedPreparation
-from colonnade.tables.preparation import SECTION, declared_steps, fit
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.preparation import SECTION, fit
+from colonnade.tables.table import Table
 
 PARTY = Section(Key("data", data.SECTION), Key("prepare", SECTION, default={}))
 NAN = math.nan
@@ -295,7 +297,7 @@ MIXED = table(age=[1, 2, NAN], city=["a", "b", None], low=[-3, 1, 2], empty=[NAN
         ("age = [{ impute = { wth = 5 } }]", 'must be like { impute = { with = "median", indicator = true } }'),
         ("age = [{ impute = { indicator = 1 } }]", "must be like { impute = "),
         ("city = [{ one-hot = { most = 0 } }]", "must have whole numbers from 1 to 1000000 as most and least"),
-        ("city = [{ one-hot = { many = 5 } }]", "must be like { one-hot = { most = 50, least = 10 } }"),
+        ("city = [{ one-hot = { many = 5 } }]", "must be like { one-hot = { most = 50, least = 10, reference ="),
         ("age = [{ standardise = true }]", 'prepare.age[0].standardise: standardise takes no options; write "standard'),
         ("age = ['one-hot', 'standardise']", "line 2, key prepare.age[1]: nothing can follow one-hot"),
         ("age = ['as-is', 'impute']", "as-is stands alone"),

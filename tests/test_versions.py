@@ -14,9 +14,11 @@ import colonnade as cn
 from colonnade.errors import ColonnadeError, DataError, OptionError
 from colonnade.families import store
 from colonnade.service.in_use import mixed
+from colonnade.service.training import Keepers
 from colonnade.versions.identity import agree_on_id, own_id, people_digest, short, training_id
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
+from test_job_training import ORDER, THIRD, job_for, run, sources
 from test_kept import Shelf as Memory
 
 FACTS = (b"job", b"seed", b"people")
@@ -98,6 +100,18 @@ def test_a_job_that_goes_on_keeps_its_id_if_all_have_kept_it():
     keepers["shop"].save(1, (THREE,))
     with pytest.raises(ColonnadeError, match="or goes on from another run"):
         agreed(("bank", "shop"), keepers=keepers)
+
+
+def test_a_job_s_training_id_is_kept_with_its_rows():
+    """Through the whole of a job, under the virtual clock."""
+    job = job_for(THIRD, algorithm=cn.FedSGD(epochs=1), validation=0.2)
+    keepers = {name: Keepers(Memory(), lambda _: Memory(), Memory()) for name in job.parties}
+    first, again = (run(job, sources(ORDER), keepers=keepers)[0] for _ in range(2))
+    assert len({trained.training for trained in first.values()}) == 1
+    assert again["shop"].training == first["bank"].training
+    fresh, _ = run(job, sources(ORDER))
+    assert fresh["bank"].training != first["bank"].training
+    assert fresh["bank"].state[0].tobytes() == first["bank"].state[0].tobytes()  # no bit of it is in the model
 
 
 # -- the shelf ---------------------------------------------------------------------------------------------------------
@@ -208,6 +222,9 @@ def test_parts_of_two_trainings_are_not_loaded_together(tmp_path):
     second.save(tmp_path / "two")
     again = cn.load(tmp_path / "one")
     assert again.training_ == first.training_
+    about = [json.loads(str(store.read_party(path)[1]["about"])) for path in store.party_files(tmp_path / "one")]
+    assert about[0]["metrics"]["loss"] == first.history_[-1]["loss"]
+    assert (about[0]["date"][:2], about[1]["metrics"]) == ("20", {})
     again.save(tmp_path / "copy")
     name = f"party2{store.SUFFIX}"
     (tmp_path / "two" / name).replace(tmp_path / "one" / name)

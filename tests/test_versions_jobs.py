@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
+import signal
+from types import SimpleNamespace
 
 import pytest
 
 from colonnade.cli.main import main
+from colonnade.errors import DataError, OptionError
+from colonnade.families import family
 from colonnade.jobs import model_file
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.party_file import read_party
 from colonnade.ledger.ledger import entries
+from colonnade.service.start import Start
 from colonnade.versions.shelf import Shelf
+from ports import free_ports
 from test_federation import LIMIT, federation, run_all, set_policy, shelved, start
+from test_http import ask as ask_http
+from test_http import wait_for
 
 NAMES = ("bank", "shop")
+# A job that a version can be gone on from, as far as that is asked.
+LIKE = {
+    "family": "linear", "loss": "logistic", "parties": NAMES, "holders": ("bank",), "protection": "masked",
+    "sum": "pairwise",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +200,200 @@ def test_a_run_does_not_take_the_place_of_a_version_that_was_chosen(trained):
         in said["bank"]
     )
     assert Shelf(trained / "bank-files", "bank").promoted().training == one
+
+
+def test_a_party_trains_while_it_serves(trained):
+    """Neither waits for the other, what is served stays what it was, and the ledger holds both, line by line."""
+    _, two = ids(trained)
+    *ports, http = free_ports(3)
+    job = (trained / "job.toml").read_text()
+    for name, port in zip(NAMES, ports, strict=True):
+        job = job.replace(f"[parties.{name}]\n", f'[parties.{name}]\nserving = "127.0.0.1:{port}"\n')
+    (trained / "job.toml").write_text(job)
+    shop = start(trained, "shop", "serve")
+    bank = start(trained, "bank", "serve", "--http", f"127.0.0.1:{http}")
+    try:
+        wait_for(bank, f"the partners are there, version {two[:12]}")
+        token = (trained / "bank-files" / "http.token").read_text().strip()
+        people = json.loads((shelved(trained, "bank") / "people.json").read_text())["people"][:3]
+        body = json.dumps({"ids": people}).encode()
+        before = ask_http(http, body=body, token=token)
+        assert before[0] == 200
+        run_all(trained, NAMES)
+        assert len(ids(trained)) == 3
+        assert ask_http(http, body=body, token=token) == before
+        again = start(trained, "shop", "serve", "--once")
+        assert "another process of this party is running" in again.communicate(timeout=LIMIT)[0]
+        # the new version is served once the line is made anew
+        bank.send_signal(signal.SIGINT)
+        bank.communicate(timeout=LIMIT)
+        bank = start(trained, "bank", "serve", "--http", f"127.0.0.1:{http}")
+        wait_for(bank, f"the partners are there, version {ids(trained)[-1][:12]}")
+    finally:
+        for process in (bank, shop):
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=LIMIT)
+    for name in NAMES:
+        path = trained / f"{name}-files" / "ledger.jsonl"
+        lines, of_run, purposes = list(entries(path)), "", {}
+        for line in lines:
+            of_run = line["id"] if line.get("event") == "run" else line.get("of run", of_run)
+            if line.get("event") == "run":
+                purposes[of_run] = line.get("purpose", "training")
+            if line.get("kind") == "prediction":
+                assert purposes[of_run] == "scoring", name
+            if line.get("kind") == "training id":
+                assert purposes[of_run] == "training", name
+        assert any("of run" in line for line in lines)
+        assert main(["ledger", "verify", str(trained / "job.toml"), "--as", name]) == 0
+
+
+def test_where_a_party_serves_is_checked(trained, capsys):
+    job = (trained / "job.toml").read_text()
+    at = re.search(r'address = "(.*)"', job)[1]
+    for change, sentence in (
+        (("[parties.shop]\n", f'[parties.shop]\nserving = "{at}"\n'), "parties.shop.serving: 'bank' has the same one"),
+        ((f'address = "{at}"', 'serving = "127.0.0.1:1"'), "there is no address to train at; give it one"),
+    ):
+        (trained / "job.toml").write_text(job.replace(*change))
+        assert model(trained, "bank", "list") == 1
+        assert sentence in capsys.readouterr().err
+
+
+def shifted(folder, name, change):
+    """Write a party's own rows with one cell of each changed, and return the file."""
+    with (folder / f"{name}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    path = folder / "new.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, **change(row)} for row in rows)
+    return path
+
+
+def drift(folder, name, *options):
+    return main(["drift", str(folder / "job.toml"), "--as", name, *map(str, options)])
+
+
+def test_drift_of_own_columns_in_two_periods(trained, capsys):
+    assert drift(trained, "shop") == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"shop's columns, compared with the training *\n(.*\n)+.*spend .* as before", shown)
+    new = shifted(trained, "shop", lambda row: {"spend": float(row["spend"]) + 50, "visits": ""})
+    assert drift(trained, "shop", "--data", new) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"spend .* drifted", shown)
+    assert "shop: note: visits: 100 % missing, training 0 %" in shown
+    assert drift(trained, "shop", "--data", new, "--before", new) == 0
+    assert re.search(r"compared with new.csv *\n(.*\n)+.*visits . 0.0000 . as before .*100.0%", capsys.readouterr().out)
+    set_policy(trained, "shop", "max_drift = 0.25")
+    assert drift(trained, "shop", "--data", new) == 1
+    assert "these rows would not be scored: column 'spend' has drifted" in capsys.readouterr().out
+    for options, sentence in (
+        (("--scores", "x.csv"), "give both --scores and --scores-before"),
+        (("--data", "nowhere.csv"), "nowhere.csv"),
+    ):
+        assert drift(trained, "shop", *options) == 1
+        assert sentence in capsys.readouterr().err
+    (shelved(trained, "shop") / "profile.json").unlink()
+    assert drift(trained, "shop") == 1
+    assert "give earlier rows to compare with: --before FILE" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_noted_where_people_are_scored_and_a_limit_refuses(trained, capsys):
+    new = shifted(trained, "bank", lambda row: {"age": "", "city": "Bern"})
+    (trained / "shop.csv").write_text(shifted(trained, "shop", lambda _: {"spend": 3}).read_text())
+    new = shifted(trained, "bank", lambda row: {"age": "", "city": "Bern"})
+    codes, said = ask(trained, asker=("--data", str(new)))
+    assert codes == (0, 0), said
+    assert "bank: note: age: 100 % missing, training" in said[0]
+    assert re.search(r"bank: note: city: \d+ of \d+ rows have levels that training had not: 'Bern'", said[0])
+    assert "shop: note: spend: always 3" in said[1]
+    (trained / "scores.csv").rename(trained / "old.csv")
+    set_policy(trained, "bank", "max_missing = 0.5")
+    codes, said = ask(trained, asker=("--data", str(new)))
+    assert codes[0] == 1
+    assert "column 'age' is missing in 100.0% of the rows" in said[0]
+    assert not (trained / "scores.csv").exists()
+    sent = {line["kind"] for line in last_run(trained / "bank-files" / "ledger.jsonl") if "kind" in line}
+    assert not sent & {"scoring", "prediction"}
+    set_policy(trained, "bank")
+    assert ask(trained)[0] == (0, 0)
+    capsys.readouterr()
+    scores = ("--scores", trained / "scores.csv", "--scores-before", trained / "old.csv")
+    assert drift(trained, "bank", *scores) == 0
+    assert re.search(r"bank: the score: \d\.\d{4}, \w.*; \d+ people before, \d+ now", capsys.readouterr().out)
+
+
+def last_run(path):
+    lines = list(entries(path))
+    start = max(number for number, line in enumerate(lines) if line.get("event") == "run")
+    return lines[start:]
+
+
+# -- starting from a version -------------------------------------------------------------------------------------------
+
+
+def run_from(folder, **versions):
+    """Train at all parties, each from the version that it is told to start from; return codes and what they said."""
+    started = [
+        start(folder, name, "run", "--quiet", *(("--from", one) if one else ())) for name, one in versions.items()
+    ]
+    said = [process.communicate(timeout=LIMIT)[0] for process in started]
+    return [process.returncode for process in started], said
+
+
+def test_training_starts_from_a_version_and_needs_fewer_rounds(tmp_path, capsys):
+    folder = federation(tmp_path, NAMES, 'kind = "BlockNewton"\nepochs = 60')
+    run_all(folder, NAMES)
+    (cold,) = ids(folder)
+    codes, said = run_from(folder, bank=cold[:8], shop=cold[:8])
+    assert codes == [0, 0], said
+    _, warm = ids(folder)
+    histories = [
+        json.loads((folder / "bank-files/versions" / one / "history.json").read_text()) for one in (cold, warm)
+    ]
+    epochs = [max(record["epoch"] for record in history) for history in histories]
+    rounds = [max(record["rounds"] for record in history) for history in histories]
+    losses = [min(record["loss"] for record in history) for history in histories]
+    assert epochs[1] < epochs[0]
+    assert rounds[1] < rounds[0]
+    assert losses[1] <= losses[0] + 1e-6
+    shelf = Shelf(folder / "shop-files", "shop")
+    assert [version.parent for version in shelf.versions()] == ["", cold]
+    assert model(folder, "bank", "list") == 0
+    assert "started from" in capsys.readouterr().out
+    lines = [line for line in entries(folder / "bank-files" / "ledger.jsonl") if line.get("event") == "run"]
+    assert [line.get("start") for line in lines] == [None, cold]
+    # everybody has to start from the same one
+    codes, said = run_from(folder, bank=warm, shop=cold)
+    assert codes == [1, 1]
+    assert (
+        f"'bank' starts from version {warm[:12]}, 'shop' starts from version {cold[:12]}; give the same version with "
+        f"--from at all parties, or leave it out at all"
+    ) in said[0]
+    codes, said = run_from(folder, bank=None, shop=cold)
+    assert codes == [1, 1]
+    assert f"'bank' starts from zero, 'shop' starts from version {cold[:12]}" in said[0]
+    assert len(ids(folder)) == 2
+    # before anybody is dialled
+    party = read_party(folder / "bank.toml", read_job(folder / "job.toml"))
+    for changed, sentence in (
+        ({"protection": "sealed"}, "sealed training ends at the optimum wherever it starts"),
+        ({"sum": "encrypted"}, "shares of coefficients start at zero"),
+        ({"loss": "square"}, "has another kind than the job: LogisticRegression, not RidgeRegression"),
+        ({"family": "trees", "loss": "logistic"}, "has another family than the job: linear, not trees"),
+    ):
+        described = SimpleNamespace(**{**LIKE, **changed})
+        with pytest.raises(OptionError, match=sentence):
+            Start.of(described, party, cold)
+    part = Start.of(SimpleNamespace(**LIKE), party, cold)
+    with pytest.raises(DataError, match=r"with the same columns in the same order alone, and 'height' differs"):
+        part.own((*part.part.columns, "height"))
+
+
+def test_families_that_cant_start_from_a_version_say_so():
+    for name in ("kernel", "torch", "trees"):
+        with pytest.raises(OptionError, match="is trained from its beginning; linear models"):
+            family(name).start_of(None)

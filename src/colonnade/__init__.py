@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from colonnade.estimators.transfer import TransferClassifier
     from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
     from colonnade.objective.expressions import cost, mean_of, of_parameters, squared_norm
+    from colonnade.report.models import write_report
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Faults, Simulation
 
@@ -76,6 +77,7 @@ _HOME = {
     "mean_of": "colonnade.objective.expressions",
     "of_parameters": "colonnade.objective.expressions",
     "squared_norm": "colonnade.objective.expressions",
+    "write_report": "colonnade.report.models",
     "Identity": "colonnade.data.identity",
     "Site": "colonnade.data.site",
     "split_rows": "colonnade.data.site",
@@ -129,6 +131,7 @@ __all__ = [
     "split",
     "split_rows",
     "squared_norm",
+    "write_report",
 ]
 
 

@@ -80,6 +80,8 @@ class History:
     def __init__(self, metric: str, epochs: int, verbose: int) -> None:
         self.records: list[dict[str, Any]] = []
         self.warnings: list[str] = []  # what a party found out in the end about its own part
+        # {party: (numbers of the held-out rows that it has judged the model by, the model's scores of them)}
+        self.held_out: dict[str, tuple[Any, Any]] = {}
         self._metric, self._training = metric, ("training", epochs)
         self._line = Line(*self._training, verbose)
 
@@ -106,6 +108,8 @@ class History:
         elif kind == "held out":  # what a label holder finds after sealed training, of which nobody sees a loss
             loss, metric = rest
             self._at(0).update(time=seconds, validation_loss=loss, validation_metric=metric, metric_name=self._metric)
+        elif kind == "held-out rows":
+            self.held_out[party] = (rest[0], rest[1])
         elif kind == "warning":
             self.warnings.append(rest[0])
         elif kind == "statistics":

@@ -407,6 +407,7 @@ class NewtonParty:
         parts = [(self.held, self.rows)]
         if session.validation is not None:
             parts.append((self.watched, session.validation.rows))
+            session.stopping.seen = None if self.watched is None else self.watched.z
         shares = [
             share
             for held, rows in parts

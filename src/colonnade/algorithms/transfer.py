@@ -287,6 +287,7 @@ class TransferSession(NetworkSession):
         _, metric = metrics.evaluate(loss, z[y != 0], y[y != 0])
         seen = (0.0, 0.0) if math.isnan(metric) else (metric, 1.0)
         if not own:
+            self.stopping.seen = z
             return loss.value(z, y), *seen
         parts = (torch.from_numpy(piece) for piece in (found[:, :width], found[:, width:], phi, y))
         return float(self.aim.value(*parts)), *seen

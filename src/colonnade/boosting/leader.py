@@ -321,9 +321,17 @@ class TreeLeader:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
+    def _report_held_out(self) -> None:
+        """Tell this party's own starter the scores of held-out rows by the trees that are kept."""
+        if self.rounds.z_held is not None:
+            whole = self.rounds.best_trees == len(self.builder)
+            z = self.rounds.z_held if whole else self.forest.scores(self._held_out)
+            self.net.report(("held-out rows", np.arange(len(z)), z[:, 0] if self.rounds.outputs == 1 else z))
+
     async def finish(self) -> None:
         """Make a forest of the best trees, and tell partners that training is over and which ranges the model uses."""
         self.forest = self.builder.forest(self.rounds.best_trees)
+        self._report_held_out()
         if self.questions is not None:
             await self.questions.close()
         await self._all_have_kept()

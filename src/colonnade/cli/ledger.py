@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from colonnade.ledger.verify import Report
 
 
+_RUNS = 10  # runs that are shown, the newest
+
+
 def add_actions(ledger: argparse.ArgumentParser) -> None:
     """Declare the actions on a ledger, and their options."""
     ledger.add_argument(
@@ -56,7 +59,7 @@ def _verify(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
         receipts=receipts, me=party.name, job=job.name,
     )  # fmt: skip
     if options.action == "show":
-        _show(party, report)
+        _show(job, party, report)
     unsealed = report.lines - report.sealed
     note = f"; the last {unsealed} lines are of a run that was broken off and are not sealed" if unsealed else ""
     print(f"{party.ledger.name}: {report.lines:,} lines of {report.runs} runs, all as they were written{note}")
@@ -68,17 +71,31 @@ def _verify(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
     return 0
 
 
-def _show(party: PartyFile, report: Report) -> None:
+def _show(job: Job, party: PartyFile, report: Report) -> None:
+    """Print what left in each run, by kind of message, and what each kind shows in this job."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"what left {party.name}"), title_justify="left")
-    for name in ("to", "kind", "messages", "bytes"):
-        table.add_column(name, justify="right" if name in ("messages", "bytes") else "left")
-    for (to, kind), count in sorted(report.by_kind.items()):
-        table.add_row(Text(to), Text(kind), f"{count:,}", f"{report.bytes_by_kind[to, kind]:,}")
-    Console().print(table)
+    from colonnade.jobs.policy import kind_of
+    from colonnade.jobs.words import what_kinds_show
+
+    shows, console = what_kinds_show(job), Console()
+    runs = [run for run in report.each if run.sent]
+    if len(runs) > _RUNS:
+        console.print(f"the last {_RUNS} of {len(runs)} runs in which something left {party.name}")
+    for run in runs[-_RUNS:]:
+        title = f"what left {party.name} in run {run.number} ({run.purpose or 'training'}, {run.time[:16]})"
+        table = Table(title=Text(title), title_justify="left")
+        for name in ("to", "kind", "messages", "bytes", "what it shows"):
+            table.add_column(name, justify="right" if name in ("messages", "bytes") else "left")
+        found: dict[tuple[str, str], list[int]] = {}
+        for (to, step), count in run.sent.items():
+            of = found.setdefault((to, kind_of(step)), [0, 0])
+            of[0], of[1] = of[0] + count, of[1] + run.sent_bytes[to, step]
+        for (to, kind), (count, size) in sorted(found.items()):
+            table.add_row(Text(to), Text(kind), f"{count:,}", f"{size:,}", Text(shows.get(kind, "")))
+        console.print(table)
 
 
 def _witnesses(party: PartyFile, report: Report) -> None:

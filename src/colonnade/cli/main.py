@@ -56,9 +56,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"colonnade: {error.strerror or error}: {error.filename!r}\n")
         return 1
     except KeyboardInterrupt:
-        print("colonnade: interrupted; every party was stopped", file=sys.stderr)
+        sys.stderr.write(f"colonnade: interrupted; {_stopped(options)}\n")
         return 130
     return 0
+
+
+def _stopped(options: argparse.Namespace) -> str:
+    """Return who was stopped by whoever interrupted a command."""
+    party = getattr(options, "party", None)
+    if options.command == "demo":
+        return "all three organisations of the demo were stopped"
+    if options.command == "run" and party:
+        return (
+            f"{party} was stopped here, and nobody else; its partners hear of it and end too, and the same commands go "
+            f"on from where all of them were"
+        )
+    if options.command in ("plan", "predict") and party:
+        return f"{party} was stopped here, and nobody else; its partners hear of it"
+    if options.command == "serve" and party:
+        return f"{party} was stopped here and serves no longer; nobody else was stopped"
+    return f"{party} was stopped here, and nobody else" if party else "nothing else was stopped"
 
 
 if __name__ == "__main__":

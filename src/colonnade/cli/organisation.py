@@ -1,4 +1,4 @@
-"""The commands that an organisation runs: init, check, plan, run, predict, serve, ledger, model."""
+"""The commands that an organisation runs: init, check, plan, run, report, predict, serve, drift, ledger, model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
+from colonnade.cli.report import add_report_options
 from colonnade.errors import ColonnadeWarning
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ def add_commands(commands: Any) -> None:
         _job_and_party(command, required=name != "run")
     commands.choices["run"].add_argument("--quiet", action="store_true", help="no progress line")
     commands.choices["run"].add_argument(
+        "--from", dest="start", metavar="VERSION", help="start from an earlier version instead of zero; the same at all"
+    )
+    commands.choices["run"].add_argument(
         "--mpi", action="store_true", help="as a rank of an MPI job: mpirun -n 3 colonnade run job.toml --mpi"
     )
 
@@ -51,6 +56,11 @@ def add_commands(commands: Any) -> None:
     _job_and_party(plan)
     plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
     plan.add_argument("--quiet", action="store_true", help="no progress line")
+
+    report = commands.add_parser("report", help="how good a version is, as one HTML page with this party's view alone")
+    _job_and_party(report)
+    add_report_options(report)
+    _version(report)
 
     predict = commands.add_parser("predict", help="score new people with a trained model, while the partners serve")
     _job_and_party(predict)
@@ -69,6 +79,11 @@ def add_commands(commands: Any) -> None:
     serve.add_argument("--asker", help="who may ask (the first label holder)")
     serve.add_argument("--once", action="store_true", help="end after the first asker is done")
     _version(serve)
+
+    drift = commands.add_parser("drift", help="how far new data have moved away from those of the training")
+    _job_and_party(drift)
+    add_data(drift)
+    _version(drift)
 
     ledger = commands.add_parser("ledger", help="what left a party: show it, or verify that nothing was changed")
     add_actions(ledger)
@@ -128,15 +143,18 @@ def run_command(options: argparse.Namespace) -> int:
         "check": _check,
         "plan": _plan,
         "run": _run,
+        "report": _report,
         "predict": _predict,
         "serve": _serve,
         "ledger": _ledger,
         "model": _model,
+        "drift": _drift,
     }
     return found[options.command](options)
 
 
 def _init(options: argparse.Namespace) -> int:
+    from colonnade.jobs.bundle import FOLDER
     from colonnade.jobs.init import init
 
     given = (options.parties, options.labels)
@@ -144,7 +162,9 @@ def _init(options: argparse.Namespace) -> int:
     told: list[str] = []
     for path in init(options.name, parties, labels, options.model, options.protection, told.append):
         print(f"wrote {path}")
-    print(f"wrote test certificates to {options.name / 'certificates'}: not for real data")
+    print(f"wrote test certificates to {options.name / 'certificates'}: not for real data; see docs/certificates.md")
+    for name in parties[1:]:
+        print(f"wrote {options.name / FOLDER / name}.tar.gz: all that {name} needs and nothing of the others; send it")
     print(*told, sep="\n")
     print("next: put each party's data where its file says, then `colonnade check` and `colonnade run` at each party")
     return 0
@@ -156,6 +176,7 @@ def _check(options: argparse.Namespace) -> int:
     from rich.text import Text
 
     from colonnade.service.check import check
+    from colonnade.service.findings import exit_code
 
     job, party = _read(options)
     with _notes(party.name):
@@ -165,10 +186,9 @@ def _check(options: argparse.Namespace) -> int:
         table.add_column(name, overflow="fold")  # so that no sentence is cut off
     for finding in findings:
         # As text, since [policy] in a sentence is not the name of a colour.
-        mark = "" if finding.ok is None else "ok" if finding.ok else "WRONG"
-        table.add_row(Text(finding.what), mark, Text(finding.text))
+        table.add_row(Text(finding.what), finding.mark, Text(finding.text))
     Console().print(table)
-    return 1 if any(finding.ok is False for finding in findings) else 0
+    return exit_code(findings)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -179,7 +199,14 @@ def _run(options: argparse.Namespace) -> int:
     # Ranks share one terminal, in which several bars would overwrite each other.
     verbose = 0 if options.quiet or options.mpi else 1
     with _notes(party.name):
-        done = run_job(job, party, verbose=verbose, tell=lambda text: _say(f"{party.name}: {text}"), mpi=options.mpi)
+        done = run_job(
+            job,
+            party,
+            verbose=verbose,
+            tell=lambda text: _say(f"{party.name}: {text}"),
+            mpi=options.mpi,
+            start=options.start,
+        )
     trained, traffic = done.trained, done.outcome.traffic
     apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""
     _say(f"{party.name}: trained on {trained.rows:,} common rows{apart}; protection {job.protection}")
@@ -229,13 +256,23 @@ def _plan(options: argparse.Namespace) -> int:
     return 0
 
 
+def _report(options: argparse.Namespace) -> int:
+    from colonnade.cli.report import write_report
+
+    job, party = _read(options)
+    with _notes(party.name):
+        path, size = write_report(options, job, party)
+    _say(f"{party.name}: the report is {path}, {size / 1000:,.0f} kB")
+    return 0
+
+
 def _predict(options: argparse.Namespace) -> int:
     from colonnade.service.serving import check_place, predict, write
 
     check_place(options.out)
     job, party = _read(options)
     _log()
-    scores = predict(job, party, options.data, options.version)
+    scores = predict(job, party, options.data, options.version, lambda text: _say(f"{party.name}: {text}"))
     write(scores, options.out)
     unknown = int((~scores.known).sum())
     note = f"; {unknown:,} of them have no score, as not every party knows and serves them" if unknown else ""
@@ -294,6 +331,12 @@ def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
     # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def _drift(options: argparse.Namespace) -> int:
+    from colonnade.cli.drift import show_drift
+
+    return show_drift(options, _read(options)[1])
 
 
 def _model(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from colonnade.errors import DataError
 
 Array = npt.NDArray[Any]
+_NOTHING = ("NoneType", "NAType", "NaTType")
 _CODES = 2.0**31  # a code of a category is below this, so that it fits into 32 bits
 
 
@@ -48,6 +49,8 @@ def is_sparse(X: Any) -> bool:
 
 def frame_kind(X: Any) -> str:
     """Return "pandas" or "polars" for a frame of theirs; neither is imported for those who do not use it."""
+    if type(X).__name__ == "LazyFrame":  # which would begin to read if it were asked for its columns
+        return ""
     return type(X).__module__.split(".")[0] if hasattr(X, "columns") else ""
 
 
@@ -71,7 +74,7 @@ def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iter
     coded: tuple[int, ...] | None = None
     if frame_kind(X) in ("pandas", "polars"):
         names = names or tuple(str(column) for column in X.columns)
-        coded = _places_of(name, categories, names, X.shape[1])
+        coded = places_of(name, categories, names, X.shape[1])
         X = _frame_values(name, X, names, coded)
     X = _sparse(X) if is_sparse(X) else _dense(name, X)
     if X.ndim != 2:
@@ -82,7 +85,7 @@ def matrix_of(name: str, X: Any, columns: Sequence[str] | None, categories: Iter
         )
     named, names = names is not None, names or made_up_names(X.shape[1])
     if coded is None:
-        coded = _places_of(name, categories, names, X.shape[1])
+        coded = places_of(name, categories, names, X.shape[1])
     values = X.data if is_sparse(X) else X
     missing = not np.isfinite(values).all()
     if missing and np.isinf(values).any():
@@ -126,7 +129,8 @@ def where(X: Any, wrong: Any, columns: tuple[str, ...], named: bool) -> str:
     return f"{len(rows)} values that are {what}, the first in row {rows[0]}, column {which}"
 
 
-def _places_of(name: str, categories: Iterable[str | int], names: tuple[str, ...], width: int) -> tuple[int, ...]:
+def places_of(name: str, categories: Iterable[str | int], names: tuple[str, ...], width: int) -> tuple[int, ...]:
+    """Return what `category_places` returns for so many columns of a party; errors name the party."""
     if len(names) != width:
         raise DataError(f"party {name!r}: {len(names)} column names for {width} columns")
     try:
@@ -139,7 +143,7 @@ def _frame_values(name: str, X: Any, names: tuple[str, ...], coded: tuple[int, .
     """Turn a pandas or polars frame of numbers into an array, with NaN for what is missing; sparse stays sparse."""
     kinds = list(X.dtypes)
     hold_codes = [j for j in coded if type(kinds[j]).__name__ == "CategoricalDtype"]  # those of pandas
-    bad = [j for j, kind in enumerate(kinds) if j not in hold_codes and not _is_number(kind)]
+    bad = [j for j, kind in enumerate(kinds) if j not in hold_codes and not is_number(kind)]
     if bad:
         shown = ", ".join(repr(names[j]) for j in bad[:5])
         if set(bad) <= set(coded):
@@ -169,9 +173,15 @@ def _frame_values(name: str, X: Any, names: tuple[str, ...], coded: tuple[int, .
     return X.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Whether a column of this type, of pandas or polars, holds numbers."""
     text = str(kind).lower().removeprefix("sparse[")
     return re.match(r"u?int\d*\b|float\d*\b|bool(ean)?\b|decimal\b|double\b", text) is not None
+
+
+def is_missing(value: Any) -> bool:
+    """Whether one of Python's values says that there is none; the NA of pandas is neither None nor NaN."""
+    return type(value).__name__ in _NOTHING or (isinstance(value, float) and np.isnan(value))
 
 
 def _sparse(X: Any) -> Any:

@@ -10,7 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.ids import canonical, same
-from colonnade.data.matrix import category_places, frame_kind, is_sparse, made_up_names, matrix_of, where
+from colonnade.data.matrix import (
+    category_places,
+    frame_kind,
+    is_missing,
+    is_sparse,
+    made_up_names,
+    matrix_of,
+    places_of,
+    where,
+)
+from colonnade.data.raw_columns import RawColumns, holds_text, raw_columns
 from colonnade.data.row_weights import Floats, as_weights
 from colonnade.errors import DataError, LabelError, OptionError
 
@@ -27,7 +37,8 @@ class Party:
     X
         Rows by columns as a numpy array, a scipy sparse matrix, or a pandas or polars frame. float32 and float64 stay
         what they are, other numbers become float64; what is sparse becomes CSR. A missing value is NaN, or None or NA
-        in a frame; boosted trees take them, and other models say that they do not.
+        in a frame; boosted trees take them, and other models say that they do not. A frame may also have columns of
+        text, categories and dates, which become numbers when a model is fitted.
     y
         One label per row, if this party holds labels; NaN or None where it has no label for a row.
     ids
@@ -42,6 +53,12 @@ class Party:
         Names or numbers of the columns whose values are codes of categories: whole numbers from 0 on, without an order,
         or NaN; boosted trees take them. In a pandas frame such a column may be a Categorical, of which the codes are
         taken: its categories have to be the same, in the same order, in training and in use.
+    prepare
+        How columns become numbers, as `[prepare]` of a party's file says it: {column: list of steps}, and under
+        "default" the steps of numbers that are not named. A model learns the steps from the rows that it is fitted to,
+        and applies them wherever it is used. {} prepares as jobs do: numbers are imputed and standardised, a text
+        becomes a column for each category. Without it numbers stay as they are, and texts, categories and dates of a
+        frame are prepared as in jobs.
 
     Attributes
     ----------
@@ -55,6 +72,10 @@ class Party:
         Whether any value of X is NaN.
     categories
         The numbers of the columns that hold codes of categories, sorted.
+    raw
+        The columns as they were given, where they are still to be prepared; None where X holds what is used.
+    framed
+        Whether X was a pandas frame, so that results about its columns are pandas' too.
 
     Raises
     ------
@@ -72,6 +93,7 @@ class Party:
         columns: Sequence[str] | None = None,
         sample_weight: Any = None,
         categories: Iterable[str | int] = (),
+        prepare: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise OptionError(
@@ -79,7 +101,17 @@ class Party:
                 f"got {name!r}"
             )
         self.name = name
-        self.X, self.columns, self.named, self.categories, self.missing = matrix_of(name, X, columns, categories)
+        if prepare is not None and not isinstance(prepare, Mapping):
+            raise OptionError(f"party {name!r}: prepare must be {{column: list of steps}}, got {prepare!r}")
+        if isinstance(categories, Iterable) and not isinstance(categories, str):
+            categories = tuple(categories)
+        self.framed, self.prepare = frame_kind(X) == "pandas", prepare
+        self.raw = _raw(name, X, columns, categories, prepare)
+        if self.raw is None:
+            self._X, self.columns, self.named, self.categories, self.missing = matrix_of(name, X, columns, categories)
+        else:
+            self._X, self.columns, self.named, self.missing = None, self.raw.names, self.raw.named, False
+            self.categories = places_of(name, categories, self.columns, len(self.columns))
         self.y: npt.NDArray[Any] | None = None
         self.labelled: npt.NDArray[np.bool_] | None = None
         if y is not None:
@@ -90,41 +122,80 @@ class Party:
             self.sample_weight = _weights(name, sample_weight, self.rows, labels=self.active)
 
     @property
+    def X(self) -> Any:  # noqa: N802 - as it is called everywhere
+        """The columns as a matrix of numbers; an error where they are still to be prepared."""
+        if self.raw is not None:
+            raise DataError(
+                f"the columns of party {self.name!r} are prepared when a model is fitted, and are no matrix of numbers "
+                f"before; fit a model to the party, or give it numbers without prepare"
+            )
+        return self._X
+
+    @property
     def rows(self) -> int:
         """How many rows there are."""
-        return int(self.X.shape[0])
+        return int(self._X.shape[0]) if self.raw is None else self.raw.rows
 
     @property
     def features(self) -> int:
-        """How many columns there are."""
-        return int(self.X.shape[1])
+        """How many columns there are; of those that are still to be prepared, as many as were given."""
+        return len(self.columns)
 
     @property
     def active(self) -> bool:
         """Whether this party holds labels."""
         return self.y is not None
 
+    def prepared(self, X: Any, columns: Sequence[str] | None, categories: Iterable[int]) -> Party:
+        """Return this party with these columns, in place of those that were to be prepared."""
+        part = object.__new__(Party)
+        part.__dict__.update(self.__dict__)
+        part.raw = part.prepare = None
+        part._X, part.columns, part.named, part.categories, part.missing = matrix_of(self.name, X, columns, categories)
+        return part
+
     def take(self, rows: Any) -> Party:
         """Return this party with some of its rows, by number or mask, as for a training and a test part."""
         part = object.__new__(Party)
         try:
-            part.name, part.columns, part.named, part.X = self.name, self.columns, self.named, self.X[rows]
+            part.name, part.columns, part.named = self.name, self.columns, self.named
+            part._X = None if self.raw is not None else self._X[rows]
+            part.raw = None if self.raw is None else self.raw.take(rows)
         except IndexError as error:
             raise DataError(f"party {self.name!r} has {self.rows} rows; take asks for others ({error})") from None
-        if not part.X.shape[0]:
+        part.framed, part.prepare = self.framed, self.prepare
+        if not part.rows:
             raise DataError(f"party {self.name!r}: take leaves no row; take at least one")
         part.y = None if self.y is None else self.y[rows]
         part.labelled = None if self.labelled is None else self.labelled[rows]
         part.ids = None if self.ids is None else self.ids[rows]
         part.sample_weight = None if self.sample_weight is None else self.sample_weight[rows]
-        values = part.X.data if is_sparse(part.X) else part.X
-        part.categories, part.missing = self.categories, self.missing and bool(np.isnan(values).any())
+        part.categories, part.missing = self.categories, self.missing
+        if self.missing:
+            part.missing = bool(np.isnan(part._X.data if is_sparse(part._X) else part._X).any())
         return part
 
     def __repr__(self) -> str:
-        kind = "CSR" if is_sparse(self.X) else "dense"
+        kind = "to be prepared" if self.raw is not None else f"{'CSR' if is_sparse(self.X) else 'dense'} {self.X.dtype}"
         role = "active" if self.active else "passive"
-        return f"Party({self.name!r}, {self.rows} x {self.features} {kind} {self.X.dtype}, {role})"
+        return f"Party({self.name!r}, {self.rows} x {self.features} {kind}, {role})"
+
+
+def _raw(
+    name: str, X: Any, columns: Sequence[str] | None, categories: Iterable[str | int], prepare: Any
+) -> RawColumns | None:
+    """Return the columns as they are, where they are to be prepared: because somebody says so, or as they hold text."""
+    kind = frame_kind(X)
+    if prepare is None:
+        if kind not in ("pandas", "polars"):
+            return None
+        names = tuple(str(column) for column in (X.columns if columns is None else columns))
+        # Categories that a user names hold codes, and what is no code is refused by `matrix_of`.
+        coded = places_of(name, categories, names, X.shape[1])
+        return raw_columns(name, X, columns) if holds_text(X, coded) else None
+    if kind in ("pandas", "polars"):
+        return raw_columns(name, X, columns)
+    return raw_columns(name, matrix_of(name, X, columns, ()).X, columns)
 
 
 def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
@@ -139,11 +210,7 @@ def _labels(name: str, y: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray
             f"party {name!r}: y has {len(labels)} labels for {rows} rows; give one per row, NaN where unknown"
         )
     if labels.dtype == object:
-        # The NA of pandas is neither None nor NaN.
-        missing = np.array(
-            [v is None or type(v).__name__ == "NAType" or (isinstance(v, float) and np.isnan(v)) for v in labels],
-            dtype=bool,
-        )
+        missing = np.array([is_missing(v) for v in labels], dtype=bool)
         known = labels[~missing].tolist()
         try:
             values = np.array(known) if known else np.zeros(0)

@@ -257,6 +257,8 @@ class Session(Exchanges):
         """The same from the scores of the rows that this party owns; None where it owns none."""
         if z is None or part.y is None:
             return 0.0, 0.0, 0.0
+        if part is self.validation:
+            self.stopping.seen = z
         return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
 
     def share_of(self, z: FloatArray, y: Any, rows: int) -> tuple[float, float, float]:
@@ -306,4 +308,10 @@ class Session(Exchanges):
 
     def finish(self) -> Any:
         """The parameters of the run: the best ones where they were remembered, else the last ones."""
+        self.report_held_out()
         return self.stopping.parameters()
+
+    def report_held_out(self) -> None:
+        """Tell this party's own starter the model's scores of the held-out rows that this party judged it by."""
+        part = self.validation
+        self.stopping.report_held_out(None if part is None or part.y is None else part.owned.get(self.net.me))

@@ -93,4 +93,5 @@ class SharedSession(Session):
 
     def finish(self) -> Any:
         """This party's own coefficients, which it has by now."""
+        self.report_held_out()
         return self.block.state()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from colonnade.blocks import FloatArray, Stateful
+from colonnade.blocks import FloatArray, Rows, Stateful
 from colonnade.engine.allowance import Allowance
 from colonnade.engine.exchange import Flow
 from colonnade.engine.options import SEARCH, SHRINK, Training
@@ -40,6 +40,8 @@ class Stopping:
         self._rounds = 0  # at the last evaluation
         self._steps = 0
         self.said: list[tuple[Any, ...]] = []  # about the evaluations so far
+        self.seen: FloatArray | None = None  # scores of this party's held-out rows, in the evaluation that is judged
+        self._held_out: FloatArray | None = None  # the same of the best evaluation, whose parameters are the model
 
     @property
     def judged(self) -> tuple[int, int]:
@@ -105,6 +107,7 @@ class Stopping:
         self._moved = self._moved or (improved and self._records > 0)
         if best and (adaptive or self.validated):
             self._best = self.block.state(self._best)
+            self._held_out = self.seen
         if adaptive and improved and self._moved:
             self.eta0 *= self.options.growth**passed
         if adaptive and not improved:
@@ -133,6 +136,11 @@ class Stopping:
         """The parameters of the run: the best ones where they were remembered, else the last ones."""
         return self._best if self._best is not None else self.block.state()
 
+    def report_held_out(self, rows: Rows | None) -> None:
+        """Tell this party's own starter the model's scores of held-out rows whose labels it has; nobody else hears."""
+        if rows is not None and self._held_out is not None:
+            self.net.report(("held-out rows", rows, self._held_out))
+
     def report(self, report: tuple[Any, ...]) -> None:
         """Tell this party's own starter, and remember it: the history of a resumed run is that of the whole run."""
         self.said.append(report)
@@ -141,9 +149,9 @@ class Stopping:
     def freeze(self) -> Any:
         """All that the next evaluation depends on; see `kept.Frozen`."""
         counts = (self._records, self._rounds, self._steps, self.net.traffic.rounds)
-        return (self.eta0, self._lowest, self._best, self._moved, self._bad, *counts)
+        return (self.eta0, self._lowest, self._best, self._held_out, self._moved, self._bad, *counts)
 
     def thaw(self, state: Any) -> None:
         """Take back what `freeze` gave."""
-        self.eta0, self._lowest, self._best, self._moved, self._bad, *counts = state
+        self.eta0, self._lowest, self._best, self._held_out, self._moved, self._bad, *counts = state
         self._records, self._rounds, self._steps, self.net.traffic.rounds = counts

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -17,6 +19,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError, one_of
+from colonnade.estimators import preparing
 from colonnade.families import family, store
 from colonnade.families.checks import all_labels, check_values, check_weights, tell, warn_after, warn_before
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
@@ -28,6 +31,7 @@ from colonnade.runtimes.simulation import Simulation
 from colonnade.runtimes.times import Times
 from colonnade.sums import choose_sum
 from colonnade.sums.trees import check_kind
+from colonnade.tables.learned import PREPARATION, LearnedPreparation
 from colonnade.versions.identity import own_id
 
 Array = npt.NDArray[Any]
@@ -65,6 +69,8 @@ class Estimator:
         training it is how predictions are added up.
     protection_ : str
         How training was protected: "sealed", "masked" or "plain".
+    preparations_ : dict
+        {party: how its columns become numbers}, for parties whose columns were to be prepared.
     training_ : str
         The id of the training, which the files of all parties carry: parts of different trainings are not loaded
         together. Empty in a model of the time before trainings had one.
@@ -77,6 +83,7 @@ class Estimator:
     parties_: tuple[str, ...]
     holders_: tuple[str, ...]
     training_: str = ""
+    _date: str = ""  # when it was trained
     classes_: Array
     columns_: dict[str, tuple[str, ...]]
     history_: list[dict[str, Any]]
@@ -84,7 +91,12 @@ class Estimator:
     times_: dict[str, Times]
     rounds_: int
     sum_: str
+    preparations_: Mapping[str, LearnedPreparation] = MappingProxyType({})
     _states: dict[str, Any]
+    _learnt: Mapping[str, LearnedPreparation] = MappingProxyType({})  # in a fit that is under way
+    _framed: frozenset[str] = frozenset()  # the parties whose columns came as a pandas frame
+    _codes: ClassVar[bool] = False  # whether categories are taken as codes
+    _levels: ClassVar[bool] = False  # whether each category has a coefficient, to be read beside a reference
     _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that files do not keep
     _family: str  # the name of the family that the trained model is of
 
@@ -151,6 +163,14 @@ class Estimator:
 
     # -- training -----------------------------------------------------------------------------------------------
 
+    def _prepare(
+        self, parties: tuple[Party, ...], validation: list[Party] | None
+    ) -> tuple[tuple[Party, ...], list[Party] | None]:
+        """Learn from these rows how columns are prepared, and return the parties, and those of validation, prepared."""
+        self._learnt = preparing.learn(parties, trees=self._codes, reference=self._levels)
+        held_out = preparing.applied(validation, self._learnt) if isinstance(validation, (list, tuple)) else validation
+        return tuple(preparing.applied(parties, self._learnt)), held_out
+
     def _check(self, job: TrainingJob, parties: tuple[Party, ...]) -> None:
         """Refuse a job that can't be trained, and warn of what its run would show."""
         names = tuple(party.name for party in parties)
@@ -206,8 +226,9 @@ class Estimator:
         self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
         self.classes_, self.sum_, self._family = classes, job.sum, job.family
         self.columns_ = {party.name: party.columns for party in parties}
+        self.preparations_, self._framed = self._learnt, frozenset(party.name for party in parties if party.framed)
         facts = (repr(job.as_value()).encode(), str(parties[0].rows).encode())
-        self.training_ = own_id(self.parties_, facts)
+        self.training_, self._date = own_id(self.parties_, facts), datetime.now(UTC).isoformat(timespec="seconds")
 
     def _check_sums(self, *, linear: bool = False) -> None:
         choose_sum(self.sum, 2)
@@ -263,6 +284,7 @@ class Estimator:
         check_runtime(on)
         ordered = in_order(parties, self.parties_, what)
         check_together(ordered)
+        ordered = preparing.applied(ordered, self.preparations_)
         check_values(family(self._family), ordered)
         for party in ordered:
             check_columns(self.columns_[party.name], party)
@@ -353,6 +375,12 @@ class Estimator:
         """Return the id of the training, as every party's file has it; models that were loaded may have none."""
         return {"training": self.training_} if self.training_ else {}
 
+    def _about(self, party: str) -> dict[str, Any]:
+        """Return when the model was trained and, in the file of the first label holder, how well it did in the end."""
+        last = self.history_[-1] if self.history_ and party == self.holders_[0] else {}
+        kept = ("loss", "metric", "metric_name", "validation_loss", "validation_metric")
+        return {"date": self._date, "metrics": {key: last[key] for key in kept if key in last}}
+
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
@@ -381,6 +409,12 @@ class Estimator:
             arrays["columns"] = np.array(self.columns_[name])
             if name in self.holders_:
                 arrays["classes"] = self.classes_
+            if self._date:
+                arrays["about"] = np.array(store.as_text(self._about(name)))
+            if name in self.preparations_:
+                arrays |= self.preparations_[name].to_arrays()
+            if name in self._framed:
+                arrays["framed"] = np.array(True)
             store.write_party(path, name, public, arrays)
 
     @classmethod
@@ -415,6 +449,10 @@ class Estimator:
         model._states = {name: made.from_arrays(part) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]
+        model._framed = frozenset(name for name, part in arrays.items() if "framed" in part)
+        if "job" not in public:  # whose parties prepare their own files, and bring numbers here
+            kept = {name: part for name, part in arrays.items() if PREPARATION in part}
+            model.preparations_ = {name: LearnedPreparation.from_arrays(part) for name, part in kept.items()}
         model._take_public(public)
         return model
 

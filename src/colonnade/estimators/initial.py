@@ -112,11 +112,7 @@ def linear_start(
         kind = type(initial).__name__
         raise OptionError(f"initial must be a fitted model or a dict {{party: coefficients}}, got {kind}")
     _check_frozen(given, job, parties)
-    # One array per score: lengths of arrays are cut where a run is rehearsed, and the number of scores is not.
-    return {
-        name: (tuple(np.ascontiguousarray(theta.T)), None if intercept is None else tuple(intercept.tolist()))
-        for name, (theta, intercept) in given.items()
-    }
+    return {name: family(job.family).start_of(state) for name, state in given.items()}
 
 
 def _by_party(initial: Mapping[str, Any], job: TrainingJob, parties: Sequence[Party]) -> dict[str, Any]:

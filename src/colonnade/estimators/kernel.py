@@ -130,6 +130,7 @@ class KernelModel(Estimator):
         """
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         algorithm = self._check_options(parties[0].rows)
         holders, loss = label_holders(parties), self._minimised()
         gamma = self.gamma if isinstance(self.gamma, str) else float(self.gamma)

@@ -15,6 +15,7 @@ from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import OptionError
+from colonnade.estimators import preparing
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
@@ -83,7 +84,8 @@ class LinearModel(Estimator):
     Attributes
     ----------
     coef_ : dict
-        {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax.
+        {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax. Where the party's columns
+        came as a pandas frame they are a Series, or a DataFrame, with the columns' names.
     intercept_ : float, numpy array or dict
         The intercept: a number, or one for each class; with FDML, {party: its own}.
     rows_ : int or None
@@ -93,6 +95,7 @@ class LinearModel(Estimator):
     """
 
     loss: ClassVar[str]
+    _levels = True
     rows_: int | None = None  # None where a file does not say how many rows there were
 
     def __init__(
@@ -164,6 +167,7 @@ class LinearModel(Estimator):
         loss = self._minimised()
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         self._check_options(parties[0].rows)
         holders = label_holders(parties)
         classes = labels.class_labels(all_labels(parties), loss)
@@ -218,10 +222,13 @@ class LinearModel(Estimator):
     # -- what was learnt ----------------------------------------------------------------------------------------
 
     @property
-    def coef_(self) -> dict[str, Array]:
+    def coef_(self) -> dict[str, Any]:
         """Return {party: its coefficients}, of shape (columns,), or (classes, columns) for softmax."""
         self._check_fitted()
-        return {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
+        found = {name: theta[:, 0] if theta.shape[1] == 1 else theta.T for name, (theta, *_) in self._states.items()}
+        for name in self._framed & set(found):
+            found[name] = preparing.in_pandas(found[name], self.columns_[name], self.classes_)
+        return found
 
     @property
     def intercept_(self) -> Any:

@@ -77,6 +77,7 @@ def statistics_of(
         most,
         level,
         {name: outcome.traffic for name, outcome in outcomes.items()},
+        {name: learnt.levels for name, learnt in model.preparations_.items()},
     )
 
 

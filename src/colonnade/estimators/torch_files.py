@@ -17,6 +17,7 @@ import numpy as np
 from colonnade import private_files
 from colonnade.blocks.torch_modules import forget, reference
 from colonnade.errors import DataError, OptionError
+from colonnade.estimators.preparing import from_plain, to_plain
 from colonnade.estimators.torch_checks import shape_of
 from colonnade.families.store import as_text, check_same_training
 
@@ -105,6 +106,10 @@ def save_networks(model: Any, folder: str | Path) -> None:
             "network": model._how[name], "columns": model.columns_[name], "still": still, "order": names,
             "shape": shape_of(model.shape, name), "width": model._widths[name],
         }  # fmt: skip
+        if model._date:
+            own["about"] = model._about(name)
+        if name in model.preparations_:
+            own["preparation"] = to_plain(model.preparations_[name])
         if name in model.holders_:
             own |= {"classes": model.classes_.tolist(), "kind": model.classes_.dtype.str}
         if name == model.holders_[0] and model._has_top:
@@ -136,6 +141,8 @@ def restore_networks(
         for name, (own, arrays) in files.items()
     }
     model.columns_ = {name: tuple(files[name][0]["columns"]) for name in model.parties_}
+    prepared = {name: own["preparation"] for name, (own, _) in files.items() if "preparation" in own}
+    model.preparations_ = {name: from_plain(value) for name, value in prepared.items()}
     model.classes_ = np.array(first["classes"], dtype=np.dtype(first["kind"]))
     if public["top"] and model._top_how is None and model.top is None:
         raise OptionError("the top network has layers of its own, which no file can hold; load with top=...")

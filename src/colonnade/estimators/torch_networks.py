@@ -166,6 +166,7 @@ class NetworkModel(Estimator):
         need_torch()
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         check_values(family(self._family_of(with_top=self.top is not None)), parties)  # networks are tried out first
         algorithm = self._check_options(parties)
         sum_name = self._summed(self._family_of(with_top=self.top is not None), len(parties))

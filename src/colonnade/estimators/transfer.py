@@ -14,6 +14,7 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
+from colonnade.estimators import preparing
 from colonnade.estimators.base import check_columns
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_initial import network_start
@@ -148,6 +149,7 @@ class TransferClassifier(NetworkModel):
         need_torch()
         check_runtime(on)
         check_names(parties)
+        parties, validation = self._prepare(parties, validation)
         check_values(family(TransferFamily.name), parties)
         source, target = self._sides(parties)
         here, there = common_rows(source, target)
@@ -248,8 +250,8 @@ class TransferClassifier(NetworkModel):
         if len(parties) != 1 or not isinstance(parties[0], Party) or parties[0].name != target:
             got = [party.name if isinstance(party, Party) else type(party).__name__ for party in parties]
             raise DataError(f"prediction needs the rows of the target {target!r} alone, got {got}")
-        (party,), source = parties, self.holders_[0]
-        check_values(family(TransferFamily.name), parties)
+        (party,), source = preparing.applied(parties, self.preparations_), self.holders_[0]
+        check_values(family(TransferFamily.name), (party,))
         check_columns(self.columns_[target], party)
         how, state, *rest = self._for_use(target)
         # A run that broke off left Phi at the source alone, as version 0.2 always did.

@@ -90,6 +90,7 @@ class BoostedTrees(TreeExplanations, Estimator):
 
     sum = "plain"  # no scores are added up
     topology = "star"
+    _codes = True
     _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose", "warm_start", "monotone")
 
     def __init__(
@@ -164,6 +165,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         """
         check_runtime(on)
         check_together(parties)
+        parties, validation = self._prepare(parties, validation)
         options, algorithm = self._tree_options(), self._chosen(len(parties))
         holders, found = label_holders(parties), all_labels(parties)
         loss = losses.loss(self._loss_name(found))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from colonnade.blocks.columns import columns_from_value
 from colonnade.data import labels
 from colonnade.engine.options import Training
-from colonnade.errors import DataError
+from colonnade.errors import DataError, OptionError
 from colonnade.families.scoring import Scorer, score_rows
 from colonnade.leaks import Leak, Setting
 from colonnade.objective.losses import Loss
@@ -187,6 +187,13 @@ class Family(ABC):
         `sizes` are what `Training.least_numbers` takes: outputs, parties, holders, batches.
         """
         return algorithm.least_numbers(*sizes)
+
+    def start_of(self, state: Any) -> Any:
+        """Return `own` of a `TrainingPart` whose training goes on from this state, where there is such a thing."""
+        raise OptionError(
+            f"a {self.called} model is trained from its beginning; linear models with protection 'masked' or 'plain' "
+            f"can start from an earlier version; leave out --from"
+        )
 
     def counted(self, sum_name: str) -> str:
         """Say what a run counts for in a party's budget, where that is not by what leaves of each row; else ""."""

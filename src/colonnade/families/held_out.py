@@ -69,3 +69,4 @@ async def judge(net: Net, job: TrainingJob, part: TrainingPart, state: Any, budg
     loss, y, weights = losses.loss(job.loss), part.validation[1], part.held_out_weights
     value = float(np.average(loss.values(z, y), weights=weights))
     net.report(("held out", value, metrics.evaluate(loss, z, y, weights)[1]))
+    net.report(("held-out rows", np.arange(len(z)), z))

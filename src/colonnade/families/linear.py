@@ -111,6 +111,14 @@ class LinearFamily(Family):
         """Return 1 where there is an intercept, which belongs to the first label holder."""
         return int(options.intercept)
 
+    def start_of(self, state: Any) -> Any:
+        """Return the coefficients, score by score, and the intercept where this party owns it.
+
+        One array per score: lengths of arrays are cut where a run is rehearsed, and the number of scores is not.
+        """
+        theta, intercept = state[:2]
+        return tuple(np.ascontiguousarray(theta.T)), None if intercept is None else tuple(intercept.tolist())
+
     # -- training and use ---------------------------------------------------------------------------------------
 
     async def train(
@@ -126,6 +134,8 @@ class LinearFamily(Family):
         if block.intercept is not None and part.y is not None:
             block.intercept[:] = loss.start(part.y[part.labelled])
         if part.own is not None:  # parameters to start with
+            if len(part.own[0]) != job.outputs:
+                raise OptionError(f"training starts from {len(part.own[0])} scores of a row, here are {job.outputs}")
             theta, intercept = np.stack(part.own[0], axis=1), part.own[1]
             if ones:
                 theta = np.vstack([theta, np.zeros(job.outputs) if intercept is None else intercept])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import ColonnadeWarning, OptionError
+from colonnade.inference.category_tests import CategoryTest, Levels, category_tests
 from colonnade.runtimes.net import Traffic
 
 Floats = npt.NDArray[np.float64]
@@ -138,6 +139,8 @@ class Statistics:
         The confidence of the intervals, 0.95 by default.
     traffic
         {party: what it sent}.
+    categories
+        {party: a joint test of each of its categories, whose levels are columns of their own}.
     """
 
     model: str
@@ -148,6 +151,17 @@ class Statistics:
     rows: int
     level: float
     traffic: dict[str, Traffic] = field(repr=False)
+    categories: dict[str, tuple[CategoryTest, ...]] = field(default_factory=dict)
+
+    def frame(self) -> Any:
+        """Return the table as a pandas data frame, a row for each coefficient, by party and column."""
+        import pandas as pd
+
+        rows = [((party, row.name), row[1:]) for party, table in self.coefficients.items() for row in table]
+        if self.intercept is not None:
+            rows.insert(0, (("", self.intercept.name), self.intercept[1:]))
+        index = pd.MultiIndex.from_tuples([at for at, _ in rows], names=["party", "column"])
+        return pd.DataFrame([list(values) for _, values in rows], index=index, columns=list(Coefficient._fields[1:]))
 
     @property
     def deviance(self) -> float:
@@ -212,6 +226,11 @@ class Statistics:
             rows.insert(0, ("", self.intercept))
         for party, row in rows:
             table.add_row(party, row.name, *(_shown(value, at == 3) for at, value in enumerate(row[1:])))
+        for party, tests in self.categories.items():
+            for test in tests:
+                beside = "" if test.reference is None else f", beside {test.reference}"
+                what = f"{test.name}: all levels{beside} (df {test.df})"
+                table.add_row(party, what, "", "", _shown(test.wald, False), _shown(test.p, True), "", "")
         return table
 
     def _summary(self) -> str:
@@ -263,6 +282,12 @@ def own_table(
     return CoefficientTable(**cut), whole[len(names)]
 
 
+def own_tests(levels: Levels, state: Any, found: Any, model: str) -> tuple[CategoryTest, ...]:
+    """Return the joint tests of a party's own categories, from what its program returned."""
+    covariance, df, _ = found
+    return category_tests(levels, state[0][:, 0], covariance, df if model == STUDENT else None)
+
+
 def put_together(
     model: str,
     columns: Mapping[str, Sequence[str]],
@@ -272,11 +297,16 @@ def put_together(
     rows: int,
     level: float,
     traffic: dict[str, Traffic],
+    levels: Mapping[str, Levels] | None = None,
 ) -> Statistics:
-    """Make the statistics of a model from what each party's program returned."""
+    """Make the statistics of a model from what each party's program returned.
+
+    `levels` are the columns of each party's categories, which it knows for itself.
+    """
     tables, intercept = {}, None
     for name, names in columns.items():
         tables[name], own = own_table(names, states[name], found[name], model, level)
         intercept = own or intercept
     covariances = {name: value[0] for name, value in found.items()}
-    return Statistics(model, tables, intercept, covariances, Fit(*found[leader][2]), rows, level, traffic)
+    tests = {name: own_tests(own, states[name], found[name], model) for name, own in (levels or {}).items() if own}
+    return Statistics(model, tables, intercept, covariances, Fit(*found[leader][2]), rows, level, traffic, tests)

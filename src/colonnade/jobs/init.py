@@ -12,6 +12,7 @@ from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, check_word
 from colonnade.families.trees import TreesFamily
 from colonnade.jobs import tree_texts
+from colonnade.jobs.bundle import bundle
 from colonnade.jobs.job_file import JOB, described, party_name
 from colonnade.leaks import HELD_OUT, LISTED
 from colonnade.remote.authority import issue, make_authority
@@ -36,6 +37,7 @@ disclosed = [
 {disclosed}]
 
 # Who takes part. address: where the others can dial this party; leave it out for one that can only dial out
+# serving: another address for the use of a model, with which a party can train while it serves
 # (at most one). labels: whether it holds labels; at least one does.
 {parties}"""
 _LINEAR = """\
@@ -126,7 +128,8 @@ _PREPARE = """\
 # [prepare]
 # default = ["impute", "standardise"]
 # income = [{ clip = [0, 250000] }, "impute", "standardise"]
-# city = ["one-hot"]
+# city = [{ one-hot = { least = 10, reference = "Berlin" } }]   # rare ones together, and differences to one of them
+# joined = [{ date = "%d.%m.%Y" }, "impute", "standardise"]     # texts that are dates become days
 """
 _RULES = """\
 {consent}sequential = false        # three or more parties that move one after another, which undoes the masks
@@ -145,13 +148,14 @@ _PARTY = """\
 # Private: what is {name}'s own business. Paths are relative to this file. The other parties never see it.
 name = "{name}"
 folder = "{name}-files"   # ledger, checkpoints, and this party's part of the model
-# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway
+# listen = "0.0.0.0:{port}"   # if that differs from the address in job.toml, behind a gateway; also listen_serving
 
 [data]
 source = "{name}.csv"     # .csv, .parquet, .svm, .npy or .npz; or sql = "SELECT ..." over files or a database
 id = "id"                 # the column by which people are found again at the other parties
 {label}
 # columns = ["age", "income"]   # by default all others; or exclude = ["name"]
+# encoding = "windows-1252"     # of a CSV file that is not UTF-8
 
 {prepare}
 {network}[certificates]            # these are for tests only; ask your own authority for real ones
@@ -168,6 +172,8 @@ serve_people = "trained"  # about whom scores are asked and answered; "listed": 
 # serve_list = "people.txt"   # one id per line
 min_prediction = 1        # people of a question, at least
 # max_people_per_day = 10000  # that one asker is answered about; by default twice those served, or 10,000
+# max_drift = 0.25         # refuse to score rows that are further from the training; see `colonnade drift`
+# max_missing = 0.2        # the same for missing values in a column, where training had fewer
 # peers = ["shop"]        # by default the parties of the job
 """
 
@@ -180,7 +186,7 @@ def init(
     protection: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write the files of a new federation, and return their paths.
+    """Write the files of a new federation, and return their paths; for all parties but the first, also bundles of them.
 
     Parameters
     ----------
@@ -222,6 +228,8 @@ def init(
         written.append(folder / f"{name}.toml")
         own = party_text(name, labels=name in holders, model=model, protection=word)
         written[-1].write_text(own, encoding="utf-8")
+    for name in parties[1:]:
+        bundle(folder, name)
     tell(f'protection = "{word}"{why}')
     return written
 

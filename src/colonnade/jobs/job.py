@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.engine.options import Training
@@ -51,6 +51,9 @@ class Job:
         The content of the file, which the handshake compares.
     statistics
         Whether statistics of the coefficients follow after training.
+    serving
+        {party: where the others can dial it to use a model}, of those that have another address for that, so that
+        they can train at the same time.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Job:
     checkpoint_every: int
     agreed: Mapping[str, Any]
     statistics: bool = False
+    serving: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parties(self) -> tuple[str, ...]:

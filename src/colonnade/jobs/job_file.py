@@ -73,7 +73,9 @@ def _model_keys() -> dict[str, Key]:
 
 _MODEL_KEYS = _model_keys()
 _KIND = Key("kind", str, required=True, allowed=tuple(kind for one in _FAMILIES for kind in one.kinds))
-_PARTY = Section(Key("address", str, check=address), Key("labels", bool, default=False))
+_PARTY = Section(
+    Key("address", str, check=address), Key("serving", str, check=address), Key("labels", bool, default=False)
+)
 JOB = Section(
     Key("version", int, required=True, allowed=(VERSION,)),
     Key("name", str, required=True, check=party_name),
@@ -152,10 +154,7 @@ def described(settings: Settings) -> Job:
             unreachable[1],
             f"{unreachable[0]!r} has no address either, so neither can dial the other; give one of them one",
         )
-    known = [parties[name]["address"] for name in names]
-    for name, at in zip(names, known, strict=True):
-        if at is not None and known.index(at) < names.index(name):
-            raise parties[name].error("address", f"{names[known.index(at)]!r} has the same one; give each its own")
+    _check_addresses(parties, names)
     added, run, alignment = settings["sum"], settings["run"], settings["alignment"]
     kind = family_of_kind(settings["model"]["kind"])
     _check_keys(settings["model"], kind)
@@ -196,10 +195,25 @@ def described(settings: Settings) -> Job:
         run["checkpoint_every"],
         {**settings.plain(), "model": model.plain(), "protection": protection_of(made.name, sum_name)},
         run["statistics"],
+        {name: parties[name]["serving"] for name in names if parties[name]["serving"] is not None},
     )
     _check_trees(added, job)
     _check_trainable(settings, job, made)
     return job
+
+
+def _check_addresses(parties: Settings, names: list[str]) -> None:
+    """Refuse an address that somebody has already, and one to serve at where there is none to train at."""
+    known: dict[str, str] = {}
+    for name in names:
+        party = parties[name]
+        if party["serving"] is not None and party["address"] is None:
+            raise party.error("serving", "is where a model is used, and there is no address to train at; give it one")
+        for key in ("address", "serving"):
+            if party[key] in known:
+                raise party.error(key, f"{known[party[key]]!r} has the same one; give each its own")
+            if party[key] is not None:
+                known[party[key]] = name
 
 
 def _check_trees(added: Settings, job: Job) -> None:

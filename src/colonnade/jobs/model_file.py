@@ -51,6 +51,8 @@ class Trained:
     statistics: Any = None  # what `inference.program.infer_linear` returned
     people: Rows | None = None  # the common rows, held-out ones too
     training: str = ""  # the id of the training, on which all parties have agreed
+    apart: Rows | None = None  # the held-out rows, in the order in which the model was judged by them
+    judged: Any = None  # (numbers of held-out rows, scores) by which this party judged the model; None if it did not
 
 
 @dataclass(frozen=True)

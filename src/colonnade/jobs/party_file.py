@@ -38,6 +38,7 @@ from colonnade.tables import data, preparation
 PARTY = Section(
     Key("name", str, required=True, check=party_name),
     Key("listen", str, check=address),
+    Key("listen_serving", str, check=address),
     Key("folder", str),
     Key("data", data.SECTION, required=True),
     Key("prepare", preparation.SECTION),
@@ -85,6 +86,8 @@ PARTY = Section(
             Key("serve_list", str),
             Key("min_prediction", int, default=Policy.min_prediction, least=1),
             Key("max_people_per_day", int, least=1),
+            Key("max_drift", float, above=0.0),
+            Key("max_missing", float, least=0, most=1.0),
         ),
         default={},
     ),
@@ -104,6 +107,7 @@ class PartyFile:
     policy: Policy
     network: Any = None  # how this party's own is made: see `families.torch_networks`
     trees: Settings | None = None  # what it asks of boosted trees: see `tree_part`
+    listen_serving: str | None = None  # where it waits for those who use a model with it
 
     @property
     def ledger(self) -> Path:
@@ -184,6 +188,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         ),
         _network(settings["network"]),
         settings["trees"],
+        settings["listen_serving"],
     )
 
 

@@ -87,6 +87,8 @@ class Policy:
     serve_list : a file with one id per line.
     min_prediction : the fewest people of one question.
     max_people_per_day : the most people about whom one asker is answered in a day; None: by the number of those served.
+    max_drift : the largest stability index of a column, against the training, with which people are scored.
+    max_missing : the largest share of missing values in a column, where training had fewer, with which they are.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -107,6 +109,8 @@ class Policy:
     serve_list: Path | None = None
     min_prediction: int = 1
     max_people_per_day: int | None = None
+    max_drift: float | None = None
+    max_missing: float | None = None
 
     def partner_ids(self, own: int) -> int:
         """Return how many ids a partner may bring to an alignment, where this party brings `own`."""

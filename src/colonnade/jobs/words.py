@@ -8,7 +8,7 @@ from colonnade.engine.allowance import budget_leaks
 from colonnade.families import family
 from colonnade.inference import statistics_leaks
 from colonnade.jobs.job import Job
-from colonnade.leaks import LISTED, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak, Setting
+from colonnade.leaks import LISTED, NOTHING, OF_COLUMNS, OF_LABELS, OF_PEOPLE, Leak, Setting
 from colonnade.planning import plan_leaks
 from colonnade.service.scoring import scoring_leaks
 from colonnade.service.training import start_leaks
@@ -66,6 +66,19 @@ def what_others_learn(
             )
         )
     return {about: _without_beginnings(sentences) for about, sentences in found.items()}
+
+
+def what_kinds_show(job: Job) -> dict[str, str]:
+    """Return {kind of message: what it shows in this job}, as the parts of the job declare it."""
+    found: dict[str, list[str]] = {}
+    for leak in leaks_of(job):
+        for kind in leak.kinds:
+            told = found.setdefault(kind, [])
+            if leak.name and leak.name not in told:
+                told.append(leak.name)
+    said = {kind: "; ".join(told) or "nothing: masked, encrypted, or known to all" for kind, told in found.items()}
+    reasons = {kind: f"nothing: {why}" for kind, why in NOTHING.items()}
+    return {"goodbye": "nothing: the line ends", **reasons, **said}
 
 
 def lines(learnt: dict[str, list[str]], *, sealed: bool = False) -> list[str]:

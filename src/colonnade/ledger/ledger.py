@@ -120,8 +120,13 @@ class Ledger:
 
     def _catch_up(self) -> None:
         """Take in what another process of this party has added since; a line that its crash cut off is cut away."""
-        if os.fstat(self._file.fileno()).st_size == self._size:
+        size = os.fstat(self._file.fileno()).st_size
+        if size == self._size:
             return
+        if size < self._size:
+            raise LedgerError(
+                f"the ledger {self._path.name!r} has lost lines while a run was writing to it; {_SET_ASIDE}"
+            )
         with self._path.open("rb") as file:
             file.seek(self._size)
             for line in file:
@@ -164,11 +169,10 @@ class Ledger:
         if not self._last and content.get("event") != "run":
             entry[OF_RUN] = self.run
         text = json.dumps(entry, separators=(",", ":"))[:-1]
-        self._chain = hashlib.sha256((self._chain + text).encode()).hexdigest()
-        line = f'{text},"chain":"{self._chain}"}}\n'.encode()
+        chain = hashlib.sha256((self._chain + text).encode()).hexdigest()
+        line = f'{text},"chain":"{chain}"}}\n'.encode()
         write_whole(self._file.fileno(), line)
-        self._size, self._last = self._size + len(line), True
-        self._count += 1
+        self._chain, self._count, self._size, self._last = chain, self._count + 1, self._size + len(line), True
         if self._count == 1:
             self._memory.book = self._chain
         return entry

@@ -39,6 +39,9 @@ class Run:
     name: str
     partners: tuple[str, ...]  # who should have countersigned; nobody before format 2
     id: str = ""
+    purpose: str = ""  # "scoring", or nothing for training
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)  # messages by receiver and kind
+    sent_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     mark: int = 0  # its last line, or the one that partners were shown at its end
     done: bool = False
 
@@ -127,6 +130,9 @@ def _count(report: Report, number: int, entry: dict[str, Any]) -> None:
         report.by_kind[key] += 1
         size = entry.get("bytes")
         report.bytes_by_kind[key] += size if isinstance(size, int) else 0
+        if report.current is not None:
+            report.current.sent[key] += 1
+            report.current.sent_bytes[key] += size if isinstance(size, int) else 0
 
 
 def _event(path: Path, number: int, entry: dict[str, Any], report: Report, vouch: Vouch | None) -> None:
@@ -135,7 +141,7 @@ def _event(path: Path, number: int, entry: dict[str, Any], report: Report, vouch
             parties = entry.get("parties")
             partners = [str(one) for one in parties if one != entry.get("me")] if isinstance(parties, list) else []
             said = (str(entry.get("time")), str(entry.get("name", "")), tuple(partners), str(entry.get("id", "")))
-            report.current = Run(len(report.each) + 1, *said)
+            report.current = Run(len(report.each) + 1, *said, str(entry.get("purpose", "")))
             report.each.append(report.current)
             if "key" in entry:
                 report.keys[str(entry["key"])] += 1

@@ -63,7 +63,8 @@ def plan_job(
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:
-        source = TableSource(data.load(party.data), party.prepare, trees=grows_trees(job))
+        table, trees = data.load(party.data), grows_trees(job)
+        source = TableSource(table, party.prepare, trees=trees, reference=job.statistics)
         tell(f"{source.rows:,} rows read")
         return (source,)
 

@@ -217,7 +217,10 @@ def _bound(address: str, shared: bool) -> list[socket.socket]:
     except OSError:
         for each in bound:
             each.close()
-        raise OptionError(f"can't listen on {address!r}; is the port in use, and the address this machine's?") from None
+        raise OptionError(
+            f"can't listen on {address!r}; is the port in use, and the address this machine's? To train while a "
+            f"model is served, give the party another address for that: serving, in the job"
+        ) from None
     return bound
 
 

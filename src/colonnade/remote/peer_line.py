@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Seconds between attempts to dial: short at first, for a short break, and then no burden on anybody.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_LASTS = 5.0  # seconds without a first line after which it is worth a word
 _LONGER = 1.25  # each than the one before: a partner that has just come up waits a quarter of that time at most
 # TLS 1.3 checks a caller's certificate when the caller is through already, and asyncio then hangs up without a word.
 NOT_ACCEPTED = "; if it does not accept this party's certificate, its log says why"
@@ -58,6 +59,7 @@ class PeerLine:
         self._acknowledging: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self._down_since: float | None = None
+        self._first_trouble, self._told = 0.0, ""  # since when there is no first line, and why, as it was told
         self._dialling: asyncio.Task[None] | None = None
 
     @property
@@ -152,8 +154,12 @@ class PeerLine:
         )
 
     def _note(self, trouble: str) -> None:
-        if self._down_since is None and not self.over and trouble != self.trouble:
+        """Keep why there is no line; it is worth a word only once it lasts, as nobody starts at the same moment."""
+        first = self._first_trouble = self._first_trouble or self._loop.time()
+        lasts = self._loop.time() - first >= _LASTS
+        if self._down_since is None and not self.over and lasts and trouble != self._told:
             LOG.info("no line to %r yet: %s", self.peer, trouble)
+            self._told = trouble
         self.trouble = trouble
 
     async def _greet(self, stream: Stream) -> None:

@@ -22,6 +22,14 @@ from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net, Observer, Outcome
 
 
+def place_of(job: Job, party: PartyFile, *, serving: bool) -> NetworkPlace:
+    """Return where this party stands among the others; one that serves elsewhere than it trains can do both at once."""
+    if serving and job.serving:
+        listen = party.listen_serving if party.name in job.serving else party.listen
+        return NetworkPlace(party.name, {**job.addresses, **job.serving}, listen)
+    return NetworkPlace(party.name, job.addresses, party.listen)
+
+
 def attend(
     job: Job,
     party: PartyFile,
@@ -49,7 +57,7 @@ def attend(
         raise OptionError(f"{party.name!r}'s folder {str(party.folder)!r} can't be made: {error.strerror}") from None
     private_files.check(party.folder, f"{party.name!r}'s folder", OptionError)
     digest = RunTerms.of(job.parties, agreed).digest.hex()
-    purpose = {key: agreed[key] for key in ("purpose", "asker", "training") if key in agreed}
+    purpose = {key: agreed[key] for key in ("purpose", "asker", "training", "start") if key in agreed}
     about = {"job": digest, "name": job.name, "me": party.name, "version": __version__, "parties": list(job.parties)}
     found: list[Any] = []
 
@@ -81,7 +89,7 @@ def attend(
         else:
             from colonnade.remote.network import run_party
 
-            place = NetworkPlace(party.name, job.addresses, party.listen)
+            place = place_of(job, party, serving=bool(lane))
             outcome = asyncio.run(run_party(place, keep, read, credentials=credentials, grace=job.grace, **common))
         how = "end"
         return replace(outcome, value=found[0])

@@ -28,6 +28,7 @@ from colonnade.service.findings import Finding, tried
 from colonnade.service.run import column_names, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
+from colonnade.tables.near_levels import near_levels
 
 
 def check(job: Job, party: PartyFile) -> list[Finding]:
@@ -51,12 +52,13 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     kind = family(job.family)
     try:
         table = data.load(party.data)
-        prepared = preparation.fit(table, party.prepare, trees=grows_trees(job))
+        prepared = preparation.fit(table, party.prepare, trees=grows_trees(job), reference=job.statistics)
         columns = column_names(prepared)
         batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
     except ColonnadeError as error:
         return [Finding("data", False, str(error))]
+    found += [Finding("spelling", None, sentence) for sentence in near_levels(table)]
 
     def policy() -> str:
         check_consent(party.policy, party.name, job)
@@ -151,7 +153,7 @@ def _peer(job: Job, party: PartyFile, name: str) -> Finding:
         address, terms = str(place.addresses[name]), RunTerms.of(job.parties, job.agreed)
         seen = asyncio.run(look(address, party.name, name, terms, credentials))
     except PartySilent as error:
-        return Finding(what, False, f"{error}; it may not be running yet")
+        return Finding(what, None, f"{error}; it may not be running yet", later=True)
     except ColonnadeError as error:
         return Finding(what, False, str(error))
     version = f"{address}, colonnade {seen.package}" + ("" if seen.package == __version__ else f", here {__version__}")

@@ -10,9 +10,10 @@ import numpy as np
 
 from colonnade import __version__
 from colonnade.data.ids import encodable, normal
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
 from colonnade.tables.learned import LearnedPreparation
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.table import Table
 
 MAX_PEOPLE = 10_000
 

@@ -6,7 +6,6 @@ anybody: each side hears which version the other has, and what to do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,11 +19,14 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.service.attend import attend
+from colonnade.service.new_values import new_values
 from colonnade.service.run import sources
-from colonnade.versions.identity import DIGITS, short
+from colonnade.tables.table import Table
+from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
+from colonnade.versions.identity import id_in, short
+from colonnade.versions.profile import read_profiles
 from colonnade.versions.shelf import UNNAMED
 
-_ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 _TERM = "training"  # what the terms of scoring call the id
 _APART = "the parts of the model are of different trainings"
 
@@ -50,11 +52,26 @@ def use(
         raise VersionMismatch(mixed(part.training, party.name, error.peer, error.there)) from None
 
 
+def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str], None]) -> None:
+    """Say what in these rows does not fit the training, and refuse them where the party's policy does.
+
+    Values that training never saw are told of any row; else a few rows are not judged, which differ from the training
+    by chance.
+    """
+    for sentence in new_values(part.prepared, table) if table.rows else []:
+        tell(f"note: {sentence}")
+    profiles = read_profiles(part.folder) if table.rows >= FEWEST else None
+    if profiles is None:
+        return
+    found = drift_of(profiles, table)
+    for line in notes(found, levels=False):  # those are said above, with what becomes of them
+        tell(f"note: {line}")
+    check_drift(party.name, found, party.policy.max_drift, party.policy.max_missing)
+
+
 def mixed(mine: str, me: str, peer: str, told: str) -> str:
     """Return the sentence about parts of different trainings; `told` is the peer's id as its terms have it, in JSON."""
-    text = told.strip('"')
-    theirs = text if _ID.fullmatch(text) else ""
-    promote = "colonnade model promote job.toml --as"
+    theirs, promote = id_in(told), "colonnade model promote job.toml --as"
     if not (mine and theirs):
         old, new = (me, peer) if not mine else (peer, me)
         return (

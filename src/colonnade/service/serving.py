@@ -25,7 +25,7 @@ from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net
-from colonnade.service.in_use import loaded, scorer_of, use
+from colonnade.service.in_use import judge, loaded, scorer_of, use
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
 from colonnade.tables import data
 from colonnade.tables.query import quoted, sql_name
@@ -45,42 +45,51 @@ class Scores:
     columns: dict[str, Array]  # prediction, and the probability of each class where there are any
 
 
-def predict(job: Job, party: PartyFile, source: Path | None, version: str | None = None) -> Scores:
+def predict(
+    job: Job,
+    party: PartyFile,
+    source: Path | None,
+    version: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Scores:
     """Ask the partners, who serve, about the people in a file (or in the party's own data).
 
-    version: the beginning of the id of the version to ask with, if it is not the promoted one. Who is none of the
-    people that this party's own policy serves is not known, and the partners hear nothing of them.
+    version: the beginning of the id of the version to ask with, if it is not the promoted one. tell: where words go
+    about what does not fit the training. Who is none of the people that this party's own policy serves is not known,
+    and the partners hear nothing of them.
     """
-    if source is not None and not source.is_file():  # asked before anybody is dialled; its content is read later
+    if source is not None and not source.is_file():
         raise DataError(f"there is no file {str(source)!r}; give the people to score with --data")
     if party.name not in job.holders and family(job.family).predicts_alone:
-        return _alone(job, party, source, version)
+        return _alone(job, party, source, version, tell)
     if party.name not in job.holders:
         raise OptionError(
             f"predictions are summed at a label holder, {party.name!r} is none; ask as {job.holders[0]!r}"
         )
     part, served = loaded(party, version)
+    # Before anybody is dialled: a mistake in this party's own file is no reason to end the service of another.
+    table = _table(party, part, source)
+    ids = [str(one) for one in _ids(table, party.name).tolist()]
+    here = _among(ids, served)
+    asked = table.take(here) if here.any() else None
+    X = None if asked is None else part.prepared.apply(asked)
+    judge(party, part, table.take(here), tell)
 
-    async def program(net: Net, table: Any, ids: Any) -> Scores:
+    async def program(net: Net) -> Scores:
         asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
-        here = _among(ids, served)
-        X = await net.in_thread(part.prepared.apply, table.take(here)) if here.any() else None
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, totals))
 
-    def read() -> tuple[Any, ...]:
-        table = _table(party, part, source)
-        return table, [str(one) for one in _ids(table, party.name).tolist()]
-
-    scores: Scores = use(job, party, part, party.name, program, read)
+    scores: Scores = use(job, party, part, party.name, program, lambda: ())
     return scores
 
 
-def _alone(job: Job, party: PartyFile, source: Path | None, version: str | None) -> Scores:
+def _alone(job: Job, party: PartyFile, source: Path | None, version: str | None, tell: Callable[[str], None]) -> Scores:
     """Return the scores of people by this party's own part of the model, which needs nobody else's."""
     part = model_file.load(party.folder, party.name, version)
     table = _table(party, part, source)
+    judge(party, part, table, tell)
     scorer, columns = scorer_of(part, party), columns_of(part.prepared.apply(table))
     totals = cast("SummedScorer", scorer).of(columns, np.arange(table.rows))
     ids = [str(one) for one in _ids(table, party.name).tolist()]
@@ -102,12 +111,13 @@ def serve_once(
     gate = people.Gate.of(party, asker, served, tell)
 
     def read() -> tuple[Any, ...]:
-        table = _table(party, part, None)
-        directory = Directory(_ids(table, party.name), served)
+        table, directory = _directory(party, part, served, tell)
 
         def lookup(asked: list[str]) -> tuple[Any, npt.NDArray[np.bool_]]:
             rows, known = directory.find(asked)
-            return part.prepared.apply(table.take(rows)) if len(rows) else None, known
+            if not len(rows):
+                return None, known
+            return part.prepared.apply(table.take(rows)), known
 
         return (lookup,)
 
@@ -170,8 +180,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
     server.prepared = part.prepared
 
     def read() -> tuple[Any, ...]:
-        table = _table(party, part, None)
-        return table, Directory(_ids(table, party.name), served)
+        return _directory(party, part, served, tell)
 
     async def program(net: Net, table: Any, directory: Any) -> None:
         asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
@@ -180,6 +189,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
             if rows is not None:
                 here = _among(ids, served)
+                judge(party, part, rows.take(here), tell)
                 return part.prepared.apply(rows.take(here)) if here.any() else None, here
             places, known = directory.find(ids)
             return part.prepared.apply(table.take(places)) if len(places) else None, known
@@ -251,6 +261,16 @@ def _among(ids: list[str], served: Set[str] | None) -> npt.NDArray[np.bool_]:
 
 def _terms(job: Job, asker: str) -> ScoringTerms:
     return ScoringTerms(asker, job.sum, job.topology)
+
+
+def _directory(
+    party: PartyFile, part: ModelPart, served: Set[str] | None, tell: Callable[[str], None]
+) -> tuple[Table, Directory]:
+    """Return the party's own table and where people are in it, once it is seen to fit the training."""
+    table = _table(party, part, None)
+    ids = _ids(table, party.name)
+    judge(party, part, table.take(_among([str(one) for one in ids.tolist()], served)), tell)
+    return table, Directory(ids, served)
 
 
 def _table(party: PartyFile, part: ModelPart, source: Path | None) -> Table:

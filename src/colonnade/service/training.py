@@ -71,6 +71,7 @@ class Ready:
     held_out: int  # how many are not, and judge the model
     mine: TrainingPart
     people: Rows  # all common rows, held-out ones too
+    apart: Rows  # the held-out ones of them
     everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
 
 
@@ -158,7 +159,7 @@ async def get_ready(
         y = None if source.labels is None else np.asarray(source.labels)[of]
         return rows_of(Party(net.me, prepared.matrix(of), y, columns=prepared.columns), classes, loss)
 
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, everything)
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, held_out, everything)
 
 
 async def take_part(
@@ -197,7 +198,9 @@ async def take_part(
     best = family(job.family).keeps_best(job.training(outputs), ready.held_out)
     found = await _statistics(net, job, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
-    return Trained(state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, training)
+    return Trained(
+        state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, training, ready.apart
+    )
 
 
 async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget: Budget | None) -> Any:

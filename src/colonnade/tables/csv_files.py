@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from colonnade.errors import DataError
 from colonnade.settings.settings import Settings
 from colonnade.tables.duckdb_files import connect, plain_type, reason
-from colonnade.tables.query import NUMBERS, Query, glob, quoted, spellings
+from colonnade.tables.encodings import advice, in_utf8
+from colonnade.tables.query import NUMBERS, Query, glob, is_date, quoted, spellings
 from colonnade.tables.table import Table, choose
 
 if TYPE_CHECKING:
@@ -35,25 +36,30 @@ _GROUPED = r"[+-]?[0-9]{1,3}([.][0-9]{3})+(,[0-9]+)?"
 
 def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]) -> Table:
     """Read a CSV file; `texts` are columns that are text whatever they look like."""
+    with in_utf8(settings, path) as utf8:
+        return _load(settings, dialect(utf8, path, settings), labels, texts)
+
+
+def _load(settings: Settings, file: Dialect, labels: bool, texts: frozenset[str]) -> Table:
     import duckdb
 
-    file = dialect(path, settings)
-    chosen = choose(settings, file.names, path.name, labels)
+    chosen = choose(settings, file.names, file.called, labels)
     kept = chosen.names
     inside = {name: f"c{number}" for number, name in enumerate(file.names)}
     wanted = frozenset(chosen.columns)
     types = dict.fromkeys(inside.values(), "VARCHAR")
-    with connect(only=path) as con:
+    with connect(only=file.path) as con:
         try:
             guessed = [kind for _, kind, *_ in con.execute(f"DESCRIBE FROM {file.scan()}").fetchall()]
             for name, kind in zip(file.names, guessed, strict=True):
-                if name in wanted and name not in texts:
+                # Dates stay as they are written: only who reads all of them can tell days from months.
+                if name in wanted and name not in texts and not is_date(plain_type(kind)):
                     # A guess of the first rows: later numbers may have a fraction.
                     types[inside[name]] = "DOUBLE" if plain_type(kind) in NUMBERS and kind != "BOOLEAN" else kind
             con.execute(f"CREATE TEMP TABLE t AS SELECT {', '.join(inside[n] for n in kept)} FROM {file.scan(types)}")
         except duckdb.Error as error:
             raise settings.error("source", why_refused(con, file, types, reason(error)), DataError) from None
-        query = Query(con, settings, path.name, inside, {name: plain_type(types[inside[name]]) for name in kept})
+        query = Query(con, settings, file.called, inside, {name: plain_type(types[inside[name]]) for name in kept})
         unsettled = [name for name in kept if query.types[name] == "VARCHAR" and name not in texts]
         settle_kinds(query, unsettled, chosen.id, chosen.label, file.decimal)
         return query.table(chosen, texts)
@@ -66,11 +72,13 @@ def load_csv(settings: Settings, path: Path, labels: bool, texts: frozenset[str]
 class Dialect:
     """How a file is written: the names of its columns, and what stands between them."""
 
-    path: Path
+    path: Path  # whose text is UTF-8
     names: list[str]
     delimiter: str
     decimal: str
     missing: list[str]
+    called: str  # the name of the file, where the path is that of a copy too
+    source: Path  # the file as it was given
 
     def scan(self, types: dict[str, str] | None = None, **options: str) -> str:
         """Return the SQL that reads the file; its columns are called c0, c1, ... there.
@@ -91,8 +99,9 @@ class Dialect:
         return f"read_csv({glob(self.path)}, {', '.join(f'{key} = {value}' for key, value in chosen.items())})"
 
 
-def dialect(path: Path, settings: Settings) -> Dialect:
-    """Find out how a file is written, from its first line."""
+def dialect(path: Path, source: Path, settings: Settings) -> Dialect:
+    """Find out how a file is written, from its first line; `path` is the file, or its copy in UTF-8."""
+    called = source.name
     packed = path.suffix.lower() == ".gz"
     if packed:
         _check_packed(path, settings)
@@ -100,33 +109,31 @@ def dialect(path: Path, settings: Settings) -> Dialect:
         opener: Any = gzip.open if packed else open
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             line = file.readline()
-            delimiter = settings["delimiter"] or _delimiter(line, path.name)
+            delimiter = settings["delimiter"] or _delimiter(line, called)
             file.seek(0)
             names = [name.strip() for name in next(csv.reader(file, delimiter=delimiter, strict=True), [])]
     except UnicodeDecodeError:
-        raise settings.error(
-            "source", f"{path.name} is not UTF-8 text; save it as UTF-8 (`iconv -t UTF-8` converts a file)", DataError
-        ) from None
+        raise settings.error("source", f"{called} is not UTF-8 text; {advice(source)}", DataError) from None
     except (csv.Error, OSError) as error:
-        raise settings.error("source", f"the first line of {path.name} can't be read ({error})", DataError) from None
+        raise settings.error("source", f"the first line of {called} can't be read ({error})", DataError) from None
     if not any(names):
-        raise settings.error("source", f"{path.name} has no first line that names its columns; add one", DataError)
+        raise settings.error("source", f"{called} has no first line that names its columns; add one", DataError)
     if all(_number(name) for name in names):
         raise settings.error(
             "source",
-            f"the first line of {path.name} holds numbers, it must name the columns; add such a line",
+            f"the first line of {called} holds numbers, it must name the columns; add such a line",
             DataError,
         )
     names = [name or f"column{number}" for number, name in enumerate(names, 1)]
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        sentence = f"{path.name} has two columns {twice!r}; give each a name of its own"
+        sentence = f"{called} has two columns {twice!r}; give each a name of its own"
         raise settings.error("source", sentence, DataError)
     # A comma that begins fractions may be the delimiter too, and DuckDB takes no mark with it; columns of numbers are
     # compared by their values later on.
     given, sign = settings["missing"] or [], settings["decimal"]
     missing = [mark for mark in spellings(given, sign) if mark in given or delimiter not in mark]
-    return Dialect(path, names, delimiter, settings["decimal"], missing)
+    return Dialect(path, names, delimiter, settings["decimal"], missing, called, source)
 
 
 def _check_packed(path: Path, settings: Settings) -> None:
@@ -235,7 +242,7 @@ def why_refused(con: DuckDBPyConnection, file: Dialect, types: dict[str, str], s
     """Return DuckDB's reason, or a better one: the file is read again, and its first bad line is looked at."""
     import duckdb
 
-    name = file.path.name
+    name = file.called
     try:
         con.execute(f"SELECT count(COLUMNS(*)) FROM {file.scan(types, store_rejects='true')}").fetchall()
         found = con.execute(
@@ -253,9 +260,8 @@ def why_refused(con: DuckDBPyConnection, file: Dialect, types: dict[str, str], s
     if kind == "CAST":
         value = re.search(r'Could not convert string "(.*)" to', message, re.DOTALL)
         shown = _cut(value[1]) if value else "something else"
-        dates = types[column].startswith(("DATE", "TIME"))
-        known = {"DOUBLE": "numbers", "BOOLEAN": "true and false"}
-        kinds = "dates in another form" if dates else known.get(types[column], types[column])
+        known = {"DOUBLE": "numbers", "BOOLEAN": "true and false", "TIME": "times"}
+        kinds = known.get(types[column], types[column])
         return (
             f"{name}, line {line}: column {file.names[int(column[1:])]!r} has {shown}, but other rows have "
             f"{kinds}; correct it, list it under missing, or list the column under text"
@@ -269,7 +275,7 @@ def why_refused(con: DuckDBPyConnection, file: Dialect, types: dict[str, str], s
     if kind == "UNQUOTED VALUE":
         return f"{name}, line {line}: a quoted cell does not end where it should; double every quote inside of a cell"
     if kind == "INVALID ENCODING":
-        return f"{name}, line {line} is not UTF-8 text; save the file as UTF-8 (`iconv -t UTF-8` converts a file)"
+        return f"{name}, line {line} is not UTF-8 text; {advice(file.source)}"
     return f"{name}, line {line} can't be read: {message.splitlines()[0]}"
 
 

@@ -2,12 +2,13 @@
 
     [data]
     source = "customers.csv"        # .csv .tsv .parquet .svm .npy .npz, relative to the TOML file's own folder
-    # sql = "SELECT * FROM 'customers.parquet' JOIN 'orders.csv' USING (customer_id)"     # or what DuckDB can run
+    # sql = "SELECT * FROM source JOIN 'orders.csv' USING (customer_id)"    # or what DuckDB can run, without source too
     # database = "bank.duckdb"      # where sql looks up names of tables
     id = "customer_id"              # left out, if all parties have the same rows in the same order
     label = "default"               # only at a party that holds labels; an empty cell is a row without one
     # weight = "exposure"           # beside a label: how much each row counts, a number >= 0
     columns = ["age", "income"]     # by default all others; or exclude = ["name"]
+    # encoding = "windows-1252"     # of a CSV file that is not UTF-8
 
 Everything that is wrong with it is one sentence, with the file, the line and the key.
 """
@@ -24,6 +25,7 @@ import numpy.typing as npt
 
 from colonnade.errors import DataError
 from colonnade.settings.settings import Key, ListOf, Section, Settings, nearest
+from colonnade.tables.encodings import UTF8, known_encoding
 from colonnade.tables.libsvm import PACKED, load_libsvm
 from colonnade.tables.numpy_files import load_numpy
 from colonnade.tables.table import Table, check_ids
@@ -46,15 +48,17 @@ SECTION = Section(
     Key("text", ListOf(str)),  # columns that are text although they look like numbers
     Key("missing", ListOf((str, float))),  # what stands for a missing value, beside empty cells
     Key("delimiter", str, check=_one_sign),
+    Key("encoding", str, default=UTF8, check=known_encoding),
     Key("decimal", str, default=".", allowed=(".", ",")),
     Key("first_index", int, default=1, allowed=(0, 1)),
     Key("features", int, least=1, most=2**31 - 2),
 )
 _QUERY = {"id", "label", "weight", "columns", "exclude", "text", "missing"}
+_OF_CSV = frozenset(("delimiter", "decimal", "encoding"))
 # What each kind of source can be told, beside source itself.
 _KEYS = {
     "sql": _QUERY | {"database"},
-    "csv": _QUERY | {"delimiter", "decimal"},
+    "csv": _QUERY | _OF_CSV,
     "parquet": _QUERY,
     "libsvm": {"label", "ids", "first_index", "features"},
     "npy": {"ids", "columns", "exclude"},
@@ -71,20 +75,16 @@ def load(
 ) -> Table:
     """Read what a `[data]` section describes.
 
-    source: another file instead of the section's own, for example with new rows to predict; where `ids` names a file,
-        the ids of new.svm are in new.svm.ids.
+    source: another file instead of the section's own, for example with new rows to predict; a query reads it in place
+        of its own. Where `ids` names a file, the ids of new.svm are in new.svm.ids.
     labels: whether the columns of labels and weights are read; for prediction they need not be there.
     texts: columns that are text whatever they look like: what `LearnedPreparation.texts` says of the training rows.
     """
-    if (settings["source"] is None) == (settings["sql"] is None):
-        key = "source" if settings["sql"] is None else "sql"
-        raise settings.error(key, "give either source (a file) or sql (a query), one of the two")
+    if settings["source"] is None and settings["sql"] is None:
+        raise settings.error("source", "give source (a file) or sql (a query), or both if the query reads FROM source")
     as_text = frozenset([*(settings["text"] or ()), *texts])
-    if source is None and settings["sql"] is not None:
-        _check_keys(settings, "sql", "sql")
-        from colonnade.tables.duckdb_files import load_sql
-
-        return load_sql(settings, labels, as_text)
+    if settings["sql"] is not None:
+        return _load_sql(settings, None if source is None else Path(source), labels, as_text)
     path = Path(source) if source is not None else settings.origin.folder / settings["source"]
     kind = _check_file(settings, path)
     if kind == "csv":
@@ -101,7 +101,19 @@ def load(
     return table
 
 
-def _check_file(settings: Settings, path: Path) -> str:
+def _load_sql(settings: Settings, new: Path | None, labels: bool, texts: frozenset[str]) -> Table:
+    """Read what a query finds; `new` is a file that it reads instead of its own, with new rows."""
+    from colonnade.tables.duckdb_files import load_sql
+    from colonnade.tables.query_files import FileOfQuery
+
+    file = FileOfQuery.of(settings, new)
+    _check_keys(settings, "sql", "sql", frozenset() if settings["source"] is None else _OF_CSV)
+    if file.path is not None and _check_file(settings, file.path, query=True) not in ("csv", "parquet"):
+        raise settings.error("source", f"a query reads CSV and Parquet files, got {file.path.name!r}", DataError)
+    return load_sql(settings, file, labels, texts)
+
+
+def _check_file(settings: Settings, path: Path, *, query: bool = False) -> str:
     """Return the kind of a file, or raise if it is not there or of no known kind."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] and suffixes[-1] in PACKED
@@ -119,12 +131,13 @@ def _check_file(settings: Settings, path: Path) -> str:
         there = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         what = "is a folder" if path.is_dir() else "is not there"
         raise settings.error("source", f"the file {str(path)!r} {what}{nearest(path.name, there)}", DataError)
-    _check_keys(settings, kind, path.name)
+    if not query:
+        _check_keys(settings, kind, path.name)
     return kind
 
 
-def _check_keys(settings: Settings, kind: str, where: str) -> None:
-    for key in sorted(settings.given - _KEYS[kind] - {"source", "sql"}):
+def _check_keys(settings: Settings, kind: str, where: str, more: frozenset[str] = frozenset()) -> None:
+    for key in sorted(settings.given - _KEYS[kind] - more - {"source", "sql"}):
         homes = ", ".join(name for name, keys in _KEYS.items() if key in keys)
         raise settings.error(key, f"has no meaning for {where}, only for {homes}; remove it")
 

@@ -21,6 +21,8 @@ from colonnade.tables.table import Table, choose
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from colonnade.tables.query_files import FileOfQuery
+
 _FOLDER = threading.Lock()  # the working directory is one for the whole process
 _CONFIG: dict[str, str | int | float | list[str]] = {
     "python_enable_replacements": False,
@@ -48,18 +50,20 @@ def load_parquet(settings: Settings, path: Path, labels: bool, texts: frozenset[
         return _as_it_is(con, settings, path.name).table(chosen, texts)
 
 
-def load_sql(settings: Settings, labels: bool, texts: frozenset[str]) -> Table:
+def load_sql(settings: Settings, file: FileOfQuery, labels: bool, texts: frozenset[str]) -> Table:
     """Read what a SELECT over files or a database finds; relative paths begin at the TOML file's own folder."""
     import duckdb
 
     folder = settings.origin.folder.absolute()
-    with connect() as con:
+    with connect() as con, file.view(settings) as view:
         if settings["database"]:
             _attach(con, settings)
         # Any file of this machine: no address of another one begins like this.
         _lock(con, f"allowed_directories = [{quoted(folder.anchor)}]")
         try:
-            statements = con.extract_statements(settings["sql"])
+            if view is not None:
+                con.execute(f"CREATE TEMP VIEW source AS {view}")
+            statements = con.extract_statements(file.sql)
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise settings.error("sql", "must be one SELECT statement: it may read, and never change anything")
             # DuckDB's own search path comes after the working directory, which may hold another file of the same name.
@@ -70,7 +74,8 @@ def load_sql(settings: Settings, labels: bool, texts: frozenset[str]) -> Table:
         if settings["id"] is None and "order by" not in " ".join(settings["sql"].lower().split()):
             sentence = "without an id and without ORDER BY, rows may come in another order next time; give one of them"
             warnings.warn(str(settings.error("sql", sentence)), ColonnadeWarning, stacklevel=3)
-        query = _as_it_is(con, settings, "the result of sql")
+        over = f" over {file.path.name}" if file.new and file.path is not None else ""
+        query = _as_it_is(con, settings, f"the result of sql{over}")
         return query.table(choose(settings, list(query.cells), query.where, labels), texts)
 
 
@@ -107,8 +112,8 @@ def _attach(con: DuckDBPyConnection, settings: Settings) -> None:
     try:
         if kind:
             con.execute(f"LOAD {kind}")  # one that is there already: nothing is fetched
-        con.execute(f"ATTACH {quoted(name)} AS source (READ_ONLY{kind and f', TYPE {kind}'})")
-        con.execute("USE source")
+        con.execute(f"ATTACH {quoted(name)} AS attached (READ_ONLY{kind and f', TYPE {kind}'})")
+        con.execute("USE attached")
     except duckdb.Error as error:
         advice = "give a file that DuckDB wrote"
         if kind:

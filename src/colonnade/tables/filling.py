@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
-from colonnade.tables.steps import Categories, OneHot, Slots, UnfitRow
-from colonnade.tables.table import Numbers, Texts
+from colonnade.tables.category_steps import Categories, OneHot, Slots
+from colonnade.tables.steps import UnfitRow
 
 if TYPE_CHECKING:
     from colonnade.tables.learned import Column

@@ -11,25 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.party import Party
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
+from colonnade.tables.category_steps import MISSING, Categories, Floats, LastStep, OneHot, unseen
+from colonnade.tables.dates import PARTS, Date
 from colonnade.tables.filling import Filling
 from colonnade.tables.sparse_preparation import SparsePreparation
-from colonnade.tables.steps import (
-    MISSING,
-    Categories,
-    Floats,
-    Impute,
-    LastStep,
-    NumberStep,
-    OneHot,
-    UnfitRow,
-    step_from_value,
-    step_to_value,
-)
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.steps import Impute, NumberStep, UnfitRow, step_from_value, step_to_value
+from colonnade.tables.table import Table
 
 Array = npt.NDArray[Any]
-_KEY, _SCALES = "preparation", "preparation_scales"  # in a party's part of a model
+PREPARATION, _SCALES = "preparation", "preparation_scales"  # in a party's part of a model
 _SPARSE = 4  # a matrix is CSR if fewer than one of so many cells are filled
 
 
@@ -43,13 +35,19 @@ class Column:
     last: LastStep | None  # what categories become, if the column is made of them
     named: bool  # in the file, rather than by default; told to whoever reads a model's file
     gaps: bool = False  # whether missing numbers stay missing
+    date: Date | None = None  # how its dates become numbers, before all other steps
+
+    @property
+    def called(self) -> str:
+        """What it is called from now on: by its own name, or by a part of its dates, like joined.month."""
+        return self.name if self.date is None or self.date.part == "days" else f"{self.name}.{self.date.part}"
 
     def outputs(self) -> list[str]:
         """Return the names of the columns that it becomes."""
-        marks = [f"{self.name}={MISSING}" for step in self.steps if isinstance(step, Impute) and step.indicator]
+        marks = [f"{self.called}={MISSING}" for step in self.steps if isinstance(step, Impute) and step.indicator]
         if isinstance(self.last, OneHot):
-            return [f"{self.name}={category}" for category in self.last.outputs()]
-        return [self.name, *(marks if self.last is None else [])]
+            return [f"{self.called}={category}" for category in self.last.outputs()]
+        return [self.called, *(marks if self.last is None else [])]
 
     def numbers(self, values: Array) -> tuple[Floats, list[Floats]]:
         """Return the numbers after all steps but the one for categories, and where they were imputed."""
@@ -78,7 +76,9 @@ class Column:
         if self.text and isinstance(column, Numbers):
             if not np.isnan(column.values).all():
                 raise ValueError("holds numbers here and held text in training; list it under text")
-            return Texts(np.full(len(column.values), -1, dtype=np.int32), np.empty(0, dtype=object))
+            column = Texts(np.full(len(column.values), -1, dtype=np.int32), np.empty(0, dtype=object))
+        if self.date is not None and (self.text or isinstance(column, Numbers)):
+            return self.date.numbers(column)
         if not self.text and isinstance(column, Texts):
             if (column.codes >= 0).any():
                 raise ValueError("holds text here and held numbers in training; correct the values that are no numbers")
@@ -90,7 +90,8 @@ class Column:
         last = None if self.last is None else step_to_value(self.last)
         steps = [step_to_value(step) for step in self.steps]
         found = {"name": self.name, "text": self.text, "steps": steps, "hot": last, "named": self.named}
-        return {**found, "gaps": True} if self.gaps else found
+        found |= {"gaps": True} if self.gaps else {}
+        return found if self.date is None else {**found, "date": [self.date.format, self.date.part]}
 
     @classmethod
     def from_value(cls, value: Any) -> Column:
@@ -102,10 +103,17 @@ class Column:
                 raise ValueError(f"{step.name} is not the last step")
             steps.append(step)
         last = None if value["hot"] is None else step_from_value(value["hot"])
-        if not (last is None or isinstance(last, (OneHot, Categories))) or (value["text"] and (last is None or steps)):
+        date = None
+        if "date" in value:
+            form, part = value["date"]
+            if not isinstance(form, str) or part not in PARTS:
+                raise ValueError("the date is none that is known")
+            date = Date(form, part)
+        bare = value["text"] and date is None
+        if not (last is None or isinstance(last, (OneHot, Categories))) or (bare and (last is None or steps)):
             raise ValueError("the steps do not fit the column")
         how = (bool(value["named"]), bool(value.get("gaps", False)))
-        return cls(str(value["name"]), bool(value["text"]), tuple(steps), last, *how)
+        return cls(str(value["name"]), bool(value["text"]), tuple(steps), last, *how, date)
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,43 @@ class LearnedPreparation:
         coded = (isinstance(column.last, Categories) for column in self.columns)
         return tuple(at for at, is_coded in zip(starts, coded, strict=True) if is_coded)
 
+    @property
+    def levels(self) -> dict[str, tuple[tuple[int, ...], str | None]]:
+        """The columns of each category: {name: (the numbers of its prepared columns, its reference or None)}."""
+        found, at = {}, 0
+        for column in self.columns:
+            width = len(column.outputs())
+            if isinstance(column.last, OneHot):
+                left = column.last.left_out
+                found[column.called] = (
+                    tuple(range(at, at + width)),
+                    None if left is None else column.last.levels()[left],
+                )
+            at += width
+        return found
+
+    def unseen(self, table: Table) -> dict[str, tuple[int, list[str]]]:
+        """Return {column: (rows, values)} of values that the training rows did not have, the most frequent one first.
+
+        Rows of such values are prepared as others, or as the reference where nobody was an other in training.
+        """
+        found = {}
+        for column in self.columns:
+            source = table.columns.get(column.name) if self.sparse is None else None
+            if column.last is None or source is None or column.date is not None:
+                continue
+            if isinstance(source, Texts):
+                values, counts = source.categories, np.bincount(source.codes[source.codes >= 0])
+                values = values[: len(counts)]
+            else:
+                x, _ = column.numbers(source.values)
+                values, counts = np.unique(x[~np.isnan(x)], return_counts=True)
+            often = {value: int(count) for value, count in zip(values.tolist(), counts.tolist(), strict=True) if count}
+            new = sorted(unseen(column.last, list(often)), key=lambda value: -often[value])
+            if new:
+                found[column.name] = (sum(often[value] for value in new), [str(value) for value in new])
+        return found
+
     def apply(self, table: Table) -> Any:
         """Prepare the columns of a table: a C-ordered array, or CSR where most of it would be zeros."""
         if table.sparse != (self.sparse is not None):
@@ -173,13 +218,13 @@ class LearnedPreparation:
         if self.sparse is not None:
             value["sparse"] = self.sparse.to_value()
             arrays[_SCALES] = self.sparse.scales
-        return {_KEY: np.array(json.dumps(value)), **arrays}
+        return {PREPARATION: np.array(json.dumps(value)), **arrays}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> LearnedPreparation:
         """Make a preparation from what `to_arrays` returned."""
         try:
-            value = json.loads(str(arrays[_KEY]))
+            value = json.loads(str(arrays[PREPARATION]))
             columns = tuple(Column.from_value(column) for column in value["columns"])
             if value["sparse"] is None:
                 return cls(columns)

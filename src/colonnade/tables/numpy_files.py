@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.raw_columns import Numbers
 from colonnade.errors import DataError, LabelError
 from colonnade.settings.settings import Settings
 from colonnade.tables.table import (
-    Numbers,
     Table,
     check_ids,
     check_weight_key,

@@ -4,63 +4,73 @@
     default = ["impute", "standardise"]                        # for numbers that are not named below
     income = [{ clip = [0, 250000] }, "impute", "standardise"]
     debts = [{ impute = { with = "mean", indicator = true } }, "log1p"]
-    city = [{ one-hot = { most = 20, least = 10 } }]           # text needs one-hot
+    age = [{ clip = { quantiles = [0.01, 0.99] } }, "impute", "standardise"]
+    city = [{ one-hot = { most = 20, least = 10, reference = "Berlin" } }]     # text needs one-hot
+    joined = [{ date = "%d.%m.%Y" }, "impute", "standardise"]  # days; or parts, such as the month
 
-Without it, numbers are imputed with their median and standardised, and text is one-hot with at most 50 categories. For
-boosted trees, which take missing values and categories as they are, numbers stay as they are and text becomes codes of
-categories; `region = ["categories"]` asks for codes of numbers that only stand for something.
+Without it, numbers are imputed with their median and standardised, text is one-hot with at most 50 categories, and
+texts that are dates become days. For boosted trees, which take missing values and categories as they are, numbers stay
+as they are and text becomes codes of categories; `region = ["categories"]` asks for codes of numbers that
+only stand for something. `declared` reads the section.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import ColonnadeWarning, DataError, InputError
-from colonnade.settings.settings import Anything, Key, Section, Settings, check, nearest, shown
+from colonnade.settings.settings import Anything, Key, Section, Settings, check
+from colonnade.tables.category_steps import Categories, LastStep, OneHot
+from colonnade.tables.dates import Date, found_format
+from colonnade.tables.declared import Step, declared_steps
 from colonnade.tables.learned import Column, LearnedPreparation
 from colonnade.tables.sparse_preparation import SparsePreparation
-from colonnade.tables.steps import (
-    STEPS,
-    Categories,
-    Clip,
-    Impute,
-    LastStep,
-    Log1p,
-    NumberStep,
-    OneHot,
-    Scale,
-    Standardise,
-    UnfitRow,
-)  # fmt: skip
-from colonnade.tables.table import Numbers, Table, Texts, unknown_column
+from colonnade.tables.steps import Clip, Impute, Log1p, NumberStep, Scale, Standardise, UnfitRow
+from colonnade.tables.table import Table, unknown_column
 
 SECTION = Section(Key("default", Anything), others=Key("column", Anything))
-_NAMES = (*STEPS, "as-is")
-_PLAIN: dict[str, Callable[[], NumberStep | LastStep]] = {
-    "impute": Impute,
-    "standardise": Standardise,
-    "scale": Scale,
-    "log1p": Log1p,
-    "one-hot": OneHot,
-    "categories": Categories,
-}
 _NUMBERS: tuple[NumberStep, ...] = (Impute(), Standardise())
 _MOSTLY_OTHER = 0.5
 
 
-def fit(table: Table, settings: Settings | None = None, rows: Any = None, *, trees: bool = False) -> LearnedPreparation:
+@dataclass(frozen=True)
+class _Purpose:
+    """What a preparation is for, and so what happens to columns of which nobody says anything."""
+
+    trees: bool = False
+    reference: bool = False
+    as_is: bool = False
+
+    @property
+    def numbers(self) -> tuple[NumberStep, ...]:
+        """The steps of numbers of which nobody says anything."""
+        return () if self.trees or self.as_is else _NUMBERS
+
+
+def fit(
+    table: Table,
+    settings: Settings | None = None,
+    rows: Any = None,
+    *,
+    trees: bool = False,
+    reference: bool = False,
+    as_is: bool = False,
+) -> LearnedPreparation:
     """Learn each column's steps from these rows (numbers or a mask; None: all of them).
 
     trees: whether it is for boosted trees, whose columns may have gaps and hold codes of categories.
+    reference: whether it is for a model whose coefficients are to be read: where nobody says otherwise, the most
+        frequent category has no column, and the coefficients of the others are differences to it.
+    as_is: whether numbers of which nobody says anything stay as they are.
     """
-    settings = check({}, SECTION) if settings is None else settings
+    settings, purpose = check({}, SECTION) if settings is None else settings, _Purpose(trees, reference, as_is)
     numbers = None if rows is None else np.arange(table.rows)[rows]
     if numbers is not None and not len(numbers):
         raise DataError(f"no row of {table.where} is a training row; at least one is needed")
@@ -76,12 +86,14 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None, *, tre
         part = column if numbers is None else column.take(numbers)
         given = steps.get(name)
         try:
-            if isinstance(part, Texts):
-                columns.append(_fit_text(name, part, given, trees))
+            if dates := _dates(name, part, given, default):
+                columns += [_fit_date(name, part, date, given, purpose) for date in dates]
+            elif isinstance(part, Texts):
+                columns.append(_fit_text(name, part, given, purpose))
             else:
-                usual = () if trees else _NUMBERS
+                usual = purpose.numbers
                 chosen = given if given is not None else default if default is not None else usual
-                columns.append(_fit_numbers(name, part, chosen, chosen is not usual, trees))
+                columns.append(_fit_numbers(name, part, chosen, chosen is not usual, purpose))
         except UnfitRow as error:
             row = error.row if numbers is None else int(numbers[error.row])
             raise _place(settings, name, f"column {name!r} of {table.where} {error.at(row)}") from None
@@ -90,19 +102,45 @@ def fit(table: Table, settings: Settings | None = None, rows: Any = None, *, tre
     return LearnedPreparation(tuple(columns))
 
 
-def declared_steps(settings: Settings) -> dict[str, tuple[NumberStep | LastStep, ...]]:
-    """Return the steps that the section names, checked without any data, so that mistakes show before rows are read."""
-    return {name: _steps(settings, name) for name in settings if name in settings.given}
-
-
 def _place(settings: Settings, name: str, sentence: str) -> InputError:
     """Return an error about a column's steps: at its own key, else at the default, else without a place."""
     key = next((key for key in (name, "default") if key in settings.given), None)
     return DataError(sentence) if key is None else settings.error(key, sentence, DataError)
 
 
-def _fit_text(name: str, column: Texts, given: tuple[NumberStep | LastStep, ...] | None, trees: bool) -> Column:
-    steps: tuple[NumberStep | LastStep, ...] = ((Categories() if trees else OneHot()),) if given is None else given
+def _dates(
+    name: str, column: Numbers | Texts, given: tuple[Step, ...] | None, default: tuple[Step, ...] | None
+) -> tuple[Date, ...]:
+    """Return the dates that a column is read as: those that it is said to hold, or that all its texts are."""
+    asked = tuple(step for step in given or () if isinstance(step, Date))
+    if asked and asked[0].format:
+        return asked
+    if given is not None and not asked:
+        return ()
+    if isinstance(column, Numbers):
+        if asked:
+            raise ValueError("has the step date and holds numbers; write their format, like { date = '%Y%m%d' }")
+        return ()
+    there = np.unique(column.codes[column.codes >= 0])
+    form = found_format([column.categories[code] for code in there.tolist()], asked=bool(asked))
+    if form is None:
+        return ()
+    return tuple(replace(date, format=form) for date in asked) or (Date(form),)
+
+
+def _fit_date(
+    name: str, column: Numbers | Texts, date: Date, given: tuple[Step, ...] | None, purpose: _Purpose
+) -> Column:
+    """Learn the steps of a column of dates, which are numbers of days, or of a part of each date, from now on."""
+    rest = tuple(step for step in given or () if not isinstance(step, Date))
+    usual = () if purpose.trees else _NUMBERS
+    found = _fit_numbers(name, date.numbers(column), rest or usual, given is not None, purpose)
+    return replace(found, text=isinstance(column, Texts), date=date)
+
+
+def _fit_text(name: str, column: Texts, given: tuple[Step, ...] | None, purpose: _Purpose) -> Column:
+    trees = purpose.trees
+    steps: tuple[Step, ...] = ((Categories() if trees else OneHot()),) if given is None else given
     last = steps[-1] if steps else None
     if not isinstance(last, (OneHot, Categories)) or len(steps) > 1:
         only, them = ("categories and one-hot are the only steps", "categories") if trees else (
@@ -113,7 +151,7 @@ def _fit_text(name: str, column: Texts, given: tuple[NumberStep | LastStep, ...]
         raise ValueError(f"holds text, for which {only}; {advice}, or list it under exclude")
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.categories))
     return Column(
-        name, True, (), _learn_last(name, last, column.categories, counts, column.codes < 0, trees), given is not None
+        name, True, (), _learn_last(name, last, column.categories, counts, column.codes < 0, purpose), given is not None
     )
 
 
@@ -123,21 +161,21 @@ def _learn_last(
     categories: Any,
     counts: npt.NDArray[np.int64],
     missing: npt.NDArray[np.bool_],
-    trees: bool,
+    purpose: _Purpose,
 ) -> LastStep:
     """Learn the step that categories go through, from all of them, how often each occurs, and which rows have none."""
     if isinstance(step, Categories):
-        if not trees:
+        if not purpose.trees:
             raise ValueError("has the step categories, whose codes only boosted trees take; give it one-hot")
         return step.learn(categories, counts)
+    if step.reference is None and purpose.reference:
+        step = replace(step, reference=True)
     hot, others = step.learn(categories, counts, int(missing.sum()))
     _warn_about_categories(name, hot, others, len(missing))
     return hot
 
 
-def _fit_numbers(
-    name: str, column: Numbers, steps: tuple[NumberStep | LastStep, ...], named: bool, trees: bool
-) -> Column:
+def _fit_numbers(name: str, column: Numbers, steps: tuple[Step, ...], named: bool, purpose: _Purpose) -> Column:
     x = column.values.astype(np.float64)
     infinite = np.isinf(x)
     if infinite.any():
@@ -148,8 +186,10 @@ def _fit_numbers(
     for step in steps:
         if isinstance(step, (OneHot, Categories)):
             categories, counts = np.unique(x[~np.isnan(x)], return_counts=True)
-            last = _learn_last(name, step, categories.tolist(), counts, np.isnan(x), trees)
+            last = _learn_last(name, step, categories.tolist(), counts, np.isnan(x), purpose)
             return Column(name, False, tuple(learned), last, named)
+        if isinstance(step, Date):
+            raise ValueError("has the step date behind another one; write it first")
         found = step.learn(x)
         with np.errstate(over="ignore"):
             found.apply(x)
@@ -161,9 +201,9 @@ def _fit_numbers(
     if np.isinf(x).any():
         raise ValueError("has values in its training rows that its steps make too large; clip them first")
     missing = int(np.isnan(x).sum())
-    if missing and not trees:
+    if missing and not (purpose.trees or (purpose.as_is and not named)):
         raise ValueError(f"has {missing} missing values in its training rows and no step that fills them; add impute")
-    return Column(name, False, tuple(learned), None, named, trees)
+    return Column(name, False, tuple(learned), None, named, purpose.trees or (purpose.as_is and not named))
 
 
 def _warn_about_categories(name: str, hot: OneHot, others: int, rows: int) -> None:
@@ -172,7 +212,7 @@ def _warn_about_categories(name: str, hot: OneHot, others: int, rows: int) -> No
             f"column {name!r}: {100 * others / rows:.0f} % of the training rows are in none of the "
             f"{len(hot.categories)} categories that are kept; raise most, or exclude the column"
         )
-    elif len(hot.outputs()) == 1:
+    elif len(hot.levels()) == 1:
         _warn(f"column {name!r} has the same value in all training rows: it tells nothing; exclude it")
 
 
@@ -204,83 +244,3 @@ def _fit_sparse(
         except DataError as error:
             raise settings.error(("default", number), str(error), DataError) from None
     return LearnedPreparation(sparse=plan)
-
-
-# -- what the file says -----------------------------------------------------------------------------------------------
-
-
-def _steps(settings: Settings, name: str) -> tuple[NumberStep | LastStep, ...]:
-    """Return the steps of one key."""
-    value = settings[name]
-    listed = isinstance(value, list)
-    steps = []
-    for number, one in enumerate(value if listed else [value]):
-        place = (name, number) if listed else (name,)
-        steps.append(_step(settings, place, one))
-        if number and any(isinstance(step, (OneHot, Categories, str)) for step in steps[:-1]):
-            words = "nothing can follow one-hot or categories, and as-is stands alone; remove one of the steps"
-            raise settings.error(place, words)
-        if number and steps[-1] == "as-is":
-            raise settings.error(place, "as-is stands alone; remove it or the other steps")
-    if not steps:
-        raise settings.error(name, 'must be a list of steps, got []; write "as-is" for a column that is not changed')
-    return tuple(step for step in steps if not isinstance(step, str))
-
-
-def _step(settings: Settings, place: tuple[str | int, ...], value: Any) -> NumberStep | LastStep | str:
-    if isinstance(value, str):
-        if value == "as-is":
-            return value
-        if value in _PLAIN:
-            return _PLAIN[value]()
-        if value == "clip":
-            raise settings.error(place, "clip needs its bounds; write { clip = [0, 100] }")
-    if isinstance(value, dict) and len(value) == 1:
-        [(step, options)] = value.items()
-        if step in _MAKERS:
-            try:
-                return _MAKERS[step](options)
-            except ValueError as error:
-                raise settings.error((*place, step), str(error)) from None
-        if step in _NAMES:
-            raise settings.error((*place, step), f'{step} takes no options; write "{step}"')
-        value = step
-    guess = nearest(value, list(_NAMES)) if isinstance(value, str) else ""
-    raise settings.error(place, f"must be one of the steps {', '.join(_NAMES)}, got {shown(value)}{guess}")
-
-
-def _impute(options: Any) -> Impute:
-    given = options if isinstance(options, dict) else {"with": options}
-    how, indicator = given.get("with", "median"), given.get("indicator", False)
-    if set(given) - {"with", "indicator"} or not isinstance(indicator, bool):
-        raise ValueError('must be like { impute = { with = "median", indicator = true } }')
-    if how not in ("median", "mean") and not _is_number(how):
-        raise ValueError('must be "median", "mean" or a number')
-    return Impute(how if isinstance(how, str) else float(how), indicator)
-
-
-def _clip(options: Any) -> Clip:
-    if not isinstance(options, list) or len(options) != 2 or not all(_is_number(bound, True) for bound in options):
-        raise ValueError("must be two numbers, like { clip = [0, 100] }")
-    low, high = map(float, options)
-    if low > high:
-        raise ValueError(f"must have the lower bound first, got {low:g} and {high:g}")
-    return Clip(low, high)
-
-
-def _one_hot(options: Any) -> OneHot:
-    if not isinstance(options, dict) or set(options) - {"most", "least"}:
-        raise ValueError("must be like { one-hot = { most = 50, least = 10 } }")
-    for value in options.values():
-        if type(value) is not int or not 1 <= value <= 10**6:
-            raise ValueError("must have whole numbers from 1 to 1000000 as most and least")
-    return OneHot(**options)
-
-
-_MAKERS: dict[str, Callable[[Any], NumberStep | LastStep]] = {"impute": _impute, "clip": _clip, "one-hot": _one_hot}
-
-
-def _is_number(value: Any, infinite: bool = False) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value) or (infinite and math.isinf(value))
-    return type(value) is int and abs(value) < 2**1023  # True is no number, and TOML has longer ones than a float

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.ids import EXACT
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.data.row_weights import Floats
 from colonnade.errors import DataError, InputError, LabelError
 from colonnade.settings.settings import Settings
-from colonnade.tables.table import Chosen, Numbers, Table, Texts, checked_weights, repeated_ids, without_label
+from colonnade.tables.table import Chosen, Table, checked_weights, repeated_ids, without_label
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -55,7 +56,7 @@ class Query:
             key = "sql" if self.settings["sql"] else "source"
             raise self.settings.error(key, f"{self.where} has no rows; at least one is needed", DataError)
         for name in chosen.columns:
-            if name not in texts and self.types[name] not in (*NUMBERS, *_TEXTS):
+            if not self.is_text(name, texts) and self.types[name] not in NUMBERS:
                 raise self.unfit(name)
         ids = None if chosen.id is None else self.ids(chosen.id)
         labels = None if chosen.label is None else self.labels(chosen.label)
@@ -64,23 +65,15 @@ class Query:
         return Table(self.where, read, ids, labels, weight=weights)
 
     def is_text(self, name: str, texts: frozenset[str]) -> bool:
-        """Return whether a column is text, by its type or because somebody says so."""
-        return name in texts or self.types[name] in _TEXTS
+        """Return whether a column is text, by its type or because somebody says so; dates are read as texts."""
+        return name in texts or self.types[name] in _TEXTS or is_date(self.types[name])
 
     def unfit(self, name: str) -> InputError:
         """Return the error about a column that holds neither numbers nor text."""
         kind, key = self.types[name], "sql" if self.settings["sql"] else "source"
-        if kind.startswith(("DATE", "TIME", "INTERVAL")):
-            what = "times" if kind.startswith("TIME") and not kind.startswith("TIMESTAMP") else "dates"
-            from_where = "..." if key == "sql" else f"'{self.where}'"
-            days = f"date_diff('day', {sql_name(name)}, DATE '2025-01-01') AS days"
-            advice = (
-                f"turn them into numbers, for example with sql = '''SELECT * EXCLUDE ({sql_name(name)}), {days} FROM "
-                f"{from_where} ''', or list the column under exclude"
-            )
-            if kind in ("INTERVAL", "TIME") or what == "times":
-                advice = "turn them into numbers with sql (epoch(...) counts seconds), or list the column under exclude"
-            return self.settings.error(key, f"column {name!r} of {self.where} holds {what}; {advice}", DataError)
+        if kind.startswith(("TIME", "INTERVAL")):
+            advice = "turn them into numbers with sql (epoch(...) counts seconds), or list the column under exclude"
+            return self.settings.error(key, f"column {name!r} of {self.where} holds times; {advice}", DataError)
         return self.settings.error(
             key,
             f"column {name!r} of {self.where} is of type {kind}, numbers and text are allowed; convert it with sql, or "
@@ -193,6 +186,11 @@ class Query:
                 DataError,
             )
         return checked_weights(self.settings, found, len(found), self.where)
+
+
+def is_date(kind: str) -> bool:
+    """Whether a column of this type of SQL's holds dates, with or without a time of the day."""
+    return kind == "DATE" or kind.startswith("TIMESTAMP")
 
 
 def sql_name(name: str) -> str:

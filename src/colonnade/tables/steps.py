@@ -12,11 +12,9 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.tables.category_steps import Categories, LastStep, OneHot
+
 Floats: TypeAlias = npt.NDArray[np.float64]
-Slots: TypeAlias = npt.NDArray[np.int64]  # the output column that is 1, -1 for none
-OTHER, MISSING = "(other)", "(missing)"
-_CATEGORIES = 50
-_CODES = 255  # with one for all others, as many as a column of trees can have cells
 
 
 class UnfitRow(ValueError):
@@ -71,10 +69,17 @@ class Clip:
     name: ClassVar[str] = "clip"
     low: float
     high: float
+    quantiles: tuple[float, float] | None = None  # of the training rows, where the bounds are not given
 
     def learn(self, x: Floats) -> Clip:
-        """Return the step as it is, as its bounds are given."""
-        return self
+        """Learn the bounds, where quantiles were given instead."""
+        if self.quantiles is None:
+            return self
+        known = _known(x)
+        if not len(known):
+            raise ValueError("has no value in any training row; list it under exclude, or give clip two numbers")
+        low, high = np.quantile(known, self.quantiles)
+        return replace(self, low=float(low), high=float(high))
 
     def apply(self, x: Floats) -> None:
         """Move values to the nearer bound; missing values stay missing."""
@@ -145,103 +150,10 @@ class Log1p:
         np.log1p(x, out=x)
 
 
-@dataclass(frozen=True)
-class OneHot:
-    """One output column per category: the `most` frequent ones that occur in at least `least` rows.
-
-    All others are "(other)" together, if there are any in the training rows; missing is a category too, if it occurs.
-    A category that the training rows do not have is an other; without such a column, all outputs are 0.
-    """
-
-    name: ClassVar[str] = "one-hot"
-    most: int = _CATEGORIES
-    least: int = 1
-    categories: tuple[str, ...] | tuple[float, ...] = ()
-    other: bool = False
-    missing: bool = False
-
-    def learn(self, categories: Any, counts: npt.NDArray[np.int64], missing: int) -> tuple[OneHot, int]:
-        """Choose the categories, from all in their order, how often each occurs, and how often there is none.
-
-        Also how many rows are in none of the kept categories.
-        """
-        there = np.nonzero(counts >= max(1, self.least))[0]
-        kept = np.sort(there[np.argsort(-counts[there], kind="stable")[: self.most]])
-        found = tuple(categories[number] for number in kept)
-        others = int(counts.sum() - counts[kept].sum())
-        return replace(self, categories=found, other=others > 0, missing=missing > 0), others
-
-    def outputs(self) -> list[str]:
-        """Return the names of the output columns, without the column's own."""
-        return [*map(_words, self.categories), *([OTHER] if self.other else []), *([MISSING] if self.missing else [])]
-
-    def slots_of_codes(self, categories: Any) -> Slots:
-        """Return each category's output column and, last, where the code -1 finds it, the one for missing values."""
-        known = {category: slot for slot, category in enumerate(self.categories)}
-        unknown = self._unknown()
-        return np.array([*(known.get(category, unknown) for category in categories), self._of_missing()])
-
-    def slots_of_numbers(self, x: Floats) -> Slots:
-        """Return each row's output column."""
-        found = np.full(len(x), self._unknown(), dtype=np.int64)
-        if self.categories:
-            known = np.array(self.categories, dtype=np.float64)
-            at = np.minimum(np.searchsorted(known, x), len(known) - 1)
-            found = np.where(known[at] == x, at, found)
-        return np.where(np.isnan(x), self._of_missing(), found)
-
-    def _unknown(self) -> int:
-        return len(self.categories) if self.other else -1
-
-    def _of_missing(self) -> int:
-        return len(self.categories) + self.other if self.missing else self._unknown()
-
-
-@dataclass(frozen=True)
-class Categories:
-    """One column of codes, for boosted trees: 0, 1, 2, ... for the categories of the training rows, in their order.
-
-    The `most` frequent ones have codes of their own. All others, and at use those that the training rows do not have,
-    share the code behind the last one; a missing value stays missing.
-    """
-
-    name: ClassVar[str] = "categories"
-    most: int = _CODES
-    categories: tuple[str, ...] | tuple[float, ...] = ()
-
-    def learn(self, categories: Any, counts: npt.NDArray[np.int64]) -> Categories:
-        """Choose the categories, from all in their order and how often each occurs."""
-        there = np.nonzero(counts)[0]
-        kept = np.sort(there[np.argsort(-counts[there], kind="stable")[: self.most]])
-        return replace(self, categories=tuple(categories[number] for number in kept))
-
-    def codes_of_texts(self, categories: Any) -> Floats:
-        """Return each category's code and, last, where the code -1 of a text finds it, that of missing ones."""
-        known = {category: float(code) for code, category in enumerate(self.categories)}
-        other = float(len(self.categories))
-        return np.array([*(known.get(category, other) for category in categories), np.nan])
-
-    def codes_of_numbers(self, x: Floats) -> Floats:
-        """Return each row's code."""
-        known = np.array(self.categories, dtype=np.float64)
-        found = np.full(len(x), float(len(known)))
-        if len(known):
-            at = np.minimum(np.searchsorted(known, x), len(known) - 1)
-            found = np.where(known[at] == x, at, found)
-        return np.where(np.isnan(x), np.nan, found)
-
-
 NumberStep: TypeAlias = Impute | Clip | Standardise | Scale | Log1p
-LastStep: TypeAlias = OneHot | Categories
 STEPS: dict[str, type[NumberStep] | type[LastStep]] = {
     step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot, Categories)
 }
-
-
-def _words(category: str | float) -> str:
-    if isinstance(category, str):
-        return category
-    return str(int(category)) if category == int(category) and abs(category) < 1e15 else repr(float(category))
 
 
 # -- as plain values, to be saved --------------------------------------------------------------------------------------
@@ -250,13 +162,14 @@ _NUMBER = (int, float)
 _FIELDS: dict[str, tuple[type, ...]] = {
     "how": (str, *_NUMBER), "indicator": (bool,), "fill": _NUMBER, "low": _NUMBER, "high": _NUMBER, "mean": _NUMBER,
     "deviation": _NUMBER, "by": _NUMBER, "most": (int,), "least": (int,), "categories": (list,), "other": (bool,),
-    "missing": (bool,),
+    "missing": (bool,), "reference": (str, bool, *_NUMBER), "left_out": (int,), "rare": (list,), "counted": (bool,),
+    "quantiles": (list,),
 }  # fmt: skip
 
 
 def step_to_value(step: NumberStep | LastStep) -> dict[str, Any]:
     """Return a step as JSON can hold it."""
-    return {"step": step.name, **asdict(step)}
+    return {"step": step.name, **{name: value for name, value in asdict(step).items() if value is not None}}
 
 
 def step_from_value(value: Any) -> NumberStep | LastStep:
@@ -266,8 +179,11 @@ def step_from_value(value: Any) -> NumberStep | LastStep:
     for name, option in options.items():
         if not isinstance(option, _FIELDS[name]) or (isinstance(option, bool) and bool not in _FIELDS[name]):
             raise ValueError(f"{name} of a step is {type(option).__name__}")
-    if "categories" in options:
-        options["categories"] = tuple(options["categories"])
-        if {type(category) for category in options["categories"]} not in (set(), {str}, {float}):
-            raise ValueError("categories are neither all text nor all numbers")
+    for name in ("categories", "rare", "quantiles"):
+        if name in options:
+            options[name] = tuple(options[name])
+            if {type(category) for category in options[name]} not in (set(), {str}, {float}):
+                raise ValueError(f"{name} are neither all text nor all numbers")
+    if "left_out" in options and not 0 <= options["left_out"] < len(options.get("categories", ())):
+        raise ValueError("the reference is none of the categories")
     return kind(**options)

@@ -9,35 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.raw_columns import Texts
 from colonnade.data.row_weights import Floats, as_weights
 from colonnade.errors import DataError, LabelError
 from colonnade.settings.settings import Settings, nearest
 
 Array = npt.NDArray[Any]
 _SHOWN = 12  # columns that an error lists
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """A column of float32 or float64; NaN where a value is missing."""
-
-    values: Array
-
-    def take(self, rows: Any) -> Numbers:
-        """Return some of its rows."""
-        return Numbers(self.values[rows])
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A column of text: for each row the number of its category, -1 where the text is missing."""
-
-    codes: npt.NDArray[np.int32]
-    categories: Array  # of str, sorted, each once
-
-    def take(self, rows: Any) -> Texts:
-        """Return some of its rows; all categories stay."""
-        return Texts(self.codes[rows], self.categories)
 
 
 @dataclass(frozen=True)

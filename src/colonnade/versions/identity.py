@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Iterable
 from typing import Any
@@ -29,11 +30,18 @@ STEP = "training id"
 DIGITS = 32  # of an id, in hexadecimal
 _SHOWN = 12  # digits that people are shown, and may give instead of all
 _BYTES = 32
+_ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 
 
 def short(training: str) -> str:
     """Return the beginning of an id, as people are shown it and may give it."""
     return training[:_SHOWN] or "no id"
+
+
+def id_in(told: str) -> str:
+    """Return the id that a partner's terms hold, which are in JSON; empty if it is none."""
+    text = told.strip('"')
+    return text if _ID.fullmatch(text) else ""
 
 
 def people_digest(ids: Any, rows: npt.NDArray[np.int64], party: str) -> bytes:

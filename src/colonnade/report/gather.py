@@ -1,0 +1,230 @@
+"""What a report shows, gathered from the folder of a version and from the party's own ledger; nobody else is asked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade import private_files
+from colonnade.errors import ColonnadeError, ColonnadeWarning, DataError, OptionError
+from colonnade.families import family
+from colonnade.inference.statistics import Coefficient
+from colonnade.jobs import model_file
+from colonnade.jobs.budget import allowance
+from colonnade.jobs.job import Job
+from colonnade.jobs.model_file import ModelPart
+from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.words import what_others_learn
+from colonnade.ledger.lines import seal_file
+from colonnade.ledger.verify import verify
+from colonnade.objective import losses, metrics
+from colonnade.objective.losses import Loss
+from colonnade.remote.signatures import checker, vouched_by
+from colonnade.report import held_out_file
+from colonnade.report.alone import alone
+from colonnade.report.columns import column_lines, keep_lines, kept_lines
+from colonnade.report.contents import ColumnLine, JudgedPeople, LedgerLines, OwnCoefficient, OwnTable, ReportContents
+from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
+from colonnade.report.units import units
+from colonnade.tables import data
+from colonnade.tables.table import Table
+from colonnade.versions.shelf import Shelf
+from colonnade.versions.version import Version
+
+
+def gather(
+    job: Job, party: PartyFile, version: str | None = None, later: Path | None = None, threshold: float | None = None
+) -> ReportContents:
+    """Return all that this party's report shows.
+
+    Parameters
+    ----------
+    job, party
+        The job, and whose report it is.
+    version
+        The beginning of a version's id; None is the promoted one.
+    later
+        A file with id, score and label of people of a later period, at a label holder.
+    threshold
+        From which score on somebody is taken for the second class; None is the model's own.
+    """
+    part, shelf = model_file.load(party.folder, party.name, version), Shelf(party.folder, party.name)
+    found = shelf.promoted() if version is None else shelf.find(version)
+    loss, holds = losses.loss(job.loss), party.name in job.holders
+    _check(job, party.name, part, holds=holds, later=later, threshold=threshold)
+    load = _once(lambda: data.load(party.data, labels=holds, texts=part.prepared.texts))
+    people, words = _people(part, loss, later, load) if holds else ([], "")
+    limit, why = _threshold(loss, threshold)
+    history = _history(part.folder)
+    names = [record["metric_name"] for record in history if "metric_name" in record]
+    coefficients, table = _own(party.name, part)
+    sources = len(part.prepared.columns) or len(part.columns)
+    most = allowance(party.policy.max_directions, sources)
+    return ReportContents(
+        party=party.name, job=job.name, model=part.public["model"], kind=loss.kind,
+        probability=loss.name == "logistic", classes=_classes(part) if holds else (),
+        facts=_facts(job, part, found), holds_labels=holds, history=history,
+        metric=metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
+        threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part, load),
+        shown=what_others_learn(job, party.name, sources, rows=part.public["rows"], directions_at_most=most),
+        disclosed=job.disclosed(), ledger=_ledger(job, party),
+    )  # fmt: skip
+
+
+def _check(job: Job, me: str, part: ModelPart, *, holds: bool, later: Path | None, threshold: float | None) -> None:
+    """Refuse what does not fit this party or this model, before any work."""
+    if part.public["job"] != job.name:
+        raise OptionError(
+            f"the model in {part.folder.name!r} is of the job {part.public['job']!r}, not of {job.name!r}"
+        )
+    for option, given in (("--later", later), ("--threshold", threshold)):
+        if given is not None and not holds:
+            raise OptionError(f"{option} is for a party that holds labels, and {me!r} holds none; leave it out")
+    if threshold is not None and (losses.loss(job.loss).kind != "binary" or not math.isfinite(threshold)):
+        raise OptionError(f"--threshold must be a number, for a model of two classes, got {threshold!r}; leave it out")
+
+
+def _once(read: Callable[[], Table]) -> Callable[[], Table]:
+    """Return the same function, which reads once however often it is asked."""
+    found: list[Table] = []
+
+    def load() -> Table:
+        if not found:
+            found.append(read())
+        return found[0]
+
+    return load
+
+
+def _columns(part: ModelPart, load: Callable[[], Table]) -> list[ColumnLine]:
+    """Return how the party's columns are distributed; nothing where its data are not those of the training any more."""
+    kept = kept_lines(part)
+    if kept is not None:
+        return kept
+    try:
+        found = column_lines(part, load())
+    except ColonnadeError as error:
+        warnings.warn(f"the report has no distributions of columns: {error}", ColonnadeWarning, stacklevel=2)
+        return []
+    keep_lines(part, found)
+    return found
+
+
+def _classes(part: ModelPart) -> tuple[str, ...]:
+    return tuple(str(one) for one in part.classes.tolist())
+
+
+def _people(
+    part: ModelPart, loss: Loss, later: Path | None, load: Callable[[], Table]
+) -> tuple[list[JudgedPeople], str]:
+    """Return the people on whom the model is judged, and how the label holder alone was trained."""
+    classes, found, words = list(_classes(part)), [], ""
+    path = part.folder / held_out_file.FILE
+    if path.exists():
+        kept = held_out_file.read(path)
+        scores, words = alone(part, kept, loss, load)
+        found.append(replace(held_out_file.judged(kept, HELD_OUT, classes, loss, path.name), alone=scores))
+    else:
+        words = "No people were held out, so there is nobody on whom the two could be compared."
+    if later is not None:
+        told = held_out_file.read(later, private=False)
+        found.append(held_out_file.judged(told, OUT_OF_TIME, classes, loss, later.name))
+    return found, words
+
+
+def _threshold(loss: Loss, given: float | None) -> tuple[float, str]:
+    if given is not None:
+        return given, "as --threshold says"
+    if loss.name == "logistic":
+        return 0.5, "where both classes are equally likely"
+    return 0.0, "where the score changes its sign"
+
+
+def metric_words(name: str) -> str:
+    """Return what people call a metric of the history."""
+    return {"auc": "AUC", "r2": "R²", "d2": "D²"}.get(name, name)
+
+
+def _facts(job: Job, part: ModelPart, version: Version) -> list[tuple[str, str]]:
+    date = version.date[:16].replace("T", " ")
+    found = [("version", version.name), ("trained", f"{date} UTC" if date else "")]
+    found += [("of", " and ".join(part.public["parties"])), ("on", f"{part.public['rows']:,} people")]
+    held_out = version.about.get("held_out")
+    found.append(("with", f"{int(held_out):,} held out" if held_out else ""))
+    found.append(("protection", job.protection))
+    return [(name, value) for name, value in found if value]
+
+
+def _history(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of all evaluations, as this party heard of them."""
+    path = folder / "history.json"
+    if not path.exists():
+        return []
+    try:
+        found = json.loads(private_files.read(path, "the history", DataError))
+        if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
+            raise ValueError("it is no list of records")
+    except ValueError as error:
+        raise DataError(f"{path.name!r} can't be read ({error}); restore it from a backup") from None
+    return found
+
+
+# -- the party's own part ----------------------------------------------------------------------------------------------
+
+
+def _own(me: str, part: ModelPart) -> tuple[list[OwnCoefficient], OwnTable | None]:
+    """Return the coefficients of a linear model of one score, or whatever else its family has to say of itself."""
+    kind = family(part.public["family"])
+    if kind.name in ("linear", "sealed", "averaged") and part.state[0].shape[1] == 1:
+        theta, intercept = part.state[:2]
+        steps, known = units(part.prepared, len(part.columns)), _statistics(part.folder)
+        values = [(name, float(value[0]), unit) for name, value, unit in zip(part.columns, theta, steps, strict=True)]
+        if intercept is not None:
+            values.append(("(intercept)", float(np.asarray(intercept).reshape(-1)[0]), "–"))
+        # Rows stand in the same order, the intercept last; names might not tell two columns apart.
+        known = known if len(known) == len(values) else [None] * len(values)
+        return [_coefficient(*one, more) for one, more in zip(values, known, strict=True)], None
+    told = kind.describe(me, part.public, part.state, part.columns, part.classes)
+    return [], OwnTable(told.title, told.header, told.rows)
+
+
+def _coefficient(name: str, value: float, unit: str, known: Sequence[float] | None) -> OwnCoefficient:
+    """Return a coefficient of the model, with the statistics that belong to it."""
+    return OwnCoefficient(name, value, unit) if known is None else OwnCoefficient(name, value, unit, *known)
+
+
+def _statistics(folder: Path) -> list[list[float] | None]:
+    """Return standard error, z, p, low and high of each coefficient, where the job asked for statistics."""
+    path = folder / "statistics.csv"
+    if not path.exists():
+        return []
+    text = private_files.read(path, "the statistics", DataError).decode()
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    if not rows or tuple(rows[0]) != Coefficient._fields:
+        raise DataError(f"{path.name!r} is no table of statistics; restore it from a backup")
+    return [[float(cell) for cell in row[2:]] for row in rows[1:]]
+
+
+def _ledger(job: Job, party: PartyFile) -> LedgerLines | None:
+    if not party.ledger.exists() and not seal_file(party.ledger).exists():
+        return None
+    found = verify(
+        party.ledger, checker(party.certificates.certificate), vouch=vouched_by(party.certificates.authority),
+        me=party.name, job=job.name,
+    )  # fmt: skip
+    unsealed = found.lines - found.sealed
+    words = "All of them are as they were written"
+    words += f"; the last {unsealed:,} are of a run that was broken off, and not sealed." if unsealed else "."
+    for partner, line in sorted(found.countersigned.items()):
+        words += f" {partner} has countersigned them up to line {line:,}."
+    kinds = [(to, kind, count, found.bytes_by_kind[to, kind]) for (to, kind), count in sorted(found.by_kind.items())]
+    return LedgerLines(found.lines, found.runs, words, kinds)

@@ -1,0 +1,258 @@
+"""Reports of jobs: who was held out is named to the label holder alone, and each party's page shows its own view."""
+
+from __future__ import annotations
+
+import csv
+import re
+import stat
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_score
+
+import colonnade as cn
+from colonnade.cli.main import main
+from colonnade.errors import ColonnadeWarning, DataError, OptionError
+from colonnade.jobs import model_file
+from colonnade.objective import losses
+from colonnade.report import columns, held_out_file
+from colonnade.report.contents import ColumnLine
+from colonnade.report.gather import gather
+from colonnade.report.page import page_of
+from colonnade.tables import data
+from colonnade.tables.table import Numbers, Texts
+from colonnade.versions.shelf import Shelf
+from report_contents import Strict
+from report_jobs import LABELS, ODD, TABLE, trained
+
+KINDS = [
+    ("logistic", "sealed"), ("logistic", "masked"), ("softmax", "masked"), ("ridge", "masked"), ("poisson", "masked"),
+    ("svm", "masked"), ("kernel", None), ("trees", None),
+]  # fmt: skip
+
+
+def short(text):
+    text = re.sub("#? ?features = 4096", "features = 32", text.replace("# trees = 100 ", "trees = 8 "))
+    return text.replace("epochs = 100 ", "epochs = 4 ")
+
+
+def people_in(folder):
+    with (folder / "held-out.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
+@pytest.mark.parametrize(("kind", "protection"), KINDS)
+def test_held_out_people_are_named_where_their_labels_are_and_nowhere_else(tmp_path, kind, protection):
+    _, job, parties = trained(tmp_path, kind, protection, more=short)
+    bank, shop = (Shelf(parties[name].folder, name).promoted().folder for name in ("bank", "shop"))
+    assert not (shop / "held-out.csv").exists()
+    assert stat.S_IMODE((bank / "held-out.csv").stat().st_mode) == 0o600
+    rows = people_in(bank)
+    assert len(rows) == 55  # a quarter of the 220 people in common
+    assert {row["fold"] for row in rows} == {"held out"}
+    assert all(row["label"] == str(LABELS[kind][int(row["id"])]) for row in rows)
+    # Their scores are those of the whole model, put together from both parties' files.
+    found = held_out_file.read(bank / "held-out.csv")
+    parts = {name: model_file.load(parties[name].folder, name) for name in parties}
+    tables = {name: data.load(parties[name].data, texts=parts[name].prepared.texts) for name in parties}
+    asked = []
+    for name, table in tables.items():
+        where = {str(one): row for row, one in enumerate(table.ids.tolist())}
+        taken = table.take(np.array([where[one] for one in found.ids]))
+        coded = parts[name].prepared.categories
+        asked.append(cn.Party(name, parts[name].prepared.apply(taken), columns=parts[name].columns, categories=coded))
+    both = tmp_path / "both"
+    both.mkdir()
+    for name in parties:
+        path = parts[name].folder / f"{name}.colonnade.npz"
+        (both / path.name).write_bytes(path.read_bytes())
+        (both / path.name).chmod(0o600)
+    model = cn.load(both)
+    z = np.asarray(model.decision_function(*asked))
+    np.testing.assert_allclose(found.scores, held_out_file.shown_scores(losses.loss(job.loss), z), atol=2e-5)
+    if kind == "logistic":
+        told = model.predict_proba(*asked)[:, 1]
+        np.testing.assert_allclose(found.scores, told, atol=2e-5)
+    # And the page is there for both, with figures of these people at the bank alone.
+    (people,) = (of := gather(job, parties["bank"])).people
+    figure = {
+        "ridge": lambda: f"{r2_score(people.y, people.score):.3f}",
+        "softmax": lambda: f"{100 * accuracy_score(people.y, people.score.argmax(axis=1)):.1f} %",
+        "poisson": lambda: f"{d2_tweedie_score(people.y, people.score, power=1):.3f}",
+    }.get(kind, lambda: f"AUC {roc_auc_score(people.y, people.score):.4f}")
+    assert figure() in Strict(page_of(of)).text
+    assert people.alone.shape == people.score.shape
+    if kind == "ridge":
+        assert r2_score(people.y, people.score) > r2_score(people.y, people.alone) + 0.1
+    assert "How good is it" not in Strict(page_of(gather(job, parties["shop"]))).text
+
+
+@pytest.fixture(scope="module")
+def loans(tmp_path_factory):
+    def more(text):
+        return text.replace("statistics = false", "statistics = true")
+
+    return trained(tmp_path_factory.mktemp("loans"), protection="masked", more=more)
+
+
+def test_the_page_has_the_figures_of_these_people(loans):
+    _, job, parties = loans
+    of = gather(job, parties["bank"])
+    (people,) = of.people
+    page = Strict(page_of(of))
+    assert f"AUC {roc_auc_score(people.y, people.score):.4f}" in page.text
+    assert of.classes == ("lost", "repaid")
+    record = min((r for r in of.history if "loss" in r), key=lambda r: r["validation_loss"])
+    assert roc_auc_score(people.y, people.score) == pytest.approx(record["validation_metric"], abs=1e-9)
+    assert ODD in page.text
+    assert "script" not in page.tags
+    assert "55 held out" in page.text
+
+
+def test_coefficients_have_names_units_and_p_values(loans):
+    _, job, parties = loans
+    of = gather(job, parties["bank"])
+    assert [one.name for one in of.coefficients] == ["age", ODD, "(intercept)"]
+    age = of.coefficients[0]
+    assert age.standard_error > 0
+    assert age.low < age.coefficient < age.high
+    assert 0 < age.p < 1e-3
+    assert of.coefficients[-1].low < of.coefficients[-1].coefficient < of.coefficients[-1].high  # of the intercept
+    part = model_file.load(parties["bank"].folder, "bank")
+    deviation = next(step.deviation for step in part.prepared.columns[0].steps if hasattr(step, "deviation"))
+    assert age.unit == f"{deviation:.4g}"
+    assert 9 < deviation < 15
+    assert [one.name for one in gather(job, parties["shop"]).coefficients] == ["spend", "visits"]
+
+
+def test_alone_is_a_model_of_the_label_holders_columns_on_the_same_people(loans):
+    _, job, parties = loans
+    (people,) = gather(job, parties["bank"]).people
+    version = Shelf(parties["bank"].folder, "bank").promoted().folder
+    away = [int(row["id"]) for row in people_in(version)]
+    common = [one for one in range(20, 240) if one not in set(away)]
+    X = np.column_stack([TABLE["age"].round(5), TABLE[ODD].round(5)])
+    mean, deviation = X[common].mean(axis=0), X[common].std(axis=0)
+    y = (LABELS["logistic"] == "repaid").astype(int)
+    slow = LogisticRegression(C=1 / (len(common) * 1e-4), tol=1e-10).fit((X[common] - mean) / deviation, y[common])
+    told = slow.predict_proba((X[away] - mean) / deviation)[:, 1]
+    np.testing.assert_allclose(people.alone, told, atol=1e-3)
+    gained = roc_auc_score(y[away], people.score) - roc_auc_score(y[away], told)
+    assert gained > 0.03  # the shop's columns matter here
+    assert f"better by {gained:.4f}" in Strict(page_of(gather(job, parties["bank"]))).text
+
+
+def test_alone_is_kept_and_needs_the_data_once(loans, monkeypatch):
+    _, job, parties = loans
+    first = page_of(gather(job, parties["bank"]))
+    monkeypatch.setattr(data, "load", None)
+    assert page_of(gather(job, parties["bank"])) == first
+
+
+def test_data_that_have_changed_are_said_and_no_error(tmp_path):
+    folder, job, parties = trained(tmp_path, protection="masked")
+    table = (folder / "bank.csv").read_text().splitlines()
+    (folder / "bank.csv").write_text("\n".join(table[:150]) + "\n")
+    with pytest.warns(ColonnadeWarning, match="the report has no distributions of columns"):
+        of = gather(job, parties["bank"])
+    assert of.people[0].alone is None
+    assert re.search(r"\d+ of the 220 people of the training are not in .*bank.csv", of.alone_words)
+    assert "We alone, together" in page_of(of)
+
+
+def test_columns_are_described_as_they_are_in_the_data(loans):
+    _, job, parties = loans
+    age, odd = gather(job, parties["bank"]).columns
+    people = TABLE["age"].round(5)[20:240]
+    assert (age.name, odd.name, age.missing) == ("age", ODD, 0.0)
+    assert age.quantiles == pytest.approx(np.quantile(people, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]))
+    assert [one.name for one in gather(job, parties["shop"]).columns] == ["spend", "visits"]
+    text = Texts(np.array([0, 1, 1, -1], dtype=np.int32), np.array(["a", "b", "c"], dtype=object))
+    gaps = Numbers(np.array([1.0, np.nan, 3.0, np.nan]))
+    for one, line in (
+        (text, ColumnLine("x", 0.25, (), (("b", 0.5), ("a", 0.25)))),
+        (gaps, ColumnLine("x", 0.5, (1.0, 1.1, 1.5, 2.0, 2.5, 2.9, 3.0))),
+    ):
+        found = columns._line("x", one)
+        assert (found.name, found.missing, found.levels) == (line.name, line.missing, line.levels)
+        assert found.quantiles == pytest.approx(line.quantiles)
+
+
+def test_a_party_without_labels_has_a_page_without_scores(loans):
+    _, job, parties = loans
+    of = gather(job, parties["shop"])
+    assert not of.holds_labels
+    assert of.people == []
+    assert of.classes == ()
+    page = page_of(of)
+    for word in ("repaid", "lost", "ROC", "age"):
+        assert not re.search(rf"\b{word}\b", page.partition("</style>")[2]), word
+    for name, sentences in of.shown.items():
+        assert all(sentence in Strict(page).text for sentence in sentences), name
+
+
+def test_the_command_writes_a_page_for_its_owner_alone(loans, tmp_path, capsys):
+    folder, *_ = loans
+    out = tmp_path / "mine.html"
+    assert main(["report", str(folder / "job.toml"), "--as", "bank", "--out", str(out), "--threshold", "0.3"]) == 0
+    assert f"bank: the report is {out}, " in capsys.readouterr().out
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert "From the score 0.3 on, people are taken for repaid; as --threshold says." in Strict(out.read_text()).text
+    assert main(["report", str(folder / "job.toml"), "--as", "shop"]) == 0
+    (page,) = (folder / "shop-files").glob("versions/*/report.html")
+    assert "How good is it" not in page.read_text()
+
+
+def test_people_of_a_later_period(loans, tmp_path, capsys):
+    folder, *_ = loans
+    later, out = tmp_path / "later.csv", tmp_path / "out.html"
+    rows = [f"n{k},{0.1 + 0.8 * (k % 10) / 10},{'repaid' if k % 3 else 'lost'}" for k in range(60)]
+    later.write_text("\n".join(["id,score,label", *rows]) + "\n")
+    command = ["report", str(folder / "job.toml"), "--as", "bank", "--out", str(out), "--later", str(later)]
+    assert main(command) == 0
+    assert "out of time · 60 people" in Strict(out.read_text()).text
+    later.write_text("id,score,label\nn1,0.4,maybe\n")
+    assert main(command) == 1
+    assert "has the labels 'maybe', and the model knows 'lost', 'repaid'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("id,label\n1,lost\n", "it needs id, score and label"),
+        ("", "of an empty file"),
+        ("id,score,label\n1,high,lost\n", "a score or weight that is no number"),
+        ("id,score,label\n1,inf,lost\n", "missing or infinite"),
+        ("id,score,label\n1,0.5\n", "line 2 of 'later.csv' has 2 cells, its header has 3"),
+        ("id,id,score,label\n1,1,0.5,lost\n", "each once"),
+    ],
+)
+def test_a_file_of_people_that_is_none_is_refused_in_a_sentence(tmp_path, text, sentence):
+    path = tmp_path / "later.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=re.escape(sentence)):
+        held_out_file.read(path, private=False)
+
+
+def test_what_is_not_for_a_party_is_refused(loans, tmp_path):
+    _, job, parties = loans
+    with pytest.raises(OptionError, match="--threshold is for a party that holds labels, and 'shop' holds none"):
+        gather(job, parties["shop"], threshold=0.3)
+    with pytest.raises(OptionError, match="--threshold must be a number"):
+        gather(job, parties["bank"], threshold=float("nan"))
+    with pytest.raises(OptionError, match="'bank' has no version"):
+        gather(job, parties["bank"], version="ffff")
+
+
+def test_what_is_written_is_what_is_read(tmp_path):
+    people = held_out_file.HeldOutPeople(
+        ("a,b", 'c"d', "ü"), ("held out",) * 3, np.array([[0.1, 0.9], [1 / 3, 2 / 3], [1e-17, 1.0]]), ("x", "y\nz", ""),
+        np.array([1.0, 0.5, 2.0]),
+    )  # fmt: skip
+    held_out_file.write(tmp_path / "p.csv", people, ["x", "y\nz"])
+    again = held_out_file.read(tmp_path / "p.csv")
+    assert (again.ids, again.folds, again.labels) == (people.ids, people.folds, people.labels)
+    np.testing.assert_array_equal(again.scores, people.scores)
+    np.testing.assert_array_equal(again.weights, people.weights)
