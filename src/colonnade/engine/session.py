@@ -281,7 +281,8 @@ class Session(Exchanges):
         """Add up what the parties have measured, and hear the leader's verdict; says whether to go on."""
         totals = await self._totals(shares)
         if totals is None:
-            best, improved, stop = await self.net.recv(self.leader, "verdict")
+            told = await self.net.recv(self.leader, "verdict")
+            best, improved, stop = self.stopping.believed(told, self.leader)
         else:
             best, improved, stop = self.stopping.judge(epoch, totals, self.numbers_ahead())
             await self.tell("verdict", (best, improved, stop))
