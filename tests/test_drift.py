@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from colonnade.cli.drift import score_drift, scores_in
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, PolicyRefused
 from colonnade.service.in_use import judge
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.learned import LearnedPreparation
+from colonnade.tables.table import Table
 from colonnade.versions.drift import check_drift, drift_of, notes, stability_index
 from colonnade.versions.profile import profile_of, profiles_of, read_profiles, write_profiles
 
@@ -133,7 +135,7 @@ def test_a_policy_refuses_what_has_moved_too_far(tmp_path):
         check_drift("bank", moved, None, 0.2)
     write_profiles(tmp_path, TRAINED)
     party = SimpleNamespace(name="bank", policy=SimpleNamespace(max_drift=0.25, max_missing=None))
-    part, said = SimpleNamespace(folder=tmp_path), []
+    part, said = SimpleNamespace(folder=tmp_path, prepared=LearnedPreparation()), []
     new = table(age=AGE * 9, income=INCOME, city=CITY)
     with pytest.raises(PolicyRefused, match="'age' has drifted"):
         judge(party, part, new, said.append)

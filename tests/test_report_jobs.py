@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_
 
 import colonnade as cn
 from colonnade.cli.main import main
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import ColonnadeWarning, DataError, OptionError
 from colonnade.jobs import model_file
 from colonnade.objective import losses
@@ -21,7 +22,6 @@ from colonnade.report.contents import ColumnLine
 from colonnade.report.gather import gather
 from colonnade.report.page import page_of
 from colonnade.tables import data
-from colonnade.tables.table import Numbers, Texts
 from colonnade.versions.shelf import Shelf
 from report_contents import Strict
 from report_jobs import LABELS, ODD, TABLE, trained

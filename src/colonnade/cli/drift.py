@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from colonnade.errors import DataError, OptionError, PolicyRefused
 
 if TYPE_CHECKING:
+    from colonnade.data.raw_columns import Numbers
     from colonnade.jobs.party_file import PartyFile
-    from colonnade.tables.table import Numbers
     from colonnade.versions.drift import ColumnDrift
 
 
@@ -101,8 +101,8 @@ def scores_in(path: Path) -> Numbers:
     import duckdb
     import numpy as np
 
+    from colonnade.data.raw_columns import Numbers
     from colonnade.tables.query import quoted, sql_name
-    from colonnade.tables.table import Numbers
 
     if not path.is_file():
         raise DataError(f"there is no file {str(path)!r}; give one that `colonnade predict` wrote")

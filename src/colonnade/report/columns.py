@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from colonnade import private_files
 from colonnade.data.ids import canonical
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
 from colonnade.jobs.model_file import ModelPart
 from colonnade.report.contents import ColumnLine
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.table import Table
 
 FILE = "columns.json"
 _AT = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

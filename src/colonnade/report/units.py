@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from colonnade.report.markup import figure_of
+from colonnade.tables.category_steps import OneHot
 from colonnade.tables.learned import Column, LearnedPreparation
-from colonnade.tables.steps import Clip, Impute, Log1p, OneHot, Scale, Standardise
+from colonnade.tables.steps import Clip, Impute, Log1p, Scale, Standardise
 
 
 def units(learned: LearnedPreparation, width: int) -> list[str]:

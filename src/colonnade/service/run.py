@@ -154,6 +154,21 @@ def kept_record(history: list[dict[str, Any]], *, best: bool) -> dict[str, Any] 
     return min(known, key=lambda record: float(record.get("validation_loss", record["loss"])))
 
 
+def _tell_of(value: Any, tell: Callable[[str], None]) -> None:
+    """Say what a run reports beside how training goes."""
+    if value[0] == "resumed":
+        tell(f"going on from epoch {value[1]}, which all parties have kept")
+    elif value[0] == "budget":
+        tell(
+            f"the policies of all parties let {value[1]:.0f} numbers about each person out, and training ends "
+            f"there at the latest; for more, raise max_directions in [policy] of the party with the least"
+        )
+    elif value[0] == "warning":
+        tell(value[1])
+    elif value[0] == "budget spent":
+        warn_budget(value[1], value[2])
+
+
 def run_job(
     job: Job,
     party: PartyFile,
@@ -209,17 +224,7 @@ def run_job(
         return source, trained
 
     def observe(name: str, seconds: float, value: Any) -> None:
-        if value[0] == "resumed":
-            tell(f"going on from epoch {value[1]}, which all parties have kept")
-        elif value[0] == "budget":
-            tell(
-                f"the policies of all parties let {value[1]:.0f} numbers about each person out, and training ends "
-                f"there at the latest; for more, raise max_directions in [policy] of the party with the least"
-            )
-        elif value[0] == "warning":
-            tell(value[1])
-        elif value[0] == "budget spent":
-            warn_budget(value[1], value[2])
+        _tell_of(value, tell)
         history.observe(name, seconds, value)
 
     try:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.raw_columns import Texts
 from colonnade.errors import PolicyRefused
-from colonnade.tables.table import Table, Texts
+from colonnade.tables.table import Table
 from colonnade.versions.profile import ColumnProfile, profile_of
 
 FEWEST = 30  # rows that are judged; fewer differ from the training by chance alone
@@ -53,9 +54,8 @@ def drift_of(profiles: Mapping[str, ColumnProfile], table: Table) -> list[Column
             continue
         counts, now = before.like(column), profile_of(column)
         share = float(counts[-1]) / max(int(counts.sum()), 1)
-        words, new = tuple(_misfits(before, now, share)), ()
-        if isinstance(column, Texts) and before.whole:
-            new = tuple(_unseen(before, column))
+        words = tuple(_misfits(before, now, share))
+        new = tuple(_unseen(before, column)) if isinstance(column, Texts) and before.whole else ()
         index = stability_index(before.all_counts, counts)
         found.append(ColumnDrift(name, index, before.missing_share, share, words, new))
     return found

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
+from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
-from colonnade.tables.table import Numbers, Table, Texts
+from colonnade.tables.table import Table
 
 FILE, _FORMAT = "profile.json", 1
 _PARTS = 10  # ranges of a column of numbers
