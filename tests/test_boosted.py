@@ -418,7 +418,7 @@ def test_what_can_t_be_is_refused_before_anything_runs():
         ({"learning_rate": 0}, "learning_rate must be"),
         ({"l2": -1.0}, "l2 must be"),
         ({"rows": 1.5}, "rows must be a part of 1"),
-        ({"class_weight": "fair"}, "class_weight must be one of 'balanced'"),
+        ({"class_weight": "fair"}, "class_weight must be 'balanced' or {class: weight}, got 'fair'"),
         ({"patience": 0}, "patience must be"),
     ],
     ids=str,

@@ -40,8 +40,9 @@ class Plain:
 
 
 class Source:
-    def __init__(self, X, ids=None, labels=None, weights=None):
+    def __init__(self, X, ids=None, labels=None, weights=None, added=None):
         self.X, self.ids, self.labels, self.weights, self.rows = X, ids, labels, weights, len(X)
+        self.added = added
 
     def prepare(self, rows):
         assert len(rows) < self.rows or self.ids is None  # training rows only

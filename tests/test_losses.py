@@ -16,7 +16,8 @@ from colonnade.objective.further_losses import weighted_quantile
 from colonnade.objective.losses import LOSSES, Z_MAX, loss
 
 CLASSES = 4
-NAMES = (*LOSSES, "gamma", "tweedie 1.5", "tweedie 1.1", "quantile 0.3")
+FURTHER = ("gamma", "tweedie 1.5", "tweedie 1.1", "quantile 0.3", "negative_binomial 0.7", "smooth_quantile 0.3 0.5")
+NAMES = (*LOSSES, *FURTHER)
 LOGISTIC, SOFTMAX, SQUARE, HINGE, POISSON = (
     loss(n) for n in ("logistic", "softmax", "square", "smooth_hinge", "poisson")
 )
@@ -54,6 +55,10 @@ def slow_value(name, z, y):
     if name.startswith("tweedie"):
         p, mean = float(name.split()[1]), math.exp(z)
         return -y * mean ** (1 - p) / (1 - p) + mean ** (2 - p) / (2 - p)
+    if name.startswith("negative_binomial"):
+        return (y + 1 / 0.7) * math.log(1 + 0.7 * math.exp(z)) - y * z
+    if name.startswith("smooth_quantile"):
+        return 0.3 * (y - z) + 0.5 * math.log(1 + math.exp((z - y) / 0.5))
     if name.startswith("quantile"):
         return 0.3 * (y - z) if z < y else 0.7 * (z - y)
     t = y * z
@@ -182,7 +187,8 @@ def test_the_signal_points_away_from_the_label(name, seed):
         assert (s[own] <= 0).all()
         assert (s[~own] >= 0).all()
     else:
-        np.testing.assert_array_equal(np.sign(s), np.sign(f.predict(z) - y))
+        best = 0.5 * math.log(0.3 / 0.7) if name.startswith("smooth_quantile") else 0.0  # away from the label
+        np.testing.assert_array_equal(np.sign(s), np.sign(f.predict(z) - (y + best)))
 
 
 def test_curvature_bounds_are_reached():
@@ -315,7 +321,7 @@ def test_losses_with_a_parameter_are_their_names(name, kind):
         ("tweedie 2", "^the power of the tweedie loss must be a number above 1 and below 2, got 2.0; 'poisson' has 1"),
         ("tweedie nan", "^the power of the tweedie loss must be .*, got nan; "),
         ("quantile 1", "^the level of the quantile loss must be a number above 0 and below 1, got 1.0; 0.5 is the"),
-        ("gamma 2", "^loss must be one of .*, 'gamma', 'tweedie <power>', 'quantile <level>', got 'gamma 2'$"),
+        ("gamma 2", "^loss must be one of .*, 'gamma', 'tweedie <power>', 'quantile <level>', .*, got 'gamma 2'$"),
         (None, "^loss must be one of .*, got None$"),
     ],
 )

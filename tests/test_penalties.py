@@ -14,7 +14,7 @@ quick = settings(deadline=None, max_examples=40)
 
 
 def slow_value(name, strength, w):
-    if name == "l2":
+    if name in ("l2", "elasticnet"):
         return strength / 2 * sum(v**2 for v in w)
     return strength / 2 * sum(v**2 / (1 + v**2) for v in w)
 
@@ -101,7 +101,7 @@ def test_registry():
     assert all(key == kind.name for key, kind in PENALTIES.items())
     assert L2(0.5) != NonConvex(0.5)
     assert pickle.loads(pickle.dumps(NonConvex(0.5))) == NonConvex(0.5)
-    with pytest.raises(OptionError, match=r"^penalty must be one of 'l2', 'nonconvex', got 'l1'$"):
+    with pytest.raises(OptionError, match=r"^penalty must be one of 'l2', 'nonconvex', 'elasticnet', got 'l1'$"):
         penalty("l1", 0.5)
 
 

@@ -12,6 +12,7 @@ import pytest
 import colonnade as cn
 from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.alignment.protocol import align
+from colonnade.boosting.options import TreeOptions
 from colonnade.errors import DataError, InputError, OptionError, RunFailed
 from colonnade.families import families, training
 from colonnade.families.base import NO_WEIGHTS
@@ -146,44 +147,32 @@ def test_sealed_training_without_weights_gets_none(given):
     assert given["bank"][0] is None
 
 
-MODELS = {
-    "linear": lambda: cn.LogisticRegression(verbose=0),
-    "averaged": lambda: cn.LogisticRegression(algorithm=cn.FDML(), verbose=0),
-    "kernel": lambda: cn.KernelClassifier(features=8, verbose=0),
-}
-
-
-@pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("where", ["training", "validation"])
-def test_what_takes_no_weights_says_so_before_anything_runs(name, where):
-    class Nowhere(cn.Simulation):
-        def run(self, *args):
-            pytest.fail("it began")
-
-    trained, others = (pair(), pair(None)) if where == "training" else (pair(None), pair())
-    with pytest.raises(DataError, match=f"^party 'bank' gives rows weights: {re.escape(NO_WEIGHTS)}$"):
-        MODELS[name]().fit(*trained, on=Nowhere(), validation=list(others))
-
-
-def test_networks_take_no_weights():
+def test_transfer_learning_takes_no_weights():
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'colonnade[torch]'")
     modules = {name: torch.nn.Linear(2, 1) for name in ("bank", "shop")}
-    with pytest.raises(DataError, match="only linear models with protection 'sealed' and boosted trees take weights"):
-        cn.NetworkClassifier(modules, verbose=0).fit(*pair())
+    bank, shop = (cn.Party(one.name, one.X, one.y, ids=np.arange(ROWS)) for one in pair(None))
+    bank.sample_weight = W
+    sentence = f"^party 'bank' gives rows weights: {re.escape(NO_WEIGHTS)}$"
+    with pytest.raises(DataError, match=sentence):
+        cn.TransferClassifier(modules, algorithm=cn.FedSGD(step=0.1, epochs=1), verbose=0).fit(bank, shop)
 
 
-def test_the_door_itself_refuses_them():
-    """Whoever calls the program `train` with weights that its family does not take."""
+def test_the_door_itself_refuses_weights_that_the_job_does_not_tell_of():
+    """Whoever calls the program `train` with weights where others do not know of any."""
     job = TrainingJob("linear", LinearOptions(), "logistic", 1, ("bank",), "plain", "tree", cn.FedSGD())
     parts = {p.name: TrainingPart.of(p, np.array([0, 1]), losses.loss("logistic")).as_value() for p in pair()}
     programs = {name: (training.train, (job.as_value(), part)) for name, part in parts.items()}
-    with pytest.raises((DataError, RunFailed), match="party 'bank' gives rows weights"):
+    sentence = "party 'bank' has weights of rows, and the job says weighted = false; change one of the two"
+    with pytest.raises((DataError, RunFailed), match=sentence):
         cn.Simulation().run(programs)
+    parts["bank"] = TrainingPart.of(pair(None)[0], np.array([0, 1]), losses.loss("logistic")).as_value()
+    told = replace(job, options=LinearOptions(weighted=True)).as_value()
+    with pytest.raises((DataError, RunFailed), match="party 'bank' has no weights of rows, and the job says"):
+        cn.Simulation().run({name: (training.train, (told, part)) for name, part in parts.items()})
 
 
-def test_only_sealed_linear_models_and_trees_weigh():
-    assert [kind.name for kind in families() if kind.weighs] == ["sealed", "trees", "sealed-trees"]
+def test_all_families_weigh_but_transfer_learning_and_learning_over_rows():
+    assert {kind.name for kind in families() if not kind.weighs} == {"transfer", "rows"}
 
 
 def test_rows_of_which_none_counts_are_refused_also_if_others_did():
@@ -328,12 +317,12 @@ key = "b.key"
 """
 
 
-def test_a_party_file_names_weights_for_sealed_training_alone(tmp_path):
+def test_a_party_file_names_weights_where_the_job_tells_of_them(tmp_path):
     (tmp_path / "bank.toml").write_text(PARTY)
     sealed = with_word("sealed", BARE)
     weighted = sealed.replace('kind = "logistic"', 'kind = "logistic"\nweighted = true')
     silent = "the job says nothing of weights; leave this out, or add weighted = true to [model] at every party"
-    for text, refusal in ((complete(weighted), None), (complete(sealed), silent), (GOOD, NO_WEIGHTS)):
+    for text, refusal in ((complete(weighted), None), (complete(sealed), silent), (GOOD, silent)):
         (tmp_path / "job.toml").write_text(text)
         job = read_job(tmp_path / "job.toml")
         if refusal is None:
@@ -341,3 +330,67 @@ def test_a_party_file_names_weights_for_sealed_training_alone(tmp_path):
             continue
         with pytest.raises(OptionError, match=f"bank.toml, line 6, key data.weight: {re.escape(refusal)}"):
             read_party(tmp_path / "bank.toml", job)
+
+
+def test_a_job_weighs_rows_by_their_class():
+    """As the label holder's own file says, in texts; held-out rows count by the weights of the training's classes."""
+    for asked in ("balanced", {"yes": 3.0}):
+        brought, found = sources(ORDER), {}
+        brought["bank"].weights, brought["bank"].class_weight = ORDER["bank"] + 1.0, asked
+        job = job_for(THIRD, validation=0.25)
+        job = replace(job, model=replace(job.model, weighted=True))
+
+        def program_of(name, job=job, brought=brought, found=found):
+            async def program(net):
+                found[name] = await get_ready(net, job, brought[name], align, lambda *_: None)
+
+            return program
+
+        cn.Simulation().run({name: (program_of(name), ()) for name in job.parties})
+        mine = found["bank"].mine
+        who = {tuple(row): person + 1.0 for row, person in zip(brought["bank"].X.tolist(), ORDER["bank"], strict=True)}
+        plain = np.array([who[tuple(row)] for row in mine.X.tolist()])
+        counts = [plain[mine.y == sign].sum() for sign in (-1.0, 1.0)]
+        no, yes = (1.0, 3.0) if asked != "balanced" else (plain.sum() / (2 * count) for count in counts)
+        np.testing.assert_allclose(mine.weights, plain * np.where(mine.y > 0, yes, no))
+        others = np.array([who[tuple(row)] for row in mine.validation[0].tolist()])
+        np.testing.assert_allclose(mine.held_out_weights, others * np.where(mine.validation[1] > 0, yes, no))
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes", "sentence"),
+    [
+        ('"balanced"', {}, None),
+        ("{ good = 1, bad = 5 }", {"holders": ("bank", "shop")}, None),
+        ('"fair"', {}, 'must be "balanced", or a weight for each class, { good = 1, bad = 5 }'),
+        ("{ good = -1 }", {}, "must be >= 0, got -1"),
+        ('"balanced"', {"holders": ("bank", "shop")}, "no label holder tells another how many of each class it has"),
+        ('"balanced"', {"loss": "square"}, "is for classes, and the job's loss is 'square'; leave this out"),
+        ('"balanced"', {"model": LinearOptions()}, "the job says nothing of weights; leave this out"),
+        ('"balanced"', {"family": "transfer", "model": None}, NO_WEIGHTS),
+        ('"balanced"', {"family": "trees", "model": TreeOptions(balanced=True)}, "says balanced = true already"),
+        (
+            '"balanced"',
+            {"family": "trees", "model": TreeOptions(), "algorithm": cn.OpenBoosting(label_epsilon=1.0)},
+            "label_epsilon hides labels, and weights that balance classes tell them",
+        ),
+    ],
+)
+def test_a_party_file_names_weights_of_classes(tmp_path, asked, changes, sentence):
+    (tmp_path / "bank.toml").write_text(PARTY.replace('weight = "w"', f"class_weight = {asked}"))
+    (tmp_path / "job.toml").write_text(GOOD)
+    job = replace(read_job(tmp_path / "job.toml"), **{"model": LinearOptions(weighted=True), **changes})
+    if sentence is None:
+        assert read_party(tmp_path / "bank.toml", job).data["class_weight"] in ("balanced", {"good": 1.0, "bad": 5.0})
+        return
+    with pytest.raises(OptionError, match=rf"bank.toml, line 6, key data\.class_weight.*{re.escape(sentence)}"):
+        read_party(tmp_path / "bank.toml", job)
+
+
+def test_a_job_that_tells_of_weights_wants_some(tmp_path):
+    (tmp_path / "bank.toml").write_text(PARTY.replace('weight = "w"\n', ""))
+    (tmp_path / "job.toml").write_text(GOOD)
+    job = replace(read_job(tmp_path / "job.toml"), model=LinearOptions(weighted=True))
+    with pytest.raises(OptionError, match="so name the column with the weights, or class_weight"):
+        read_party(tmp_path / "bank.toml", job)
+    read_party(tmp_path / "bank.toml", replace(job, holders=("bank", "shop")))  # another one may bring them

@@ -12,10 +12,10 @@ from scipy.optimize import brentq, fsolve, minimize
 from sklearn.datasets import load_iris
 
 import colonnade as cn
-from colonnade.algorithms.schedules import at_round
 from colonnade.algorithms.ssca import SSCA
 from colonnade.errors import ColonnadeWarning, LimitNotMet, OptionError
 from colonnade.horizontal.messages import method_from_value
+from colonnade.objective.schedules import at_round
 from horizontal_programs import brier, first_half, not_a_pair, too_short
 
 X, Y = load_iris(return_X_y=True)

@@ -67,7 +67,7 @@ def test_what_is_disclosed():
         ('"logistic"', '"softmax"', "key run.statistics: models of the kinds logistic, .* softmax has none"),
         ('"logistic"', '"svm"', "key run.statistics: .* svm has none"),
         ('"FedBCD"\nlocal_steps = 3', '"FDML"', "key run.statistics: .* FDML has none"),
-        ("l2 = 0.01", 'penalty = "nonconvex"', "key run.statistics: they need penalty 'l2', the model has 'nonconvex'"),
+        ("l2 = 0.01", 'penalty = "nonconvex"', "key run.statistics: they need penalty 'l2' without l1, .* 'nonconvex'"),
         ("[run]", "[sum]\nkey_bits = 3072\n[run]", "key sum.key_bits: keys have one length since .*; remove it"),
         ("statistics = true", "statistics = 1", "key run.statistics: must be true or false"),
     ],

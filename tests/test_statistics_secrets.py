@@ -26,7 +26,7 @@ KEY = "encryption key"
 def transcripts(model, parties, wrap=Recorder, sealing=SEALED):
     """Run statistics, and return what every party received."""
     seen = {party.name: [] for party in parties}
-    job = (model.loss, ("l2", model.l2), model.holders_, model.sum_, "tree", sealing, N)
+    job = (model.loss, ("l2", model.l2), model.holders_, model.sum_, "tree", sealing, N, False)
 
     def program(name):
         async def recorded(net, job, mine):
@@ -37,7 +37,7 @@ def transcripts(model, parties, wrap=Recorder, sealing=SEALED):
     programs = {}
     for party in parties:
         columns, y, labelled = rows_of(party, model.classes_, loss_named(model.loss))
-        programs[party.name] = (program(party.name), (job, (columns, model._states[party.name], y, labelled)))
+        programs[party.name] = (program(party.name), (job, (columns, model._states[party.name], y, labelled, None)))
     cn.Simulation().run(programs)
     return seen
 

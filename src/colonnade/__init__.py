@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from colonnade.data.identity import Identity
     from colonnade.data.party import Party, split
     from colonnade.data.site import Site, split_rows
+    from colonnade.estimators.binning import Binning
+    from colonnade.estimators.glms import (
+        GammaRegression,
+        NegativeBinomialRegression,
+        QuantileRegression,
+        TweedieRegression,
+    )
     from colonnade.estimators.horizontal import SSCAClassifier
     from colonnade.estimators.kernel import KernelClassifier, KernelRegressor
     from colonnade.estimators.linear import (
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.estimators.stepwise import stepwise
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
     from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     from colonnade.report.models import write_report
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Faults, Simulation
+    from colonnade.validation.search import cross_validate, search
 
 __version__ = "0.2.0"
 
@@ -50,11 +59,16 @@ _HOME = {
     "LogisticRegression": "colonnade.estimators.linear",
     "PoissonRegression": "colonnade.estimators.linear",
     "RidgeRegression": "colonnade.estimators.linear",
+    "GammaRegression": "colonnade.estimators.glms",
+    "NegativeBinomialRegression": "colonnade.estimators.glms",
+    "QuantileRegression": "colonnade.estimators.glms",
+    "TweedieRegression": "colonnade.estimators.glms",
     "SoftmaxRegression": "colonnade.estimators.linear",
     "load": "colonnade.estimators.linear",
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
     "FDSKL": "colonnade.algorithms.fdskl",
+    "Binning": "colonnade.estimators.binning",
     "BoostedTreesClassifier": "colonnade.estimators.trees",
     "BoostedTreesRegressor": "colonnade.estimators.trees",
     "OpenBoosting": "colonnade.algorithms.boosted",
@@ -64,6 +78,7 @@ _HOME = {
     "BlockNewton": "colonnade.algorithms.block_newton",
     "NetworkClassifier": "colonnade.estimators.torch_networks",
     "NetworkRegressor": "colonnade.estimators.torch_networks",
+    "stepwise": "colonnade.estimators.stepwise",
     "TransferClassifier": "colonnade.estimators.transfer",
     "SealedNewton": "colonnade.algorithms.sealed_newton",
     "VFB2": "colonnade.algorithms.vfb2",
@@ -86,6 +101,8 @@ _HOME = {
     "Faults": "colonnade.runtimes.simulation",
     "Processes": "colonnade.runtimes.processes",
     "Simulation": "colonnade.runtimes.simulation",
+    "cross_validate": "colonnade.validation.search",
+    "search": "colonnade.validation.search",
 }
 
 __all__ = [
@@ -94,6 +111,7 @@ __all__ = [
     "FDSKL",
     "SSCA",
     "VFB2",
+    "Binning",
     "BlockNewton",
     "BoostedTreesClassifier",
     "BoostedTreesRegressor",
@@ -101,12 +119,14 @@ __all__ = [
     "FedAvg",
     "FedBCD",
     "FedSGD",
+    "GammaRegression",
     "Identity",
     "KernelClassifier",
     "KernelRegressor",
     "LinearSVC",
     "LogisticRegression",
     "MiniBatchSGD",
+    "NegativeBinomialRegression",
     "NetworkClassifier",
     "NetworkRegressor",
     "OpenBoosting",
@@ -114,6 +134,7 @@ __all__ = [
     "Party",
     "PoissonRegression",
     "Processes",
+    "QuantileRegression",
     "RidgeRegression",
     "SSCAClassifier",
     "SealedBoosting",
@@ -122,15 +143,19 @@ __all__ = [
     "Site",
     "SoftmaxRegression",
     "TransferClassifier",
+    "TweedieRegression",
     "align_parties",
     "cost",
+    "cross_validate",
     "errors",
     "load",
     "mean_of",
     "of_parameters",
+    "search",
     "split",
     "split_rows",
     "squared_norm",
+    "stepwise",
     "write_report",
 ]
 

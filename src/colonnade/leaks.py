@@ -17,12 +17,14 @@ LISTED = {
     (LABELLED := "which rows are labelled"): "everybody: which of them each label holder has a label for",
     (CLASSES := "which classes there are"): "label holders; the others hear how many",
     (SIGNALS := "signals, which show the labels"): "everybody without labels could work them out",
+    (WEIGHTS := "weights of rows, which follow from the signals"): "everybody who gets signals, up to a factor",
     (GRADIENTS := "own gradients, which show the labels of small batches"): "everybody without labels",
     (TOTALS := "scores, to other label holders"): "of people whose label they have too",
     (SCORES := "scores, which follow from the signals"): "everybody who gets signals",
     (MEAN := "mean of the labels"): "everybody, or the other label holders",
     (MAGNITUDE := "how large the target is, as a power of two"): "everybody",
     (UNEVEN := "how uneven weights of rows are, as a power of two"): "everybody",
+    (MEAN_WEIGHT := "mean weight of rows"): "the other label holders",
     (CURVATURES := "how large scores are"): "everybody, of every row",
     (CONTRIBUTION := "contributions of the partner, row by row"): "label holders, in every exchange",
     (CONTRIBUTIONS := "contributions of all others together, row by row"): "label holders, in every exchange",
@@ -41,14 +43,18 @@ LISTED = {
     (RANGES := "ranges of columns that splits use, row by row"): "the label holder, as many as [algorithm] says",
     (CELL_SUMS := "sums over cells of columns, with noise"): "the label holder",
     (CUT_POINTS := "which columns help, and where they are cut"): "each party, of its own columns",
+    (CELL_COUNTS := "counts of good and bad people in fine cells of columns"): "the label holder, without edges",
+    (BIN_COUNTS := "counts of good and bad people in bins of columns"): "each party, of its own columns",
+    (BIN_CORRELATIONS := "correlations of binned columns"): "the label holder; each party hears which of its own stay",
     (COVARIANCES := "correlations of own columns with all others' together"): "each party",
     (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
     (PREDICTED := "parts of scores, in predictions alone"): "label holders, of people whom they ask about",
     (HELD_OUT := "scores of held-out people, for a metric"): "the first label holder; nobody else hears the metric",
+    (CHOSEN := "which options of a search do best"): "everybody, of those that the job lists",
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
 # A name on the left need not be listed beside one on the right, which says all that it says.
-_SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES)}
+_SAYS_MORE = {MEAN: (SIGNALS,), CURVATURES: (SIGNALS, SCORES), UNEVEN: (WEIGHTS,)}
 # What version 0.1 asked for; lists from that time lack the rest.
 FIRST_NAMES = (COMMON, LABELLED, SIGNALS, GRADIENTS, TOTALS, DISTANCES, CURVATURES, CORRELATIONS, OBJECTIVE)
 
@@ -88,11 +94,18 @@ class Setting:
     sealed: bool = False  # whether training is on shares, of which nobody sees anything
     weighted: bool = False  # whether the label holder has weights of rows
     held_out: bool = False  # whether rows are held out to judge the model
+    folds: int = 0  # of a cross-validation, in which everybody is held out once; 0 is none
+    candidates: int = 1  # that a search has to choose from
 
     @property
     def pair(self) -> bool:
         """Whether there are two parties, between whom any sum tells the other's part."""
         return len(self.parties) == 2
+
+    @property
+    def fits(self) -> int:
+        """How many times a model is trained in the run."""
+        return self.folds * self.candidates + 1
 
     @property
     def leader(self) -> str:
@@ -216,7 +229,17 @@ def signals(
         "your part of it" if setting.pair else "your part of it added to {theirs}"
     )
     score = Leak(SCORES, OF_COLUMNS, setting.parties, to, kinds, words, numbers, left=True)
-    return (shown, score, *(linear(setting, to, numbers, kinds, left=True) if setting.model == "linear" else ()))
+    more = linear(setting, to, numbers, kinds, left=True) if setting.model == "linear" else ()
+    return (shown, score, *weights(setting, kinds, to), *more)
+
+
+def weights(setting: Setting, kinds: tuple[str, ...], to: tuple[str, ...]) -> tuple[Leak, ...]:
+    """Declare that signals show weights of rows, where there are any: where all scores are alike, only weights are not.
+
+    Scores are alike before the first step.
+    """
+    words = "{who} could work out how much each of {people} counts, up to a factor"
+    return (Leak(WEIGHTS, OF_LABELS, setting.holders, to, kinds, words),) if setting.weighted else ()
 
 
 def sequential(setting: Setting, numbers: int | None, kinds: tuple[str, ...]) -> tuple[Leak, ...]:

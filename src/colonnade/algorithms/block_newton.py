@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.algorithms.newton_leader import GROWTH, Leader, Search, Verdict
+from colonnade.algorithms.proximal_newton import ProximalNewton
 from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.newton import NewtonBlock, OfRows, signed_pieces
@@ -34,6 +35,8 @@ from colonnade.engine.options import Training
 from colonnade.engine.session import CHUNK, Session, session_leaks
 from colonnade.errors import OptionError, ProtocolError, one_of, whole_number
 from colonnade.leaks import Leak, Setting, columns, contributions, nothing, objective, products, sequential, signals
+from colonnade.objective.losses import sends_curvature
+from colonnade.objective.penalties import ElasticNet
 from colonnade.runtimes.wire import expect_array
 
 # Messages about rows.
@@ -133,7 +136,7 @@ class BlockNewton(Training):
         return (
             *session_leaks(setting, self),
             *contributions(setting, numbers, _SUMMED),
-            *signals(setting, back, ("signal", "curvatures") if setting.loss == "poisson" else ("signal",)),
+            *signals(setting, back, ("signal", "curvatures") if sends_curvature(setting.loss) else ("signal",)),
             products(setting, (setting.leader,), ("products",)),
             objective(setting, ("trial", "search", "move")),
             nothing(setting, "search", of=setting.unlabelled),  # zeros
@@ -144,6 +147,9 @@ class BlockNewton(Training):
     async def train(self, session: Session) -> None:
         """Run this party's side."""
         party = NewtonParty(session, self)
+        if isinstance(party.block.penalty, ElasticNet):
+            await self._train_to_zeros(session, ProximalNewton(party))
+            return
         await party.agree()
         found = await session.resume(party)
         done, go_on = found or (0, await party.begin())
@@ -153,6 +159,15 @@ class BlockNewton(Training):
             go_on = await party.round(epoch)
             session.keep(epoch, go_on, party)
         await party.end(self.epochs)
+
+    async def _train_to_zeros(self, session: Session, party: ProximalNewton) -> None:
+        """Run this party's side under an elastic net."""
+        done, go_on = await session.resume(party) or (0, await party.begin())
+        for epoch in range(done + 1, self.epochs + 1):
+            if not go_on:
+                return
+            go_on = await party.round(epoch)
+            session.keep(epoch, go_on, party)
 
 
 class NewtonParty:
@@ -407,7 +422,7 @@ class NewtonParty:
         parts = [(self.held, self.rows)]
         if session.validation is not None:
             parts.append((self.watched, session.validation.rows))
-            session.stopping.seen = None if self.watched is None else self.watched.z
+            session.see(*((None, None) if self.watched is None else (self.watched.z, self.watched.y)))
         shares = [
             share
             for held, rows in parts

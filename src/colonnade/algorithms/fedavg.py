@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.algorithms.schedules import check_schedule
 from colonnade.blocks.whole import WholeModel
 from colonnade.engine.rounds import Rounds
 from colonnade.errors import OptionError, whole_number
+from colonnade.objective.schedules import check_schedule
 
 Array = npt.NDArray[Any]
 

@@ -32,6 +32,7 @@ from colonnade.engine.following import (
 from colonnade.engine.session import Session, session_leaks
 from colonnade.errors import OptionError, at_least, one_of, whole_number
 from colonnade.leaks import Leak, Setting, contributions, sequential
+from colonnade.objective.weighted import Weighted
 
 # Messages about the rows of a batch and of an evaluation.
 _SUMMED = ("scores", "evaluation")
@@ -88,8 +89,8 @@ class FedBCD(BlockDescent):
         came with the exchange (Algorithm 1 for losses of form (2)). "exact" is the signal of the scores with the
         party's own contribution as it is now (equation (9), which Theorem 1 is about); logistic, softmax and square
         losses allow it, without another message. "curvature" is that to first order, s + c (z_k,new - z_k,old) with
-        c = d²L/dz². "auto" is "exact" for networks, and "frozen" for linear models and where signals are encrypted or
-        scores are no sum of contributions.
+        c = d²L/dz². "auto" is "exact" for networks, and "frozen" for linear models and where signals are encrypted,
+        scores are no sum of contributions, or rows have weights, which the signal would have to tell.
     decay : {"exchange", "step"}
         What r counts in the schedules "sqrt" and "sqrt-parties". The paper's r is ambiguous: the r of Algorithm 1
         counts local iterations, of which an exchange has Q, while Section VII, which has the schedules, draws
@@ -190,7 +191,8 @@ async def _descend(
     form: str = "frozen",
 ) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
-    form = session.follows if form == "auto" else form
+    if form == "auto":  # a signal that is weighted does not tell the score
+        form = "frozen" if isinstance(session.job.loss, Weighted) else session.follows
     local_steps = options.steps_between(session.batch, len(session.net.names))
     # "auto" is safe for one long step of Q eta: with a frozen signal, that is what Q steps on a linear block amount to.
     # A signal that follows the party's own steps lets each linear block come to rest by itself; what may run away is

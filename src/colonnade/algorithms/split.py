@@ -22,7 +22,7 @@ from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.engine.exchange import Part
 from colonnade.engine.session import session_leaks
 from colonnade.engine.torch_session import NetworkSession
-from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting
+from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting, weights
 from colonnade.objective.losses import Labels, Loss
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
@@ -48,6 +48,7 @@ def split_leaks(setting: Setting, options: FedSGD | FedBCD) -> tuple[Leak, ...]:
             SIGNALS, OF_LABELS, leader, setting.hearers, ("signal",),
             "{who} could work out your label of each of {people}",
         ),
+        *weights(setting, ("signal",), setting.hearers),
     )  # fmt: skip
 
 

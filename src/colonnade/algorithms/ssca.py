@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from colonnade.algorithms.quadratics import Array, Quadratic, Solution, lemma_1, solve
-from colonnade.algorithms.schedules import Schedule, at_round, check_steps, first_rise, is_power, told_steps
 from colonnade.engine.rounds import Rounds
 from colonnade.errors import OptionError, at_least, one_of, whole_number
+from colonnade.objective.schedules import Schedule, at_round, check_steps, first_rise, is_power, told_steps
 
 SURROGATES = ("paper", "linear", "convex")
 

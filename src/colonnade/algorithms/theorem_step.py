@@ -86,7 +86,9 @@ async def _agreed(session: Session, local_steps: int) -> float:
     totals = await session.sum.total_wide("curvature", mine, session.leader)
     if totals is None:
         return (await session.hear_step())[0]
-    bound, penalty, parties = session.job.loss.curvature_bound, block.penalty_curvature(), len(session.net.names)
+    # Rows of weights up to w bend the objective w times as much, at most.
+    bound = session.job.loss.curvature_bound * session.uneven.largest
+    penalty, parties = block.penalty_curvature(), len(session.net.names)
     eigenvalue, length = float(totals[0]), float(totals[1])
     whole = max(bound * eigenvalue + penalty, 1e-12)
     squares = (bound * length) ** 2 + 2 * bound * penalty * length * sqrt(parties) + parties * penalty**2

@@ -94,11 +94,7 @@ class DenseColumns:
         self, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, turn: int, W: FloatArray
     ) -> None:
         """See `rules.Rule`: every column is touched, so the dense terms are simply added."""
-        if eta:
-            W -= eta * (terms.average + terms.penalty.gradient(W))
-            self.backward(rows, change, -eta / len(rows), W)
-        if weight:
-            self.backward(rows, change, weight, terms.average)
+        _step_on_all(self, rows, change, eta, weight, terms, W)
 
     def nonzeros(self, rows: Rows) -> int:
         """How many numbers these rows have."""
@@ -188,6 +184,8 @@ class CsrColumns:
 
     def catch_up(self, rows: Rows, terms: DenseTerms, W: FloatArray, turn: int | None = None) -> None:
         """Bring the columns of these rows up to date, or up to an earlier step."""
+        if not len(terms.last):
+            return
         _, columns, starts = self._parts
         waiting = terms.parts(turn)
         if terms.closed:
@@ -198,6 +196,8 @@ class CsrColumns:
 
     def settle(self, terms: DenseTerms, W: FloatArray) -> None:
         """Bring all columns up to date, at a cost that follows their number."""
+        if not len(terms.last):
+            return
         if terms.closed:
             kernels.catch_up_all(terms.average, *terms.parts(), W)
         else:
@@ -207,7 +207,10 @@ class CsrColumns:
     def rule_step(
         self, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, turn: int, W: FloatArray
     ) -> None:
-        """See `rules.Rule`: only the batch's columns are touched."""
+        """See `rules.Rule`: only the batch's columns are touched, unless none of them may wait."""
+        if not len(terms.last):
+            _step_on_all(self, rows, change, eta, weight, terms, W)
+            return
         if not terms.closed:
             self.catch_up(rows, terms, W, turn)
         waiting = (terms.last, turn, terms.steps)
@@ -244,6 +247,18 @@ class CsrColumns:
     def squares(self, rows: Rows, weight: FloatArray, out: FloatArray) -> None:
         """Add the diagonal of X[rows].T @ diag(weight) @ X[rows] to `out`."""
         gram.csr_squares(*self._parts, rows, weight, out)
+
+
+def _step_on_all(
+    columns: Columns, rows: Rows, change: FloatArray, eta: float, weight: float, terms: DenseTerms, W: FloatArray
+) -> None:
+    """One step of a rule that touches every column, whether the batch has a number in it or not."""
+    if eta:
+        W -= eta * (terms.average + terms.penalty.gradient(W))
+        columns.backward(rows, change, -eta / len(rows), W)
+        terms.penalty.shrink(W, eta)
+    if weight:
+        columns.backward(rows, change, weight, terms.average)
 
 
 class Needed:

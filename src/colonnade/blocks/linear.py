@@ -266,6 +266,7 @@ class FullSteps(_Steps):
             gradient = gradient + proximal * (theta - self._theta0)
         theta -= eta * gradient
         self.block.columns.backward(self.rows, matrix, -eta / len(self.rows), theta)
+        self.block.penalty.shrink(theta, eta)
         self._step_intercept(matrix, eta, proximal)
 
     def close(self) -> None:
@@ -287,4 +288,5 @@ class GradientSteps(FullSteps):
         if proximal:
             change += proximal * (theta - self._theta0)
         theta -= eta * change
+        self.block.penalty.shrink(theta, eta)
         self._step_intercept(gradient[len(theta) :], eta, proximal)

@@ -115,12 +115,19 @@ class NewtonBlock:
 
     def refresh(self, pieces: Sequence[OfRows], rows: int) -> None:
         """Take another curvature, if it differs enough from the one the model was made of."""
-        if self.curved and rows == self._rows and len(pieces) == len(self.curved):
-            change = sum(float(np.abs(new - old).sum()) for (_, new), (_, old) in zip(pieces, self.curved, strict=True))
-            whole = sum(float(old.sum()) for _, old in self.curved)
-            if change <= _STALE * whole:
-                return
-        self.make(pieces, rows, self.bend())
+        if not self.keeps(pieces, rows):
+            self.make(pieces, rows, self.bend())
+
+    def keeps(self, pieces: Sequence[OfRows], rows: int) -> bool:
+        """Whether a model of this curvature would be nearly the one that is there."""
+        if not self.curved or rows != self._rows or len(pieces) != len(self.curved):
+            return False
+        change = sum(float(np.abs(new - old).sum()) for (_, new), (_, old) in zip(pieces, self.curved, strict=True))
+        return change <= _STALE * sum(float(old.sum()) for _, old in self.curved)
+
+    def take(self, pieces: Sequence[OfRows], rows: int) -> None:
+        """Note a curvature of which the model is made elsewhere."""
+        self.curved, self._rows = list(pieces), rows
 
     def make(self, pieces: Sequence[OfRows], rows: int, bent: FloatArray) -> None:
         """Make the model of this curvature: factors, or the diagonal where there are too many columns."""

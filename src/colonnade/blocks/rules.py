@@ -20,6 +20,7 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.linear import LinearBlock
 from colonnade.blocks.weights import DenseTerms
 from colonnade.errors import OptionError, one_of
+from colonnade.objective.penalties import ElasticNet
 
 RULES = ("sgd", "svrg", "saga")
 
@@ -48,7 +49,8 @@ class Rule:
         self._terms = DenseTerms(
             average=np.zeros_like(block.weights.V),
             penalty=block.penalty,
-            last=np.zeros(block.columns.terms_owed(), dtype=np.uint32),
+            # What an elastic net takes off at every step has no form that several missed steps could be made up by.
+            last=np.zeros(0 if isinstance(block.penalty, ElasticNet) else block.columns.terms_owed(), dtype=np.uint32),
         )
         block.owe(self._terms)
 

@@ -21,6 +21,7 @@ from colonnade.blocks.newton import CHUNK, SMALLEST, NewtonBlock
 from colonnade.kernels import columns as kernels
 from colonnade.kernels import gram
 from colonnade.objective.losses import Loss
+from colonnade.objective.weighted import weights_of
 
 # Newton steps of a search, at most, and halvings of one of them.
 _MOST_STEPS, _HALVINGS = 12, 80
@@ -75,6 +76,7 @@ class Held:
         if self.outputs == 1:
             gram.dense_gram(self._V, np.arange(len(z)), self.loss.curvature(z, self.y), out)
             return out
+        weights = weights_of(self.y)
         for at in range(0, len(z), CHUNK):
             p = self.loss.probability(z[at : at + CHUNK])
             V = self._V[at * self.outputs : (at + len(p)) * self.outputs, : self.count]
@@ -82,7 +84,8 @@ class Held:
             # diag(p) - p pᵀ is the spread of the scores under p.
             centred = V - (p[:, :, None] * V).sum(axis=1, keepdims=True)
             flat = centred.reshape(-1, self.count)
-            gram.dense_gram(flat, np.arange(len(flat)), p.reshape(-1), out)
+            counts = p if weights is None else p * weights[at : at + CHUNK, None]
+            gram.dense_gram(flat, np.arange(len(flat)), counts.reshape(-1), out)
         return out
 
     def share(self, x: FloatArray, rows: int, *, whole: bool) -> FloatArray:

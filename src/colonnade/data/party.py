@@ -21,7 +21,7 @@ from colonnade.data.matrix import (
     where,
 )
 from colonnade.data.raw_columns import RawColumns, holds_text, raw_columns
-from colonnade.data.row_weights import Floats, as_weights
+from colonnade.data.row_weights import Floats, as_exposure, as_offset, as_weights, together
 from colonnade.errors import DataError, LabelError, OptionError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -49,6 +49,11 @@ class Party:
     sample_weight
         How much each row counts in training, at a party with labels: numbers >= 0, one per row. Without them all rows
         count alike. They stay with the party as its labels do.
+    offset, exposure
+        What is added to each row's score with a coefficient of 1, and for counts and amounts how long, or how much of
+        something, each row was at risk: numbers > 0, whose logarithms are added. One number per row at the party with
+        the labels, in training and in use; where predictions have no exposure, they are for an exposure of 1. Linear
+        models take them, and nobody else learns them.
     categories
         Names or numbers of the columns whose values are codes of categories: whole numbers from 0 on, without an order,
         or NaN; boosted trees take them. In a pandas frame such a column may be a Categorical, of which the codes are
@@ -62,8 +67,8 @@ class Party:
 
     Attributes
     ----------
-    X, y, ids, columns, sample_weight
-        What was given, in the form in which it is used; `y`, `ids` and `sample_weight` are None where none were given.
+    X, y, ids, columns, sample_weight, offset, exposure
+        What was given, in the form in which it is used; all but `X` and `columns` are None where none were given.
     labelled
         Which rows have a label, or None without labels.
     named
@@ -92,6 +97,8 @@ class Party:
         *,
         columns: Sequence[str] | None = None,
         sample_weight: Any = None,
+        offset: Any = None,
+        exposure: Any = None,
         categories: Iterable[str | int] = (),
         prepare: Mapping[str, Any] | None = None,
     ) -> None:
@@ -120,6 +127,17 @@ class Party:
         self.sample_weight: Floats | None = None
         if sample_weight is not None:
             self.sample_weight = _weights(name, sample_weight, self.rows, labels=self.active)
+        self.offset: Floats | None = None
+        self.exposure: Floats | None = None
+        if offset is not None:
+            self.offset = _beside(name, "offset", as_offset(offset, self.rows))
+        if exposure is not None:
+            self.exposure = _beside(name, "exposure", as_exposure(exposure, self.rows))
+
+    @property
+    def added(self) -> Floats | None:
+        """What is added to each row's score: offset and logarithm of the exposure, None without either."""
+        return together(self.offset, self.exposure)
 
     @property
     def X(self) -> Any:  # noqa: N802 - as it is called everywhere
@@ -154,6 +172,15 @@ class Party:
         part._X, part.columns, part.named, part.categories, part.missing = matrix_of(self.name, X, columns, categories)
         return part
 
+    def to_prepare(self, prepare: Any) -> Party:
+        """Return this party with columns as they are, which a model prepares by these steps, or as was learnt."""
+        part = object.__new__(Party)
+        part.__dict__.update(self.__dict__)
+        if self.raw is None:
+            part.raw = raw_columns(self.name, self._X, self.columns if self.named else None)
+        part._X, part.prepare, part.missing = None, prepare, False
+        return part
+
     def take(self, rows: Any) -> Party:
         """Return this party with some of its rows, by number or mask, as for a training and a test part."""
         part = object.__new__(Party)
@@ -170,6 +197,8 @@ class Party:
         part.labelled = None if self.labelled is None else self.labelled[rows]
         part.ids = None if self.ids is None else self.ids[rows]
         part.sample_weight = None if self.sample_weight is None else self.sample_weight[rows]
+        part.offset = None if self.offset is None else self.offset[rows]
+        part.exposure = None if self.exposure is None else self.exposure[rows]
         part.categories, part.missing = self.categories, self.missing
         if self.missing:
             part.missing = bool(np.isnan(part._X.data if is_sparse(part._X) else part._X).any())
@@ -245,6 +274,14 @@ def _weights(name: str, given: Any, rows: int, *, labels: bool) -> Floats:
     return weights
 
 
+def _beside(name: str, what: str, found: tuple[Floats, str | None]) -> Floats:
+    """Return offsets or exposures, or refuse them."""
+    numbers, trouble = found
+    if trouble is not None:
+        raise DataError(f"party {name!r}: {what} {trouble}")
+    return numbers
+
+
 def _ids(name: str, ids: Any, rows: int) -> npt.NDArray[Any]:
     values = canonical(ids, f"party {name!r}")
     if len(values) != rows:
@@ -299,6 +336,8 @@ def split(
     seed: int | None = None,
     sample_weight: Any = None,
     categories: Iterable[str | int] = (),
+    offset: Any = None,
+    exposure: Any = None,
 ) -> list[Party]:
     """Cut one table into parties by columns, for experiments.
 
@@ -321,6 +360,8 @@ def split(
         How much each row counts in training, which the parties with labels get.
     categories
         Names or numbers of those columns of the whole table whose values are codes of categories, as for `Party`.
+    offset, exposure
+        What is added to each row's score, and how much each row was at risk, which the first party with labels gets.
 
     Returns
     -------
@@ -354,6 +395,7 @@ def split(
         else:
             part = table[:, columns] if is_sparse(table) else np.asarray(table)[:, columns]
         own = {"y": y, "sample_weight": sample_weight} if name in holders else {}
+        own |= {"offset": offset, "exposure": exposure} if name == holders[0] else {}
         codes = [at for at, column in enumerate(columns) if column % features in coded]
         parties.append(Party(name, part, ids=ids, categories=codes, **own))
     return parties

@@ -1,7 +1,8 @@
-"""How much each row counts in training: one number per row, which the party with the labels holds as it holds these."""
+"""Numbers that the party with the labels has beside each of them: how much a row counts, and where its score starts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,29 @@ def as_weights(given: Any, rows: int) -> tuple[Floats, str | None]:
     rows
         How many rows there are.
     """
+    weights, trouble = _numbers(given, rows, "finite and >= 0", lambda found: found >= 0.0)
+    return weights, trouble or trouble_of_all(weights)
+
+
+def as_offset(given: Any, rows: int) -> tuple[Floats, str | None]:
+    """Return (offsets of scores as numbers, what is wrong with them), as `as_weights` does."""
+    return _numbers(given, rows, "finite", lambda found: np.ones(len(found), dtype=bool))
+
+
+def as_exposure(given: Any, rows: int) -> tuple[Floats, str | None]:
+    """Return (exposures as numbers, what is wrong with them), as `as_weights` does."""
+    return _numbers(given, rows, "finite and > 0", lambda found: found > 0.0)
+
+
+def together(offset: Floats | None, exposure: Floats | None) -> Floats | None:
+    """Return what is added to each score: the offset, and the logarithm of the exposure; None without either."""
+    if exposure is None:
+        return offset
+    return np.log(exposure) if offset is None else offset + np.log(exposure)
+
+
+def _numbers(given: Any, rows: int, what: str, fits: Callable[[Floats], Any]) -> tuple[Floats, str | None]:
+    """Return (one number per row, what is wrong with them); `what` says which ones fit."""
     found = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given)
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
@@ -27,12 +51,12 @@ def as_weights(given: Any, rows: int) -> tuple[Floats, str | None]:
         return np.zeros(0), f"must be one number per row, got {found.dtype} of shape {found.shape}"
     if len(found) != rows:
         return np.zeros(0), f"has {len(found)} numbers for {rows} rows; give one per row"
-    weights = found.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0.0)))
+    numbers = found.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(numbers) & fits(numbers)))
     if len(wrong):
-        first = f"the first is {weights[wrong[0]]:g} in row {wrong[0]}"
-        return weights, f"must be finite and >= 0 in every row, and is not in {len(wrong)}; {first}"
-    return weights, trouble_of_all(weights)
+        first = f"the first is {numbers[wrong[0]]:g} in row {wrong[0]}"
+        return numbers, f"must be {what} in every row, and is not in {len(wrong)}; {first}"
+    return numbers, None
 
 
 def trouble_of_all(weights: Floats) -> str | None:

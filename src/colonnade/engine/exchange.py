@@ -68,6 +68,8 @@ class Part:
         The labels, at a label holder.
     labelled : array of bool, optional
         Which rows have one there.
+    weights : array, optional
+        How much each row counts, as the user has it, at a label holder; None is that all count alike.
     owned : dict
         The rows for which each label holder computes the signal; known when the parties have told each other.
     held : dict
@@ -78,6 +80,7 @@ class Part:
     rows: int
     y: npt.NDArray[Any] | None
     labelled: npt.NDArray[np.bool_] | None
+    weights: FloatArray | None = None
     owned: dict[str, Rows] = field(default_factory=dict)
     held: dict[str, Rows] = field(default_factory=dict)
 

@@ -133,11 +133,25 @@ async def agree_on_batch(
 # -- rare labels -------------------------------------------------------------------------------------------------------
 
 
-def check_labels(me: str, y: npt.NDArray[np.float64], sizes: Mapping[str, int], outputs: int, *, classes: bool) -> None:
-    """At a label holder: refuse labels that hold less than another party's gradient over all of its rows can show."""
-    held = label_bits(y)
+def check_labels(
+    me: str,
+    y: npt.NDArray[np.float64],
+    sizes: Mapping[str, int],
+    outputs: int,
+    *,
+    classes: bool,
+    weights: npt.NDArray[np.float64] | None = None,
+) -> None:
+    """At a label holder: refuse labels that hold less than another party's gradient over all of its rows can show.
+
+    Weights that differ between rows of one label are numbers of their own, which may be known to that party: they hide
+    nothing, and its gradient can show as much as that of a real number.
+    """
+    held, told = label_bits(y), y
+    if weights is not None and not _follow_labels(weights, y):
+        classes, told = False, weights * (1.0 if outputs > 1 else y)
     for name, columns in sizes.items():
-        shown = shown_bits(y, columns, outputs, classes=classes)
+        shown = shown_bits(told, columns, outputs, classes=classes)
         if name != me and held < shown:
             rarest = int(np.unique(y, return_counts=True)[1].min())
             raise OptionError(
@@ -146,6 +160,11 @@ def check_labels(me: str, y: npt.NDArray[np.float64], sizes: Mapping[str, int], 
                 f"under sum='encrypted' give more rows or fewer columns, or use another sum where {name!r} may know "
                 f"the labels"
             )
+
+
+def _follow_labels(weights: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> bool:
+    """Whether all rows with one label weigh the same, as weights of classes do: then a row hides its label alone."""
+    return all(np.ptp(weights[y == label]) == 0.0 for label in np.unique(y))
 
 
 def label_bits(y: npt.NDArray[np.float64]) -> float:

@@ -7,7 +7,8 @@ the change d = z_k,new - z_k,old its next step takes
 
     "exact"      the signal at the score z + d. Logistic, softmax and square: s tells the score (of softmax up to a
                  constant, which changes no signal), so this is equation (9) to the last few bits, without a message.
-    "curvature"  s + c d, c = d²L/dz²: equation (9) to first order. c follows from s; Poisson's is sent.
+    "curvature"  s + c d, c = d²L/dz²: equation (9) to first order. c follows from s; Poisson's, Tweedie's
+                 and the negative binomial's are sent.
     "frozen"     s as it came, as in Algorithm 1's branch for losses of form (2).
 
 Exact is impossible where rows of one signal have different scores: the smooth hinge's are flat beyond its kinks, and
@@ -25,6 +26,7 @@ from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import OptionError
 from colonnade.leaks import Setting
 from colonnade.objective.losses import loss as loss_of
+from colonnade.objective.losses import sends_curvature
 
 if TYPE_CHECKING:
     from colonnade.engine.session import Session
@@ -57,6 +59,11 @@ def check_form(form: str, setting: Setting) -> None:
             f"signal={form!r} needs scores that are the sum of all contributions, and a {setting.model} model's are "
             f"not; leave signal out"
         )
+    if setting.weighted and not sends_curvatures(form, setting):
+        raise OptionError(
+            f"signal={form!r} works out scores from signals, which needs rows that count alike, and here they have "
+            f"weights that only the label holder knows; leave signal out"
+        )
     if form == "exact" and not loss_of(setting.loss).tells_score:
         raise OptionError(
             f"signal='exact' needs a loss whose signal tells the score, and {setting.loss}'s does not; give "
@@ -66,7 +73,7 @@ def check_form(form: str, setting: Setting) -> None:
 
 def sends_curvatures(form: str, setting: Setting) -> bool:
     """Whether the label holder sends the curvature of every row beside its signal."""
-    return form == "curvature" and setting.loss == "poisson"
+    return form == "curvature" and sends_curvature(setting.loss)
 
 
 async def following(session: Session, form: str, holder: str, rows: Rows, signal: FloatArray) -> Follow | None:

@@ -7,7 +7,7 @@ kept for a run that is broken off in `engine.kept`. A `Session` holds the three 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,9 +19,11 @@ from colonnade.engine.exposure import ENCRYPTED, agree_on_batch, check_labels, i
 from colonnade.engine.kept import Frozen, Keeper, KeptVersions
 from colonnade.engine.options import Training
 from colonnade.engine.stopping import Stopping
+from colonnade.engine.weighing import Unevenness, weigh, weight_leaks
 from colonnade.errors import ProtocolError
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
-from colonnade.objective import metrics
+from colonnade.objective import losses, metrics
+from colonnade.objective.weighted import Weighted, amount_of, weights_of
 from colonnade.runtimes.net import Net
 from colonnade.sums import open_sum
 
@@ -49,10 +51,10 @@ def session_leaks(setting: Setting, options: Training) -> tuple[Leak, ...]:
     ]  # fmt: skip
     if isinstance(options.step, str):
         found.append(columns(setting, everybody, ("curvature", "step size")))
-        if setting.loss == "poisson":
-            words = "{who} could work out the mean of your counts from the step size"
+        if math.isinf(losses.loss(setting.loss).curvature_bound) and setting.loss != "gamma":  # whose mean is 1 always
+            words = "{who} could work out the mean of your labels from the step size"
             found.append(Leak(MEAN, OF_LABELS, (leader,), everybody, ("step size",), words))
-    return tuple(found)
+    return (*found, *weight_leaks(setting, steps=isinstance(options.step, str)))
 
 
 def _fits(told: tuple[float, float]) -> bool:
@@ -85,6 +87,7 @@ class Session(Exchanges):
 
     keeper: Keeper | None = None
     budget: Limit | None = None
+    uneven: Unevenness = field(default=Unevenness(), init=False)  # of the weights of training rows, at the leader
 
     @classmethod
     async def open(
@@ -117,10 +120,13 @@ class Session(Exchanges):
     # -- before the first round ---------------------------------------------------------------------------------
 
     async def agree(self) -> None:
-        """Agree on who owns which row, on how much may leave, and on the step size."""
+        """Agree on who owns which row and what rows count, on how much may leave, and on the step size."""
         for part in (self.train, self.validation):
             if part is not None:
                 await self.share_out(part)
+                if isinstance(self.job.loss, Weighted):
+                    found = await weigh(self.net, self.sum, self.job.holders, self.job.sum, part)
+                    self.uneven = found if part is self.train else self.uneven
         if self.job.sum == ENCRYPTED:
             await self._agree_on_batch()
         self.stopping.batches = self._batches
@@ -140,8 +146,9 @@ class Session(Exchanges):
         if not self._whole_first:
             return
         if train.y is not None and self.net.me in self.job.holders:
-            classes = self.job.loss.kind in ("binary", "classes")
-            check_labels(self.net.me, train.y[train.owned[self.net.me]], self.sizes, outputs, classes=classes)
+            classes, y = self.job.loss.kind in ("binary", "classes"), train.y[train.owned[self.net.me]]
+            _, _, known = self.job.loss.apart(np.zeros(len(y)), y)
+            check_labels(self.net.me, known, self.sizes, outputs, classes=classes, weights=weights_of(y))
 
     def least_numbers(self) -> float:
         """Numbers about each row without which there is no point in beginning."""
@@ -193,7 +200,8 @@ class Session(Exchanges):
         bound = self.job.loss.curvature_bound
         if not math.isfinite(bound):  # Poisson: the curvature is the mean itself
             y = self.train.y
-            bound = 1.0 if y is None else max(1.0, float(y[self.train.labelled].mean()))
+            bound = 1.0 if y is None else max(1.0, self.job.loss.usual_curvature(y[self.train.labelled]))
+        bound *= self.uneven.squares
         columns, ones = float(lengths[0]), float(lengths[1])
         # Ones may be far longer than the columns (unit rows of many words are): then the intercept goes slower, and
         # does not keep the steps of all others short.
@@ -263,14 +271,15 @@ class Session(Exchanges):
         if z is None or part.y is None:
             return 0.0, 0.0, 0.0
         if part is self.validation:
-            self.stopping.seen = z
+            self.see(z, part.y[part.owned[self.net.me]])
         return self.share_of(z, part.y[part.owned[self.net.me]], part.rows)
 
     def share_of(self, z: FloatArray, y: Any, rows: int) -> tuple[float, float, float]:
         """(mean loss, metric x weight, weight) of some rows whose scores and labels are here, out of `rows` in all."""
-        loss = self.job.loss
-        _, metric = metrics.evaluate(loss, z, y)
-        weight = 0.0 if math.isnan(metric) else len(y) / rows
+        loss, metric = self.job.loss, math.nan
+        if self.options.metric_goal is not None or not getattr(self.net, "quiet", False):
+            _, metric = metrics.evaluate(loss, z, y)
+        weight = 0.0 if math.isnan(metric) else amount_of(y) / rows
         return float(loss.values(z, y).sum()) / rows, metric * weight if weight else 0.0, weight
 
     async def evaluate(self, epoch: int) -> bool:
@@ -316,6 +325,10 @@ class Session(Exchanges):
         """The parameters of the run: the best ones where they were remembered, else the last ones."""
         self.report_held_out()
         return self.stopping.parameters()
+
+    def see(self, z: FloatArray | None, y: Any) -> None:
+        """Note the scores of this party's held-out rows in the evaluation that is judged, with their offsets."""
+        self.stopping.seen = None if z is None else self.job.loss.apart(z, y)[1]
 
     def report_held_out(self) -> None:
         """Tell this party's own starter the model's scores of the held-out rows that this party judged it by."""

@@ -124,10 +124,13 @@ def check_width(party: str, width: int, outputs: int, loss: str) -> None:
         )
 
 
-def parts_of(block: NetworkBlock, y: Any, labelled: Any, validation: Any) -> tuple[Part, Part | None]:
-    """Return the training rows, and the rows to validate on if there are any."""
-    train = Part(None, block.rows, y, labelled)
+def parts_of(
+    block: NetworkBlock, y: Any, labelled: Any, validation: Any, weights: tuple[Any, Any] = (None, None)
+) -> tuple[Part, Part | None]:
+    """Return the training rows, and the rows to validate on if there are any; `weights` are those of both."""
+    train = Part(None, block.rows, y, labelled, weights[0])
     if validation is None:
         return train, None
     other = block.inputs(validation[0])
-    return train, Part(other, other.shape[0], *validation[1:])
+    _, y, labelled = validation
+    return train, Part(other, other.shape[0], y, labelled, weights[1])

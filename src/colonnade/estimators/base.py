@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import repeat
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,11 +22,23 @@ from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError, one_of
 from colonnade.estimators import preparing
+from colonnade.estimators.thresholds import ThresholdMixin
 from colonnade.families import family, store
-from colonnade.families.checks import all_labels, check_values, check_weights, tell, warn_after, warn_before
+from colonnade.families.checks import (
+    all_labels,
+    all_weights,
+    check_offsets,
+    check_values,
+    check_weights,
+    tell,
+    warn_after,
+    warn_before,
+)
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
-from colonnade.objective import losses, metrics
+from colonnade.objective import losses, metrics, scorers
+from colonnade.objective.calibration import METHODS, Calibration, calibrate, decided_by
+from colonnade.objective.decisions import Threshold
 from colonnade.progress import History, Line
 from colonnade.runtimes.net import Outcome, Program, Runtime, Traffic, check_runtime
 from colonnade.runtimes.simulation import Simulation
@@ -39,7 +53,7 @@ Model = TypeVar("Model", bound="Estimator")
 Programs = Mapping[str, tuple[Program, tuple[Any, ...]]]
 
 
-class Estimator:
+class Estimator(ThresholdMixin):
     """A model over several parties; every estimator of `colonnade` is one.
 
     Attributes
@@ -69,6 +83,11 @@ class Estimator:
         training it is how predictions are added up.
     protection_ : str
         How training was protected: "sealed", "masked" or "plain".
+    calibration_ : Calibration or None
+        How scores become probabilities, where `calibrate` has learnt it; only the first label holder's file keeps it.
+    threshold_ : float
+        From which probability of the second of two classes on, or from which score, `predict` decides for it; only the
+        first label holder's file keeps what `choose_threshold` found.
     preparations_ : dict
         {party: how its columns become numbers}, for parties whose columns were to be prepared.
     training_ : str
@@ -91,13 +110,14 @@ class Estimator:
     times_: dict[str, Times]
     rounds_: int
     sum_: str
+    calibration_: Calibration | None = None
     preparations_: Mapping[str, LearnedPreparation] = MappingProxyType({})
     _states: dict[str, Any]
     _learnt: Mapping[str, LearnedPreparation] = MappingProxyType({})  # in a fit that is under way
     _framed: frozenset[str] = frozenset()  # the parties whose columns came as a pandas frame
     _codes: ClassVar[bool] = False  # whether categories are taken as codes
     _levels: ClassVar[bool] = False  # whether each category has a coefficient, to be read beside a reference
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "verbose")  # options that files do not keep
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "verbose")  # options that files do not keep
     _family: str  # the name of the family that the trained model is of
 
     def _minimised(self) -> losses.Loss:
@@ -112,14 +132,18 @@ class Estimator:
         Parameters
         ----------
         deep : bool
-            Accepted for scikit-learn's sake; no option is an estimator itself.
+            Whether the options of the algorithm are returned as well, as `algorithm__tol` and so on.
 
         Returns
         -------
         dict
             {name of the option: its value}.
         """
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        found = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        inner = {name: option for name, option in found.items() if deep and _has_options(option)}
+        return found | {
+            f"{name}__{one.name}": getattr(of, one.name) for name, of in inner.items() for one in fields(of)
+        }
 
     def set_params(self: Model, **params: Any) -> Model:
         """Change options; they count from the next `fit` on.
@@ -127,7 +151,8 @@ class Estimator:
         Parameters
         ----------
         **params
-            New values, by the names of the constructor's options. Any other name raises an `OptionError`.
+            New values, by the names of the constructor's options, or of an algorithm's, as `algorithm__tol`. Any other
+            name raises an `OptionError`.
 
         Returns
         -------
@@ -135,14 +160,28 @@ class Estimator:
             The model itself.
         """
         allowed = tuple(inspect.signature(type(self)).parameters)
+        inner: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
-            one_of("the option's name", name, allowed)
-            setattr(self, name, value)
+            outer, _, rest = name.partition("__")
+            one_of("the option's name", outer, allowed)
+            if rest:
+                inner.setdefault(outer, {})[rest] = value
+            else:
+                setattr(self, name, value)
+        for name, options in inner.items():
+            of = getattr(self, name)
+            if not _has_options(of):
+                raise OptionError(
+                    f"{name} is {of!r}, which has no option {next(iter(options))!r} to set; give {name} itself first"
+                )
+            for option in options:
+                one_of(f"the option of {name}", option, tuple(one.name for one in fields(of)))
+            setattr(self, name, replace(of, **options))
         return self
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
+        given = [f"{k}={v!r}" for k, v in self.get_params(deep=False).items() if v != defaults[k].default]
         return f"{type(self).__name__}({', '.join(given)})"
 
     # -- protection ---------------------------------------------------------------------------------------------
@@ -192,6 +231,7 @@ class Estimator:
         own: what each party brings beside its columns, where the family takes anything.
         """
         check_weights(family(job.family), (*parties, *(held_out or ())))
+        check_offsets(job, parties, held_out)
         check_values(family(job.family), (*parties, *(held_out or ())))
         told, loss, programs = job.as_value(), self._minimised(), {}
         for party, other in zip(parties, held_out or repeat(None), strict=False):
@@ -225,6 +265,8 @@ class Estimator:
         """Note who takes part, what the classes and columns are, and which family the model is of."""
         self.parties_, self.holders_ = tuple(party.name for party in parties), job.holders
         self.classes_, self.sum_, self._family = classes, job.sum, job.family
+        self.calibration_ = None  # it was of another model
+        self._threshold = None  # it was of another model
         self.columns_ = {party.name: party.columns for party in parties}
         self.preparations_, self._framed = self._learnt, frozenset(party.name for party in parties if party.framed)
         facts = (repr(job.as_value()).encode(), str(parties[0].rows).encode())
@@ -339,28 +381,49 @@ class Estimator:
             A class for each row, written as in training; or a number, which for counts is their mean.
         """
         loss = self._minimised()
-        return labels.decode(loss.predict(self.decision_function(*parties, on=on)), self.classes_, loss)
+        decide = partial(decided_by, loss=loss, threshold=self._threshold, calibration=self.calibration_)
+        return labels.decode(decide(self.decision_function(*parties, on=on)), self.classes_, loss)
 
-    def score(self, *parties: Party, on: Runtime | None = None) -> float:
+    def score(self, *parties: Party, on: Runtime | None = None, scoring: str | None = None) -> float:
         """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts and quantiles.
 
         Parameters
         ----------
         *parties : Party
-            The rows to predict, as for `predict`; at least one of the parties has the true labels.
+            The rows to predict, as for `predict`; at least one of the parties has the true labels. Its rows count by
+            `sample_weight`, where it has one.
         on : Runtime, optional
             Where the parties run, as in `fit`.
+        scoring : str, optional
+            The name of one of scikit-learn's scorers instead, such as "roc_auc", "neg_log_loss" or
+            "neg_mean_squared_error"; docs/guide.md lists them.
 
         Returns
         -------
         float
-            1 is perfect. D² is the part of the deviance, or of the loss of a quantile, that the model explains.
+            1 is perfect, or with a scorer of an error 0. D² is the part of the deviance, or of the loss of a quantile,
+            that the model explains.
         """
         known = [party for party in parties if isinstance(party, Party) and party.active]
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
-        truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
-        return metrics.goodness(self._minimised(), truth, predicted)
+        truth, loss = all_labels(tuple(known)), self._minimised()
+        weights = all_weights(tuple(known))
+        if scoring is None:
+            return metrics.goodness(loss, truth, self.predict(*parties, on=on), weights)
+        self._check_fitted()
+        scorers.check_scoring(scoring, loss)
+        if weights is not None:
+            raise OptionError(
+                f"score with scoring={scoring!r} counts every row once, and a party has sample_weight; leave out one "
+                f"of the two"
+            )
+        y = labels.encode(truth, self.classes_, loss)
+        if scorers.SCORERS[scoring].takes in ("label", "value"):
+            predicted = self.predict(*parties, on=on)
+            predicted = labels.encode(predicted, self.classes_, loss) if len(self.classes_) else predicted
+            return scorers.scored(scoring, loss, y, y, predicted)
+        return scorers.scored(scoring, loss, self.decision_function(*parties, on=on), y)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -384,7 +447,7 @@ class Estimator:
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
-        The options `algorithm` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
+        The options `algorithm`, `class_weight` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
 
         Parameters
         ----------
@@ -396,7 +459,7 @@ class Estimator:
         private_files.make_folder(path)
         public = {
             "model": type(self).__name__,
-            "options": {k: v for k, v in self.get_params().items() if k not in self._unsaved},
+            "options": {k: v for k, v in self.get_params(deep=False).items() if k not in self._unsaved},
             "parties": self.parties_,
             "holders": self.holders_,
             "sum": self.sum_,
@@ -409,6 +472,10 @@ class Estimator:
             arrays["columns"] = np.array(self.columns_[name])
             if name in self.holders_:
                 arrays["classes"] = self.classes_
+            if name == self.holders_[0] and self.calibration_ is not None:
+                arrays |= self.calibration_.to_arrays()
+            if name == self.holders_[0] and self._threshold is not None:
+                arrays |= self._threshold.to_arrays()
             if self._date:
                 arrays["about"] = np.array(store.as_text(self._about(name)))
             if name in self.preparations_:
@@ -449,6 +516,8 @@ class Estimator:
         model._states = {name: made.from_arrays(part) for name, part in arrays.items()}
         model.columns_ = {name: tuple(part["columns"].tolist()) for name, part in arrays.items()}
         model.classes_ = arrays[model.holders_[0]]["classes"]
+        model.calibration_ = Calibration.from_arrays(arrays[model.holders_[0]])
+        model._threshold = Threshold.from_arrays(arrays[model.holders_[0]])
         model._framed = frozenset(name for name, part in arrays.items() if "framed" in part)
         if "job" not in public:  # whose parties prepare their own files, and bring numbers here
             kept = {name: part for name, part in arrays.items() if PREPARATION in part}
@@ -457,7 +526,58 @@ class Estimator:
         return model
 
 
-class ProbabilityMixin:
+def _has_options(value: Any) -> bool:
+    """Return whether an option has options of its own, as algorithms do."""
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+class CalibrationMixin:
+    """Adds `calibrate` to classifiers of two classes."""
+
+    calibration_: Calibration | None
+
+    def calibrate(self: Any, *parties: Party, method: str = "sigmoid", on: Runtime | None = None) -> Any:
+        """Learn from held-out rows how scores become probabilities; `predict_proba` and `predict` go by it then.
+
+        Only the first label holder learns it, from scores that it gets as in a prediction, and its own labels. It is
+        forgotten by the next `fit`.
+
+        Parameters
+        ----------
+        *parties : Party
+            All parties of the model with rows that it was not trained on; the first label holder has their labels, and
+            perhaps `sample_weight`.
+        method : {"sigmoid", "isotonic"}
+            "sigmoid" is Platt's method, which fits 1 / (1 + exp(a z + b)) and does with few rows. "isotonic" is any
+            function that never falls, and wants a thousand rows or more.
+        on : Runtime, optional
+            Where the parties run, as in `fit`.
+
+        Returns
+        -------
+        Estimator
+            The model itself.
+        """
+        loss = self._minimised()
+        self._check_fitted()
+        one_of("method", method, METHODS)
+        if loss.kind != "binary":
+            raise OptionError(
+                f"{type(self).__name__} with the loss {loss.name!r} has no score of two classes to calibrate; only a "
+                f"classifier of two classes has"
+            )
+        known = [one for one in parties if isinstance(one, Party) and one.name == self.holders_[0] and one.active]
+        if not known:
+            raise LabelError(f"calibrate needs the true labels of held-out rows at {self.holders_[0]!r}; give its y")
+        scores, party = self.decision_function(*parties, on=on), known[0]
+        of = np.asarray(party.labelled)
+        y = labels.encode(np.asarray(party.y)[of], self.classes_, loss)
+        weights = None if party.sample_weight is None else party.sample_weight[of]
+        self.calibration_ = calibrate(method, scores[of], y, weights)
+        return self
+
+
+class ProbabilityMixin(CalibrationMixin):
     """Adds `predict_proba` to classifiers whose loss has probabilities."""
 
     def predict_proba(self: Any, *parties: Party, on: Runtime | None = None) -> Array:
@@ -475,8 +595,23 @@ class ProbabilityMixin:
         numpy array
             One row per row of the parties, one column per class in the order of `classes_`.
         """
-        chances: Array = self._minimised().probability(self.decision_function(*parties, on=on))
+        how = self._minimised() if self.calibration_ is None else self.calibration_
+        chances: Array = how.probability(self.decision_function(*parties, on=on))
         return chances
+
+
+class OnceCalibrated:
+    """A method that a model has once it is calibrated: before, it is as if there were none."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+
+    def __get__(self, model: Any, kind: type[Any]) -> Any:
+        if model is None:
+            return self._method
+        if model.calibration_ is None:
+            raise AttributeError(f"{kind.__name__} has probabilities once it is calibrated; call calibrate first")
+        return MethodType(self._method, model)
 
 
 def in_order(parties: Any, names: tuple[str, ...], what: str) -> list[Party]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -18,7 +19,7 @@ from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_nu
 from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.initial import kernel_start
 from colonnade.families import family
-from colonnade.families.checks import all_labels, label_holders
+from colonnade.families.checks import all_labels, label_holders, weighted, with_class_weights
 from colonnade.families.kernel import KernelFamily, KernelOptions
 from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses
@@ -47,6 +48,9 @@ class KernelModel(Estimator):
         approximate the kernel better.
     alpha : float
         The weight of |f|² / 2 in the objective, at least 0.
+    class_weight : {None, "balanced"} or dict
+        How much rows of each class count in the training of a classifier, beside the `sample_weight` of a `Party`:
+        "balanced" lets all classes weigh the same, and {class: weight} names what they weigh, as in scikit-learn.
     algorithm : FDSKL, optional
         How the model is trained; None is `FDSKL()`.
     protection : {"auto", "masked", "plain"}
@@ -80,6 +84,7 @@ class KernelModel(Estimator):
         loss: str = "auto",
         features: int = 4096,
         alpha: float = 1e-5,
+        class_weight: str | Mapping[Any, float] | None = None,
         algorithm: FDSKL | None = None,
         protection: str = "auto",
         sum: str = "auto",  # noqa: A002
@@ -91,6 +96,7 @@ class KernelModel(Estimator):
         self.loss = loss
         self.features = features
         self.alpha = alpha
+        self.class_weight = class_weight
         self.algorithm = algorithm
         self.protection = protection
         self.sum = sum
@@ -136,10 +142,12 @@ class KernelModel(Estimator):
         gamma = self.gamma if isinstance(self.gamma, str) else float(self.gamma)
         if isinstance(gamma, str) and isinstance(initial, KernelModel):
             gamma = initial.gamma_
-        options = KernelOptions(self.kernel, gamma, int(self.features), float(self.alpha))
         kind = family(KernelFamily.name)
         classes = self._classes(parties, loss)
         held_out = self._check_validation(parties, validation)
+        parties, held_out = with_class_weights(self.class_weight, parties, held_out, classes)
+        counts = weighted(parties, held_out)
+        options = KernelOptions(self.kernel, gamma, int(self.features), float(self.alpha), counts)
         sum_name = self._summed(kind.name, len(parties))
         job = TrainingJob(kind.name, options, loss.name, 1, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
@@ -220,8 +228,8 @@ class KernelClassifier(ProbabilityMixin, KernelModel):
     (that of FDSKL, Table 1) and "square" (half the squared distance of f from -1 and +1). `score` is the accuracy. With
     "smooth_hinge" the model is close to scikit-learn's `SVC(C=1 / (n * alpha))`.
 
-    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, protection, sum,
-    topology, verbose.
+    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, class_weight, algorithm,
+    protection, sum, topology, verbose.
     """
 
     _LOSSES: ClassVar = {
@@ -238,8 +246,8 @@ class KernelRegressor(KernelModel):
     The only loss is "square", which is also "auto"; `score` is R². The model approximates scikit-learn's
     `KernelRidge(alpha=n * alpha)` with the same kernel.
 
-    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, algorithm, protection, sum,
-    topology, verbose.
+    The parameters are those of `KernelModel`: kernel, gamma, loss, features, alpha, class_weight, algorithm,
+    protection, sum, topology, verbose.
     """
 
     _LOSSES: ClassVar = {"auto": "square", "square": "square"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -14,9 +15,9 @@ from colonnade.blocks.columns import columns_to_value
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
-from colonnade.errors import OptionError
+from colonnade.errors import DataError, OptionError
 from colonnade.estimators import preparing
-from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.base import CalibrationMixin, Estimator, OnceCalibrated, ProbabilityMixin
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family
@@ -25,6 +26,8 @@ from colonnade.families.checks import (
     check_exposure,
     label_holders,
     owned_rows,
+    weighted,
+    with_class_weights,
 )
 from colonnade.families.linear import AveragedFamily, LinearFamily, LinearOptions, choose
 from colonnade.families.protection import SEALED, check_sealed, check_without_effect, check_word, seals
@@ -33,6 +36,7 @@ from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
+    from colonnade.estimators.scorecard import Scorecard
     from colonnade.inference.statistics import Statistics
 
 Array = npt.NDArray[Any]
@@ -49,8 +53,13 @@ class LinearModel(Estimator):
     ----------
     l2 : float
         The weight of the penalty, at least 0.
-    penalty : {"l2", "nonconvex"}
-        "l2" is l2 / 2 times the squared length of all coefficients. "nonconvex" is l2 / 2 times the sum of
+    l1 : float
+        The weight of the sum of absolute coefficients, at least 0. Above 0 it makes coefficients exactly 0 that are of
+        little use; with l2 it is an elastic net. BlockNewton, FedSGD, FedBCD, VFB2 and AFSGD take it, and `statistics`
+        and sealed training do not.
+    penalty : {"l2", "elasticnet", "nonconvex"}
+        "l2" is l2 / 2 times the squared length of all coefficients, and "elasticnet" l1 times the sum of their
+        absolute values besides; "l2" with l1 above 0 is the same. "nonconvex" is l2 / 2 times the sum of
         w² / (1 + w²), the penalty of VFB², problem (14).
     fit_intercept : bool
         Whether there is an intercept. It is not penalised and belongs to the first label holder; with FDML every party
@@ -58,6 +67,9 @@ class LinearModel(Estimator):
     penalise_intercept : bool
         Whether the penalty is on the intercept too, as on the coefficient of a column of ones, which the papers' models
         have. Sealed training and FDML do not take it.
+    class_weight : {None, "balanced"} or dict
+        How much rows of each class count in the training of a classifier, beside the `sample_weight` of a `Party`:
+        "balanced" lets all classes weigh the same, and {class: weight} names what they weigh, as in scikit-learn.
     algorithm : Algorithm or "auto"
         How the model is trained: `BlockNewton`, `VFB2`, `FedSGD`, `FedBCD`, `AFSGD`, `FDML` or `SealedNewton`, with its
         options. "auto" is `BlockNewton()`, or `VFB2("saga", asynchronous=False)` where a party has more than 2,048
@@ -105,16 +117,20 @@ class LinearModel(Estimator):
         penalty: str = "l2",
         fit_intercept: bool = True,
         penalise_intercept: bool = False,
+        class_weight: str | Mapping[Any, float] | None = None,
         algorithm: Algorithm | str = "auto",
         protection: str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
         verbose: int = 1,
+        l1: float = 0.0,
     ) -> None:
         self.l2 = l2
+        self.l1 = l1
         self.penalty = penalty
         self.fit_intercept = fit_intercept
         self.penalise_intercept = penalise_intercept
+        self.class_weight = class_weight
         self.algorithm = algorithm
         self.protection = protection
         self.sum = sum
@@ -174,14 +190,15 @@ class LinearModel(Estimator):
         outputs = loss.outputs(len(classes))
         algorithm = self._chosen(parties, outputs)
         kind = family(algorithm.family)
-        weighted = kind.weighs and any(party.sample_weight is not None for party in parties)
-        intercept = (bool(self.fit_intercept), bool(self.penalise_intercept))
-        options = LinearOptions(self.penalty, float(self.l2), intercept[0], weighted, intercept[1])
         held_out = self._check_validation(parties, validation)
+        parties, held_out = with_class_weights(self.class_weight, parties, held_out, classes)
+        options = LinearOptions(self.penalty, float(self.l2), bool(self.fit_intercept))
+        options = replace(options, weighted=weighted(parties, held_out), l1=float(self.l1))
+        options = replace(options, penalised=bool(self.penalise_intercept))
         sum_name = self._summed(LinearFamily.name, len(parties))
         job = TrainingJob(kind.name, options, self.loss, outputs, holders, sum_name, self.topology, algorithm)
         self._check(job, parties)
-        check_penalty(sum_name, holders, self.penalty)
+        check_penalty(sum_name, holders, options.penalises().name)
         if sum_name == ENCRYPTED:
             check_exposure(parties, owned_rows(parties, holders), algorithm, outputs, intercept=self.fit_intercept)
         self._train(job, parties, classes, held_out, on, linear_start(initial, self, job, parties, classes))
@@ -192,7 +209,7 @@ class LinearModel(Estimator):
         self.rows_ = parties[0].rows
 
     def _check_options(self, rows: int) -> None:
-        penalties.penalty(self.penalty, self.l2)
+        penalties.penalty(self.penalty, self.l2, self.l1)
         self._check_sums(linear=True)
         algorithm = self.algorithm
         if not isinstance(algorithm, tuple(ALGORITHMS.values())) and not _is_auto(algorithm):
@@ -263,6 +280,21 @@ class LinearModel(Estimator):
         ordered = self._check_rows(parties, on)
         parts = {party.name: ScoringPart(columns_to_value(party.X), self._states[party.name]) for party in ordered}
         scores: Array = family(self._family).decode(self.loss, self._score(self._scoring_job(), parts, on))
+        return self._with_offsets(scores, ordered)
+
+    def _with_offsets(self, scores: Array, parties: list[Party]) -> Array:
+        """Return scores with what the first label holder adds to them, which is its own affair."""
+        for party in parties:
+            if party.added is None:
+                continue
+            if party.name != self.holders_[0]:
+                raise DataError(
+                    f"party {party.name!r} gives rows an offset or an exposure; give them to {self.holders_[0]!r}, "
+                    f"where scores are summed"
+                )
+            exposure = party.exposure is not None
+            family(LinearFamily.name).check_offsets(party.name, self.loss, self.holders_, exposure=exposure)
+            scores = scores + party.added
         return scores
 
     # -- statistics ---------------------------------------------------------------------------------------------
@@ -276,7 +308,8 @@ class LinearModel(Estimator):
     ) -> Statistics:
         """Return standard errors, p values and intervals of each party's coefficients, and how well the model fits.
 
-        Logistic, ridge and Poisson models with penalty="l2" have them, unless FDML trained them. docs/guide.md says
+        Logistic, ridge, Poisson, gamma, Tweedie and negative binomial models with penalty="l2" and no l1 have them,
+        unless FDML trained them. docs/guide.md says
         what confidence means here, and docs/security.md what each party learns.
 
         Parameters
@@ -306,11 +339,39 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and `statistics`; `score` is the accuracy. The two labels may be texts or numbers.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
-    sum, topology, verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
+    algorithm, protection, sum, topology, verbose.
     """
 
     loss = "logistic"
+
+    def scorecard(
+        self, *, base: float = 600.0, odds: float = 50.0, pdo: float = 20.0, rounded: bool = False
+    ) -> Scorecard:
+        """Return the model as points of bins, a table for each party; bad people are those of the second class.
+
+        The model has to be trained on the bins of a `Binning`: `fit(*bins.prepare(*parties))`.
+
+        Parameters
+        ----------
+        base : float
+            The points of somebody with these odds.
+        odds : float
+            Good people for a bad one, at `base` points.
+        pdo : float
+            The points that double the odds.
+        rounded : bool
+            Whether the points of each bin are whole numbers; `rounding_error` says how far that moves a sum at most.
+
+        Returns
+        -------
+        Scorecard
+            Its `tables` have each party's own points, and `points(*parties)` returns those of people.
+        """
+        from colonnade.binning.points import PointScale
+        from colonnade.estimators.scorecard import scorecard_of
+
+        return scorecard_of(self, PointScale(base, odds, pdo, rounded))
 
 
 class SoftmaxRegression(ProbabilityMixin, LinearModel):
@@ -319,24 +380,26 @@ class SoftmaxRegression(ProbabilityMixin, LinearModel):
     scikit-learn's `LogisticRegression(C=1 / (n * l2))` on the joined table of n rows is the same model. It has
     probabilities (`predict_proba`) and no `statistics`; `score` is the accuracy, and `coef_` has a row for each class.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
-    sum, topology, verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
+    algorithm, protection, sum, topology, verbose.
     """
 
     loss = "softmax"
 
 
-class LinearSVC(LinearModel):
+class LinearSVC(CalibrationMixin, LinearModel):
     """A linear support vector classifier: two classes, the smooth hinge of FDSKL, Table 1.
 
     With t = y z the loss is 1/2 - t up to 0, (1 - t)² / 2 up to 1, and 0 from there on; scikit-learn has no equal to
-    it. There are neither probabilities nor `statistics`; `score` is the accuracy.
+    it. It has probabilities only where `calibrate` has learnt them, and no `statistics`; `score` is the accuracy.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
-    sum, topology, verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
+    algorithm, protection, sum, topology, verbose.
     """
 
     loss = "smooth_hinge"
+
+    predict_proba = OnceCalibrated(ProbabilityMixin.predict_proba)
 
 
 class RidgeRegression(LinearModel):
@@ -345,8 +408,8 @@ class RidgeRegression(LinearModel):
     scikit-learn's `Ridge(alpha=n * l2)` on the joined table of n rows is the same model. It has `statistics`; `score`
     is R².
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
-    sum, topology, verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
+    algorithm, protection, sum, topology, verbose.
     """
 
     loss = "square"
@@ -358,8 +421,8 @@ class PoissonRegression(LinearModel):
     scikit-learn's `PoissonRegressor(alpha=l2)` on the joined table is the same model. `predict` returns the mean of the
     count, the exponential of the score. It has `statistics`; `score` is D², the part of the deviance that is explained.
 
-    The parameters are those of `LinearModel`: l2, penalty, fit_intercept, penalise_intercept, algorithm, protection,
-    sum, topology, verbose.
+    The parameters are those of `LinearModel`: l2, l1, penalty, fit_intercept, penalise_intercept, class_weight,
+    algorithm, protection, sum, topology, verbose.
     """
 
     loss = "poisson"

@@ -8,12 +8,13 @@ from colonnade.algorithms import FedSGD
 from colonnade.data.party import Party
 from colonnade.errors import DataError, LabelError, OptionError, whole_number
 from colonnade.families import protection
-from colonnade.families.checks import all_labels, warn_shown
+from colonnade.families.checks import all_labels, warn_shown, weighted
 from colonnade.families.training import rows_of
 from colonnade.inference import statistics_leaks
 from colonnade.inference.program import SEALED, check_sizes, infer_linear
 from colonnade.inference.statistics import Fit, Statistics, check_level, put_together, warn_far
 from colonnade.leaks import CURVATURES, Setting, listed
+from colonnade.objective import penalties
 from colonnade.objective.metrics import LIKELIHOODS
 from colonnade.progress import Line
 from colonnade.runtimes.net import Runtime
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _WHY_NOT = {
     "softmax": "its scores are only determined up to a common number, and its curvature is a matrix for every row",
+    "smooth_quantile": "its loss is no likelihood, and standard errors of quantiles need the density of the labels",
     "smooth_hinge": "its loss is no likelihood, so that its curvature says nothing of how sure a coefficient is",
 }
 
@@ -51,11 +53,12 @@ def statistics_of(
     _warn_of_curvatures(model)
     loss = model._minimised()
     penalty = (model.penalty, float(model.l2))
-    job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, most)
+    counts = weighted(holders)
+    job = (model.loss, penalty, model.holders_, model.sum_, model.topology, SEALED, most, counts)
     programs = {}
     for party in ordered:
         X, y, labelled = rows_of(party, model.classes_, loss)
-        known = (y, labelled) if party in holders else (None, None)
+        known = (y, labelled, party.sample_weight) if party in holders else (None, None, None)
         programs[party.name] = (infer_linear, (job, (X, model._states[party.name], *known)))
     line = Line("statistics", None, model.verbose)
 
@@ -83,11 +86,11 @@ def statistics_of(
 
 def _check_model(model: LinearModel) -> None:
     """Refuse models that have no statistics, and say why."""
-    if model.loss not in LIKELIHOODS:
-        why = _WHY_NOT[model.loss]
+    word = model.loss.split(" ")[0]
+    if word not in LIKELIHOODS:
         raise OptionError(
-            f"{type(model).__name__} has no statistics: {why}; LogisticRegression, RidgeRegression and "
-            f"PoissonRegression have them"
+            f"{type(model).__name__} has no statistics: {_WHY_NOT[word]}; LogisticRegression, RidgeRegression and "
+            f"regressions of counts and amounts have them"
         )
     model._check_fitted()
     if model.protection_ == protection.SEALED:
@@ -99,8 +102,18 @@ def _check_model(model: LinearModel) -> None:
         raise OptionError("a model that FDML trained has no statistics: it is a mean of models; train it with VFB2")
     if model.penalise_intercept:
         raise OptionError("statistics need an intercept without a penalty; train the model without penalise_intercept")
-    if model.penalty != "l2":
+    if model.class_weight is not None:
+        raise OptionError(
+            "a model with class_weight has no statistics: its classes count otherwise than they are there, so nothing "
+            "says how sure its coefficients are; train it without"
+        )
+    if model.penalty == "nonconvex":
         raise OptionError(f"statistics need penalty='l2', the model has {model.penalty!r}, which is no convex one")
+    if penalties.penalty(model.penalty, model.l2, model.l1).name != "l2":
+        raise OptionError(
+            "statistics need penalty='l2' without l1, which chooses coefficients by the same labels that their "
+            "standard errors would be judged by; train a model of the chosen columns with l1=0"
+        )
 
 
 def _warn_of_curvatures(model: LinearModel) -> None:

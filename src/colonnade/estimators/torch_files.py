@@ -20,6 +20,7 @@ from colonnade.errors import DataError, OptionError
 from colonnade.estimators.preparing import from_plain, to_plain
 from colonnade.estimators.torch_checks import shape_of
 from colonnade.families.store import as_text, check_same_training
+from colonnade.objective.decisions import Threshold
 
 FORMAT = "1"
 SUFFIX = ".colonnade.safetensors"
@@ -112,6 +113,8 @@ def save_networks(model: Any, folder: str | Path) -> None:
             own["preparation"] = to_plain(model.preparations_[name])
         if name in model.holders_:
             own |= {"classes": model.classes_.tolist(), "kind": model.classes_.dtype.str}
+        if name == model.holders_[0] and model._threshold is not None:
+            own |= {"threshold": model._threshold.at, "threshold_by": model._threshold.by}
         if name == model.holders_[0] and model._has_top:
             own["top"] = model._top_how
         write_party(path, name, public, own, dict(zip(names, arrays, strict=True)))
@@ -144,6 +147,7 @@ def restore_networks(
     prepared = {name: own["preparation"] for name, (own, _) in files.items() if "preparation" in own}
     model.preparations_ = {name: from_plain(value) for name, value in prepared.items()}
     model.classes_ = np.array(first["classes"], dtype=np.dtype(first["kind"]))
+    model._threshold = Threshold.from_arrays(first)
     if public["top"] and model._top_how is None and model.top is None:
         raise OptionError("the top network has layers of its own, which no file can hold; load with top=...")
 

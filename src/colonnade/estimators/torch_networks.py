@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -33,7 +34,7 @@ from colonnade.estimators.torch_checks import check_networks, check_step, check_
 from colonnade.estimators.torch_files import read_parties, restore_networks, save_networks
 from colonnade.estimators.torch_initial import TOP, network_start
 from colonnade.families import family
-from colonnade.families.checks import all_labels, check_values, label_holders
+from colonnade.families.checks import all_labels, check_values, label_holders, weighted, with_class_weights
 from colonnade.families.torch_networks import SplitFamily, SplitOptions, TorchFamily, TorchOptions
 from colonnade.families.training import ScoringPart, TrainingJob
 from colonnade.objective import losses, metrics
@@ -71,6 +72,9 @@ class NetworkModel(Estimator):
         How the model is trained; None is `FedSGD()`. With a top network, step="auto" needs optimizer="adam".
     evaluate_rows : int, optional
         How many of the training rows evaluations look at; None is all of them.
+    class_weight : {None, "balanced"} or dict
+        How much rows of each class count in the training of a classifier, beside the `sample_weight` of a `Party`:
+        "balanced" lets all classes weigh the same, and {class: weight} names what they weigh, as in scikit-learn.
     protection : {"auto", "masked", "plain"}
         How training is protected. "masked" is under the masks of `sum`, which hide nothing between two parties; "plain"
         is with sums in the clear, and "auto" is what `sum` says. "sealed" is for linear models, and
@@ -106,6 +110,7 @@ class NetworkModel(Estimator):
         l2: float = 0.0,
         algorithm: FedSGD | FedBCD | None = None,
         evaluate_rows: int | None = None,
+        class_weight: str | Mapping[Any, float] | None = None,
         protection: str = "auto",
         sum: str = "auto",  # noqa: A002
         topology: str = "tree",
@@ -118,6 +123,7 @@ class NetworkModel(Estimator):
         self.l2 = l2
         self.algorithm = algorithm
         self.evaluate_rows = evaluate_rows
+        self.class_weight = class_weight
         self.protection = protection
         self.sum = sum
         self.topology = topology
@@ -180,7 +186,9 @@ class NetworkModel(Estimator):
             widths = {party.name: self._width(party, networks[party.name], algorithm.seed) for party in parties}
             loss, classes = self._loss(parties, widths, top, holders[0], algorithm.seed)
             held_out = self._check_validation(parties, validation)
+            parties, held_out = with_class_weights(self.class_weight, parties, held_out, classes)
             job = self._job(loss, classes, widths, holders, sum_name, algorithm)
+            job = replace(job, options=replace(job.options, weighted=weighted(parties, held_out)))
             self._check(job, parties)
             own, first = network_start(initial, self, job, parties, classes, networks, top)
             if first is not None:
@@ -465,7 +473,7 @@ class NetworkClassifier(NetworkModel):
     with the cross-entropy. It has probabilities (`predict_proba`); `score` is the accuracy.
 
     The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows,
-    protection, sum, topology, verbose.
+    class_weight, protection, sum, topology, verbose.
     """
 
     kind: ClassVar[str] = "classes"
@@ -500,7 +508,7 @@ class NetworkRegressor(NetworkModel):
     Networks (or the top network) give one number per row, which is the prediction; `score` is R².
 
     The parameters are those of `NetworkModel`: networks, top, shape, optimizer, l2, algorithm, evaluate_rows,
-    protection, sum, topology, verbose.
+    class_weight, protection, sum, topology, verbose.
     """
 
     kind: ClassVar[str] = "real"

@@ -195,6 +195,13 @@ class TransferClassifier(NetworkModel):
             self._train(job, ordered, classes, held_out, on, own)
         return self
 
+    def _decided(self) -> Any:
+        """Refuse a threshold, as the target decides by itself, and has no labels that one could be chosen by."""
+        raise OptionError(
+            "transfer learning takes no threshold: the target predicts by itself, and only the source has labels to "
+            "choose one by; compare decision_function with a number of your own"
+        )
+
     def _family_of(self, *, with_top: bool) -> str:
         return TransferFamily.name
 

@@ -18,10 +18,10 @@ from colonnade.estimators.base import Estimator, ProbabilityMixin
 from colonnade.estimators.initial import check_goes_on
 from colonnade.estimators.tree_explanations import TreeExplanations
 from colonnade.families import family
-from colonnade.families.checks import all_labels, label_holders
+from colonnade.families.checks import all_labels, label_holders, with_class_weights
 from colonnade.families.protection import AUTO, PLAIN, check_sealed, check_word
 from colonnade.families.training import ScoringPart, TrainingJob
-from colonnade.families.trees import TreesFamily
+from colonnade.families.trees import TELL_LABELS, TreesFamily
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, check_runtime
 
@@ -59,8 +59,9 @@ class BoostedTrees(TreeExplanations, Estimator):
         The part of the rows, and of all parties' columns, that is drawn for each tree.
     bins : int
         How many cells each column is cut into, at most 256.
-    class_weight : {None, "balanced"}
-        "balanced" weighs rows so that all classes weigh the same, as in scikit-learn; for classifiers.
+    class_weight : {None, "balanced"} or dict
+        How much rows of each class count in the training of a classifier, beside the `sample_weight` of a `Party`:
+        "balanced" lets all classes weigh the same, and {class: weight} names what they weigh, as in scikit-learn.
     monotone : dict, optional
         {party: {name or number of a column: 1 or -1}}: scores may only rise, or only fall, with such a column.
     patience : int, optional
@@ -107,7 +108,7 @@ class BoostedTrees(TreeExplanations, Estimator):
         rows: float = 1.0,
         columns: float = 1.0,
         bins: int = 32,
-        class_weight: str | None = None,
+        class_weight: str | Mapping[Any, float] | None = None,
         monotone: Mapping[str, Mapping[Any, int]] | None = None,
         patience: int | None = None,
         warm_start: bool = False,
@@ -171,6 +172,9 @@ class BoostedTrees(TreeExplanations, Estimator):
         loss = losses.loss(self._loss_name(found))
         classes = labels.class_labels(found, loss)
         held_out = self._check_validation(parties, validation)
+        if self.class_weight is not None and algorithm.label_epsilon is not None:
+            raise OptionError(f"class_weight can't be {self.class_weight!r}: {TELL_LABELS}")
+        parties, held_out = with_class_weights(self.class_weight, parties, held_out, classes)
         outputs = loss.outputs(len(classes))
         job = TrainingJob(algorithm.family, options, loss.name, outputs, holders, self.sum, self.topology, algorithm)
         self._check(job, parties)
@@ -183,10 +187,6 @@ class BoostedTrees(TreeExplanations, Estimator):
         """Return the name of the loss for these labels."""
         raise TypeError("a model must know its loss")
 
-    def _balanced(self) -> bool:
-        """Return whether rows are weighed so that all classes weigh the same."""
-        raise TypeError("a model must know whether it has classes")
-
     def _minimised(self) -> losses.Loss:
         if not hasattr(self, "_loss_"):
             self._check_fitted()
@@ -194,7 +194,7 @@ class BoostedTrees(TreeExplanations, Estimator):
 
     def _tree_options(self) -> TreeOptions:
         given = {name: getattr(self, name) for name in _OPTIONS}
-        options = TreeOptions(**given, balanced=self._balanced())
+        options = TreeOptions(**given)
         options.check()
         return options
 
@@ -308,11 +308,6 @@ class BoostedTreesClassifier(ProbabilityMixin, BoostedTrees):
     min_child_weight, rows, columns, bins, class_weight, monotone, patience, warm_start, algorithm, protection, verbose.
     """
 
-    def _balanced(self) -> bool:
-        if self.class_weight is not None:
-            one_of("class_weight", self.class_weight, ("balanced",))
-        return self.class_weight is not None
-
     def _loss_name(self, found: Array) -> str:
         one_of("loss", self.loss, (AUTO, "logistic", "softmax"))
         if found.dtype.kind == "f" and (found != np.rint(found)).any():
@@ -336,11 +331,6 @@ class BoostedTreesRegressor(BoostedTrees):
     """
 
     _USUAL: ClassVar = {AUTO: "square", "tweedie": "tweedie 1.5", "quantile": "quantile 0.5"}
-
-    def _balanced(self) -> bool:
-        if self.class_weight is not None:
-            raise OptionError(f"class_weight is for classifiers, got {self.class_weight!r}; give sample_weight instead")
-        return False
 
     def _loss_name(self, found: Array) -> str:
         name = self._USUAL.get(self.loss, self.loss)

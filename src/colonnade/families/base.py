@@ -14,6 +14,7 @@ from colonnade.engine.options import Training
 from colonnade.errors import DataError, OptionError
 from colonnade.families.scoring import Scorer, score_rows
 from colonnade.leaks import Leak, Setting
+from colonnade.objective import losses
 from colonnade.objective.losses import Loss
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
@@ -25,10 +26,18 @@ if TYPE_CHECKING:
     from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
 
 Arrays = dict[str, Any]
+# Whether rows count unequally: everybody has to know that before a label holder brings weights.
+WEIGHTED = Key("weighted", bool, default=False)
 # The end of a sentence about weights that a family does not take.
 NO_WEIGHTS = (
-    "only linear models with protection 'sealed' and boosted trees take weights of rows; leave them out, or train a "
-    "model of that kind"
+    "transfer learning and learning over rows take no weights of rows, all other models do; leave them out, or train "
+    "another model"
+)
+# The end of a sentence about offsets that a family does not take.
+NO_OFFSETS = (
+    "only linear models with protection 'masked' or 'plain' take them; leave them out, or for counts under protection "
+    "'sealed' give counts per exposure as labels and the exposure as weight, which is the same model but for the size "
+    "of l2"
 )
 # What each protection is for most models, for people to read.
 _WORDS = {
@@ -72,6 +81,8 @@ class Family(ABC):
         Whether every party brings something of its own beside columns, which is a network.
     weighs
         Whether rows may have weights, at the party with the labels.
+    takes_offsets
+        Whether scores may have an offset, or rows an exposure, at the party with the labels.
     minds_single
         Whether a party with a single column shows it by what it contributes, up to a factor.
     minds_scales
@@ -91,6 +102,8 @@ class Family(ABC):
         Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
     masks
         The sum that the protection "masked" stands for where nobody names one.
+    validates
+        Whether folds of the same rows may be trained and scored side by side (`validation.program`).
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -106,6 +119,7 @@ class Family(ABC):
     plannable: ClassVar[bool] = False
     takes_own: ClassVar[bool] = False
     weighs: ClassVar[bool] = False
+    takes_offsets: ClassVar[bool] = False
     minds_single: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = False
     sealed: ClassVar[bool] = False
@@ -115,6 +129,7 @@ class Family(ABC):
     takes_categories: ClassVar[bool] = False
     predicts_alone: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
+    validates: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -147,6 +162,25 @@ class Family(ABC):
         """Refuse weights of a party's rows where this family's training does not take any."""
         if not self.weighs:
             raise DataError(f"party {party!r} gives rows weights: {NO_WEIGHTS}")
+
+    def check_offsets(self, party: str, loss: str, holders: tuple[str, ...], *, exposure: bool = False) -> None:
+        """Refuse offsets of a party's scores, or its exposure, where this family's training does not take any."""
+        if not self.takes_offsets:
+            raise DataError(f"party {party!r} gives rows an offset or an exposure: {NO_OFFSETS}")
+        if len(holders) > 1:
+            raise DataError(
+                f"party {party!r} gives rows an offset or an exposure, which needs exactly one label holder, got "
+                f"{', '.join(map(repr, holders))}; give y to one Party only"
+            )
+        if exposure and not losses.loss(loss).log_link:
+            raise DataError(
+                f"party {party!r} gives rows an exposure, which models with a log link take (Poisson, gamma, Tweedie, "
+                f"negative binomial), not one with the loss {loss!r}; leave it out"
+            )
+        if losses.loss(loss).kind == "classes":
+            raise DataError(
+                f"party {party!r} gives rows an offset, and {loss!r} has a score for every class; leave it out"
+            )
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Return those fields of `leaks.Setting` that follow from the options: they decide what is shown to whom."""
@@ -238,6 +272,13 @@ class Family(ABC):
             How many numbers about each row may leave this party, in a run between organisations, where all have a
             budget.
         """
+
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return how strong a job's penalty is, if a fit may start where one with a stronger penalty ended; else None.
+
+        It may where the optimum is the same wherever training starts, and where parameters to start with are taken.
+        """
+        return None
 
     @abstractmethod
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.class_weights import class_weights, weighed_rows
 from colonnade.data.party import Party, missing_values
-from colonnade.data.row_weights import trouble_of_all
+from colonnade.data.row_weights import Floats, trouble_of_all
 from colonnade.engine.exchange import shared_out
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
 from colonnade.engine.options import Training
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, SingleFeatureWarning
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, SingleFeatureWarning
 from colonnade.families import family
 from colonnade.families.base import Family
 from colonnade.families.training import TrainingJob
@@ -62,6 +63,37 @@ def all_labels(parties: tuple[Party, ...]) -> Array:
     return labels
 
 
+def all_weights(parties: tuple[Party, ...]) -> Floats | None:
+    """Return how much every row counts, from the label holder whose signals it is in; None where all count alike."""
+    known = [party for party in parties if party.active]
+    if all(party.sample_weight is None for party in known):
+        return None
+    weights = np.ones(known[0].rows)
+    for party, rows in zip(known, shared_out(np.stack([np.asarray(one.labelled) for one in known])), strict=True):
+        if party.sample_weight is not None:
+            weights[rows] = party.sample_weight[rows]
+    return weights
+
+
+def with_class_weights(
+    given: Any, parties: tuple[Party, ...], held_out: Sequence[Party] | None, classes: Array
+) -> tuple[tuple[Party, ...], list[Party] | None]:
+    """Return the parties and those of held-out rows, whose rows count by their class as well; None changes nothing."""
+    apart = None if held_out is None else list(held_out)
+    if given is None:
+        return parties, apart
+    if not len(classes):
+        raise OptionError(f"class_weight is for classifiers, got {given!r}; give sample_weight instead")
+    found = class_weights(given, all_labels(parties), all_weights(parties), classes)
+    weighed = tuple(weighed_rows(party, classes, found) for party in parties)
+    return weighed, None if apart is None else [weighed_rows(party, classes, found) for party in apart]
+
+
+def weighted(parties: Sequence[Party], held_out: Sequence[Party] | None = None) -> bool:
+    """Return whether some party brings weights of rows."""
+    return any(party.sample_weight is not None for party in (*parties, *(held_out or ())))
+
+
 def check_weights(kind: Family, parties: Iterable[Party]) -> None:
     """Refuse weights of rows where training does not take them, and weights of rows of which none counts."""
     for party in parties:
@@ -70,6 +102,27 @@ def check_weights(kind: Family, parties: Iterable[Party]) -> None:
         kind.check_weighs(party.name)
         if (trouble := trouble_of_all(party.sample_weight)) is not None:  # others of its rows may have counted
             raise DataError(f"party {party.name!r}: sample_weight {trouble}")
+
+
+def check_offsets(job: TrainingJob, parties: Sequence[Party], held_out: Sequence[Party] | None = None) -> None:
+    """Refuse offsets and exposures where training does not take them, and held-out rows that lack them."""
+    for at, party in enumerate(parties):
+        apart = None if held_out is None else held_out[at]
+        for one in (party,) if apart is None else (party, apart):
+            if one.added is None:
+                continue
+            if one.name not in job.holders:
+                raise DataError(
+                    f"party {one.name!r} gives rows an offset or an exposure and holds no labels; give them to the "
+                    f"party with the labels"
+                )
+            family(job.family).check_offsets(one.name, job.loss, job.holders, exposure=one.exposure is not None)
+        if apart is not None and (apart.added is None) != (party.added is None):
+            lacks, has = ("validation", "training") if apart.added is None else ("training", "validation")
+            raise DataError(
+                f"party {party.name!r} gives the rows of {has} an offset or an exposure, and those of {lacks} none; "
+                f"give them to both"
+            )
 
 
 def check_values(kind: Family, parties: Iterable[Party]) -> None:

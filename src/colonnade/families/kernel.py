@@ -21,10 +21,9 @@ from colonnade.engine.kept import Keeper
 from colonnade.engine.kernel_session import Exchange, KernelSession
 from colonnade.engine.options import Training
 from colonnade.errors import OptionError, ProtocolError
-from colonnade.families.base import Arrays, Description, Family
+from colonnade.families.base import WEIGHTED, Arrays, Description, Family
 from colonnade.families.scoring import Known
-from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
-from colonnade.objective import losses
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart, minimised
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import SecureSum, open_sum
@@ -47,12 +46,15 @@ class KernelOptions:
         How many random features there are, shared out among the label holders.
     alpha
         The weight of |f|^2 / 2 in the objective.
+    weighted
+        Whether rows count unequally.
     """
 
     kernel: str = "rbf"
     gamma: float | str = "scale"
     features: int = 4096
     alpha: float = 1e-5
+    weighted: bool = False
 
 
 def _gamma(value: float | str) -> str | None:
@@ -75,19 +77,22 @@ class KernelFamily(Family):
         Key("gamma", (float, str), default=KernelOptions.gamma, check=_gamma),
         Key("features", int, default=KernelOptions.features, least=1, most=1_000_000),
         Key("alpha", float, default=KernelOptions.alpha, least=0),
+        WEIGHTED,
     )
+    weighs: ClassVar[bool] = True
     options: ClassVar[type[Any]] = KernelOptions
     lacks: ClassVar[Mapping[str, str]] = {
         "sealed": "is for linear models; a kernel model has 'masked', in which label holders see all others' parts of "
         "a random feature as one sum, or 'plain'"
     }
+    validates: ClassVar[bool] = True
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDSKL,)
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def read_options(self, model: Settings) -> KernelOptions:
         """Return the kernel, its gamma, how many features there are, and the weight of the penalty."""
-        return KernelOptions(model["kernel"], model["gamma"], model["features"], model["alpha"])
+        return KernelOptions(model["kernel"], model["gamma"], model["features"], model["alpha"], model["weighted"])
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse fewer features than label holders, each of whom owns at least one."""
@@ -98,7 +103,8 @@ class KernelFamily(Family):
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say how many features there are, and whether gamma comes from everybody's columns."""
-        return {"model": self.name, "features": options.features, "scaled": options.gamma == "scale"}
+        scaled = options.gamma == "scale"
+        return {"model": self.name, "features": options.features, "scaled": scaled, "weighted": options.weighted}
 
     def least_numbers(self, algorithm: Training, options: Any, sizes: tuple[int, int, int, int]) -> float:
         """Return the number of features: a party sends one number about each row for every feature."""
@@ -126,9 +132,10 @@ class KernelFamily(Family):
             values, *secrets = part.own
             exchange.thaw((tuple(map(layout.blocks, layout.owners)), None, *secrets))
             block.values[:, 0] = np.frombuffer(values)[: block.width]
-        train = Part(None, columns.shape[0], part.y, part.labelled)
-        held_out = None if part.validation is None else Part(None, parts[1].shape[0], *part.validation[1:])
-        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        train, held_out = Part(None, columns.shape[0], part.y, part.labelled, part.weights), None
+        if part.validation is not None:
+            held_out = Part(None, parts[1].shape[0], *part.validation[1:], part.held_out_weights)
+        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
         # A kernel session never asks its block for contributions: those need an exchange.
         asked = cast("Block", block)
         session = KernelSession(

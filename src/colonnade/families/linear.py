@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,16 +17,19 @@ from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
-from colonnade.engine.exposure import check_penalty, in_shares
+from colonnade.engine.exposure import ENCRYPTED, check_penalty, in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session
 from colonnade.engine.shared_session import SharedSession
 from colonnade.errors import LabelError, OptionError
-from colonnade.families.base import NO_WEIGHTS, Arrays, Description, Family
+from colonnade.families.base import WEIGHTED, Arrays, Description, Family
 from colonnade.families.scoring import SummedScorer
-from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, TrainingJob, TrainingPart, minimised
 from colonnade.objective import losses, penalties
+from colonnade.objective.glm_losses import NAMED, tweedie_name
+from colonnade.objective.offset import with_offsets
+from colonnade.objective.weighted import Weighted, weighed
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 
@@ -40,12 +43,16 @@ _MODELS = (
     ("svm", "smooth_hinge", "LinearSVC"),
     ("ridge", "square", "RidgeRegression"),
     ("poisson", "poisson", "PoissonRegression"),
+    ("gamma", "gamma", "GammaRegression"),
+    ("tweedie", "tweedie", "TweedieRegression"),
+    ("negative-binomial", "negative_binomial", "NegativeBinomialRegression"),
+    ("quantile", "smooth_quantile", "QuantileRegression"),
 )
 
 
 @dataclass(frozen=True)
 class LinearOptions:
-    """What a linear model is: the penalty of its coefficients, its weight, whether there is an intercept.
+    """What a linear model is: the penalty of its coefficients, its weights, whether there is an intercept.
 
     And whether rows count unequally, which everybody has to know before the label holder brings weights; and whether
     the penalty is on the intercept too, as in the papers, whose models have a column of ones instead.
@@ -56,6 +63,11 @@ class LinearOptions:
     intercept: bool = True
     weighted: bool = False
     penalised: bool = False
+    l1: float = 0.0
+
+    def penalises(self) -> penalties.Penalty:
+        """Return the penalty of coefficients."""
+        return penalties.penalty(self.penalty, self.l2, self.l1)
 
 
 class LinearFamily(Family):
@@ -69,16 +81,24 @@ class LinearFamily(Family):
     kinds: ClassVar[Mapping[str, str]] = {kind: loss for kind, loss, _ in _MODELS}
     keys: ClassVar[tuple[Key, ...]] = (
         Key("l2", float, default=LinearOptions.l2, least=0),
+        Key("l1", float, default=LinearOptions.l1, least=0),
         Key("penalty", str, default=LinearOptions.penalty, allowed=tuple(penalties.PENALTIES)),
         Key("intercept", bool, default=LinearOptions.intercept),
-        Key("weighted", bool, default=LinearOptions.weighted),
+        WEIGHTED,
         Key("penalise_intercept", bool, default=LinearOptions.penalised),
+        Key("power", float, default=1.5, least=0, most=2),
+        Key("alpha", float, default=1.0, above=0),
+        Key("level", float, default=0.5, above=0, most=1),
+        Key("smoothing", float, above=0),
     )
     options: ClassVar[type[Any]] = LinearOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = tuple(ALGORITHMS.values())
     encryptable: ClassVar[bool] = True
     plannable: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
+    takes_offsets: ClassVar[bool] = True
+    validates: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -87,10 +107,42 @@ class LinearFamily(Family):
         """Return block Newton, which takes any number of columns, or FedSGD, whose signals can be encrypted."""
         return FedSGD if encrypted else BlockNewton
 
+    def loss_of(self, model: Settings) -> str:
+        """Return the loss of a kind, with the parameters that the job gives."""
+        kind, word = model["kind"], self.kinds[model["kind"]]
+        needed = NAMED[word][0] if word in NAMED else ()
+        for of, other in self.kinds.items():
+            for key in NAMED[other][0] if other in NAMED else ():
+                if key in model.given and key not in needed:
+                    raise model.error(key, f"has no meaning for kind {kind!r}, only for {of!r}; remove it")
+        if kind == "quantile" and model["smoothing"] is None:
+            words = "a quantile needs it, in units of the labels: a twentieth of the labels' spread is a good one"
+            raise model.error("smoothing", words)
+        if kind == "tweedie":
+            return self._checked(model, "power", lambda: tweedie_name(model["power"]))
+        found = " ".join((word, *(repr(float(model[key])) for key in needed)))
+        return self._checked(model, needed[0] if needed else "kind", lambda: losses.loss(found).name)
+
+    @staticmethod
+    def _checked(model: Settings, key: str, name: Callable[[], str]) -> str:
+        try:
+            return name()
+        except OptionError as error:
+            raise model.error(key, str(error)) from None
+
+    def check_job(self, model: str, job: TrainingJob, parties: tuple[str, ...]) -> None:
+        """Refuse options of block Newton that have no meaning for an elastic net."""
+        algorithm = job.algorithm
+        if not isinstance(algorithm, BlockNewton) or job.options.penalises().name != "elasticnet":
+            return
+        for option, usual in (("order", "parallel"), ("grow_from", None)):
+            if getattr(algorithm, option) != usual:
+                raise OptionError(
+                    f"BlockNewton with l1 takes no {option}, got {getattr(algorithm, option)!r}; remove it"
+                )
+
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
-        """Refuse weights of rows, which training in the open does not take, and a penalty on no intercept."""
-        if options.weighted:
-            raise OptionError(f"weighted is true: {NO_WEIGHTS}")
+        """Refuse a penalty on no intercept."""
         if options.penalised and not options.intercept:
             raise OptionError("penalise_intercept has no effect on a model without an intercept; leave out one of them")
 
@@ -99,13 +151,18 @@ class LinearFamily(Family):
         return algorithm.family
 
     def read_options(self, model: Settings) -> LinearOptions:
-        """Return the penalty and its weight, whether there is an intercept, rows have weights, and it is penalised."""
-        keys = ("penalty", "l2", "intercept", "weighted", "penalise_intercept")
-        return LinearOptions(*(model[key] for key in keys))
+        """Return the penalty, its weights, whether there is an intercept, and whether rows have weights."""
+        keys = ("penalty", "l2", "intercept", "weighted", "penalise_intercept", "l1")
+        found = LinearOptions(*(model[key] for key in keys))
+        try:
+            found.penalises()
+        except OptionError as error:
+            raise model.error("l1", str(error)) from None
+        return found
 
     def setting(self, options: Any) -> dict[str, Any]:
-        """Say that contributions are linear, from which it follows what they show; that holds for FDML's too."""
-        return {"model": LinearFamily.name}
+        """Say that contributions are linear, from which it follows what they show, and whether rows have weights."""
+        return {"model": LinearFamily.name, "weighted": options.weighted}
 
     def leaders_columns(self, options: Any) -> int:
         """Return 1 where there is an intercept, which belongs to the first label holder."""
@@ -126,13 +183,14 @@ class LinearFamily(Family):
     ) -> Any:
         """Train on those columns that have a number in some row; the coefficients of the others are zero."""
         job.algorithm.check_sum(job.sum)  # checked again where a signal would leave in the clear
-        check_penalty(job.sum, job.holders, job.options.penalty)
+        check_penalty(job.sum, job.holders, job.options.penalises().name)
         ones = job.options.penalised and net.me == job.holders[0]  # an intercept that is a coefficient like others
         whole = columns_from_value(with_ones(part.X) if ones else part.X)
         needed = self._needed(whole)
-        block, loss = self._block(needed.of(whole), job, net.me), self._loss(job)
+        block, loss = self._block(needed.of(whole), job, net.me), _with_offsets(self._loss(job), part.y)
         if block.intercept is not None and part.y is not None:
-            block.intercept[:] = loss.start(part.y[part.labelled])
+            known = part.y if part.weights is None else weighed(part.y, part.weights)
+            block.intercept[:] = loss.start(known[part.labelled])
         if part.own is not None:  # parameters to start with
             if len(part.own[0]) != job.outputs:
                 raise OptionError(f"training starts from {len(part.own[0])} scores of a row, here are {job.outputs}")
@@ -142,12 +200,12 @@ class LinearFamily(Family):
             block.weights.V[:] = needed.cut(theta)
             if intercept is not None and block.intercept is not None:
                 block.intercept[:] = intercept
-        train = Part(None, whole.shape[0], part.y, part.labelled)
+        train = Part(None, whole.shape[0], part.y, part.labelled, part.weights)
         held_out = None
         if part.validation is not None:
-            X, *known = part.validation
+            X, y, labelled = part.validation
             other = needed.of(columns_from_value(with_ones(X) if ones else X))
-            held_out = Part(other, other.shape[0], *known)
+            held_out = Part(other, other.shape[0], y, labelled, part.held_out_weights)
         agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
@@ -158,17 +216,20 @@ class LinearFamily(Family):
             theta, intercept = theta[:-1], theta[-1]
         return (theta, intercept, *rest)
 
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return l2, but for penalties with several optima and coefficients in shares, which start at zero."""
+        return None if job.options.penalty != "l2" or job.sum == ENCRYPTED else float(job.options.l2)
+
     def _needed(self, whole: Columns) -> Needed:
         return Needed(whole, every=False)
 
     def _loss(self, job: TrainingJob) -> losses.Loss:
-        return losses.loss(job.loss)
+        return minimised(job)
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's block; the first label holder's has the intercept, unless a column of ones is that."""
-        penalty = penalties.penalty(job.options.penalty, job.options.l2)
         apart = job.options.intercept and not job.options.penalised
-        return LinearBlock(columns, job.outputs, penalty, apart and me == job.holders[0])
+        return LinearBlock(columns, job.outputs, job.options.penalises(), apart and me == job.holders[0])
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
         """Return a part that adds x theta to the scores."""
@@ -187,12 +248,13 @@ class LinearFamily(Family):
 
     def estimator(self, loss: str) -> str:
         """Return the class of this loss, as each has a class of its own."""
-        return next(name for _, of, name in _MODELS if of == loss)
+        return next(name for _, of, name in _MODELS if of == loss.split(" ", maxsplit=1)[0])
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
         """Return the options of `LinearModel` that these stand for."""
-        given = {"l2": options.l2, "penalty": options.penalty, "fit_intercept": options.intercept}
-        return {**given, "penalise_intercept": options.penalised}
+        found = {"l2": options.l2, "l1": options.l1, "penalty": options.penalty, "fit_intercept": options.intercept}
+        found["penalise_intercept"] = options.penalised
+        return {**found, **asdict(losses.loss(loss))}
 
     def numbers(self, public: Mapping[str, Any], state: Any) -> int:
         """Return the number of scores: a party sends one number about a person for each."""
@@ -222,12 +284,15 @@ class AveragedFamily(LinearFamily):
     """FDML's models: every party has a whole one, and the weighted mean of their predictions is the prediction."""
 
     name: ClassVar[str] = "averaged"
+    takes_offsets: ClassVar[bool] = False
     kinds: ClassVar[Mapping[str, str]] = {}
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDML,)
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse losses without probabilities, which FDML averages, and more than one label holder."""
         super().check_holders(model, loss, holders, options)
+        if options.penalises().name == "elasticnet":
+            raise OptionError("FDML takes no l1, as it averages whole models; use BlockNewton, FedBCD or VFB2")
         if options.penalised:
             raise OptionError(
                 "FDML has an intercept at every party, none of which is penalised; leave it out, or use VFB2"
@@ -248,12 +313,11 @@ class AveragedFamily(LinearFamily):
         return Needed(whole, every=True)
 
     def _loss(self, job: TrainingJob) -> losses.Loss:
-        return MIXTURES[job.loss]
+        return Weighted(MIXTURES[job.loss]) if job.options.weighted else MIXTURES[job.loss]
 
     def _block(self, columns: Columns, job: TrainingJob, me: str) -> LinearBlock:
         """Return this party's whole model, with an intercept of its own if there is to be one."""
-        penalty = penalties.penalty(job.options.penalty, job.options.l2)
-        return PredictionBlock(columns, job.outputs, penalty, job.options.intercept)
+        return PredictionBlock(columns, job.outputs, job.options.penalises(), job.options.intercept)
 
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> LinearScorer:
         """Return a part that adds its weighted prediction to the combined one."""
@@ -262,6 +326,11 @@ class AveragedFamily(LinearFamily):
     def decode(self, loss: str, totals: Any) -> Any:
         """Return the log odds of the combined probability, or for softmax the logarithms of all probabilities."""
         return MIXTURES[loss].log_odds(totals)
+
+
+def _with_offsets(loss: losses.Loss, y: Any) -> losses.Loss:
+    """Return the loss for these labels; weights are of the loss at scores that have their offsets."""
+    return Weighted(with_offsets(loss.of, y)) if isinstance(loss, Weighted) else with_offsets(loss, y)
 
 
 class LinearScorer(SummedScorer):

@@ -41,8 +41,8 @@ class SealedFamily(LinearFamily):
     encryptable: ClassVar[bool] = False
     plannable: ClassVar[bool] = False
     sealed: ClassVar[bool] = True
-    weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = False
+    takes_offsets: ClassVar[bool] = False
 
     def check_holders(self, model: str, loss: str, holders: tuple[str, ...], options: Any) -> None:
         """Refuse what can't be trained on shares."""
@@ -56,14 +56,20 @@ class SealedFamily(LinearFamily):
                 "sealed training does not penalise the intercept; leave penalise_intercept out, or use protection "
                 "'masked'"
             )
-        if options.penalty != "l2":
+        if options.penalises().name != "l2":
             raise OptionError(
-                f"sealed training takes the penalty 'l2' only, got {options.penalty!r}; use protection 'masked'"
+                f"{'l1' if options.l1 else 'penalty'} is more than sealed training takes, which has the penalty 'l2' "
+                f"only; use protection 'masked'"
+            )
+        if loss not in SEALED_LOSSES:
+            raise OptionError(
+                f"sealed training has no {loss.split(' ', maxsplit=1)[0].replace('_', ' ')} loss; it has "
+                f"{', '.join(map(repr, SEALED_LOSSES))}: use one of these, or protection 'masked'"
             )
 
-    def setting(self, options: Any) -> dict[str, Any]:
-        """Say that contributions are linear, and whether rows have weights, of which the largest is told in part."""
-        return {**super().setting(options), "weighted": options.weighted}
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return None: coefficients in shares start at zero."""
+        return None
 
     def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
         """Return whether the model is that of the best evaluation; held-out rows come after training here."""
@@ -95,12 +101,6 @@ class SealedFamily(LinearFamily):
                 X, penalty = np.c_[X, np.ones(len(X))], np.r_[penalty, 0.0]
             if loss.name == "logistic" and algorithm.rounds is None and len(y) > MODEST:
                 _warn_of_rare_labels(net, y)
-            if (part.weights is not None) != job.options.weighted:
-                has = "no weights" if part.weights is None else "weights"
-                raise DataError(
-                    f"party {net.me!r} has {has} of rows, and the job says weighted = "
-                    f"{str(job.options.weighted).lower()}; change one of the two"
-                )
             weights = None if part.weights is None else part.weights[order]
             labels = LabelPart(loss, y, weights, intercept=intercept)
             if weights is not None and labels.uneven > loss.most_uneven:

@@ -25,11 +25,10 @@ from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.torch_session import NetworkSession, check_width, make_block, parts_of, watch_over
 from colonnade.errors import OptionError
-from colonnade.families.base import Arrays, Description, Family
+from colonnade.families.base import WEIGHTED, Arrays, Description, Family
 from colonnade.families.scoring import Scorer, SummedScorer
-from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart
+from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, minimised
 from colonnade.leaks import Leak, Setting
-from colonnade.objective import losses
 from colonnade.runtimes.net import Net
 from colonnade.settings.settings import Key, Settings
 from colonnade.sums import open_sum
@@ -40,10 +39,14 @@ _CHUNK = 2048  # rows whose embeddings are collected at a time
 
 @dataclass(frozen=True)
 class TorchOptions:
-    """What all parties know of a network model: weight decay, and how many rows evaluations look at (None: all)."""
+    """What all parties know of a network model: weight decay, and how many rows evaluations look at (None: all).
+
+    And whether rows count unequally, by weights of the label holder's.
+    """
 
     l2: float = 0.0
     evaluate_rows: int | None = None
+    weighted: bool = False
 
 
 class TorchFamily(Family):
@@ -59,10 +62,11 @@ class TorchFamily(Family):
         "network-softmax": "softmax",
         "network-ridge": "square",
     }
-    keys: ClassVar[tuple[Key, ...]] = (Key("l2", float, default=1e-4, least=0),)
+    keys: ClassVar[tuple[Key, ...]] = (Key("l2", float, default=1e-4, least=0), WEIGHTED)
     options: ClassVar[type[Any]] = TorchOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = (FedSGD, FedBCD)
     takes_own: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {
         "sealed": "is for linear models; networks have 'masked', in which label holders see the outputs of all others' "
         "networks as one sum, or 'plain'"
@@ -71,12 +75,12 @@ class TorchFamily(Family):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def read_options(self, model: Settings) -> Any:
-        """Return the weight decay, which is all that a job says about networks."""
-        return TorchOptions(model["l2"])
+        """Return the weight decay, and whether rows have weights: all that a job says about networks."""
+        return TorchOptions(model["l2"], weighted=model["weighted"])
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say that contributions are not linear, so that nothing follows about what they show."""
-        return {"model": self.called}
+        return {"model": self.called, "weighted": options.weighted}
 
     def try_own(self, party: str, own: Any, columns: int, seed: int) -> str:
         """Make the party's network, try it on two rows of zeros, and describe its size and its output."""
@@ -94,8 +98,8 @@ class TorchFamily(Family):
         """Train by FedSGD or FedBCD, over networks whose outputs add up to the scores."""
         block = make_block(net, part.own, part.X, job.options.l2, job.algorithm.seed)
         check_width(net.me, block.outputs, job.outputs, job.loss)
-        train, held_out = parts_of(block, part.y, part.labelled, part.validation)
-        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        train, held_out = parts_of(block, part.y, part.labelled, part.validation, (part.weights, part.held_out_weights))
+        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = job.options.evaluate_rows
         session = NetworkSession(
@@ -181,6 +185,7 @@ class SplitOptions:
     l2: float = 0.0
     evaluate_rows: int | None = None
     widths: tuple[tuple[str, int], ...] = ()
+    weighted: bool = False
 
 
 class SplitFamily(TorchFamily):
@@ -202,7 +207,7 @@ class SplitFamily(TorchFamily):
 
     def setting(self, options: Any) -> dict[str, Any]:
         """Say that scores are no sum of contributions."""
-        return {"model": self.name}
+        return {"model": self.name, "weighted": options.weighted}
 
     def leaks(self, setting: Setting, algorithm: Training) -> tuple[Leak, ...]:
         """Return what split learning shows: embeddings, in the clear."""
@@ -220,8 +225,8 @@ class SplitFamily(TorchFamily):
         check_width(net.me, block.outputs, places[net.me], "the top network")
         if holding:
             cast("HolderBlock", block).top = _top_of(net, top, places, options.l2, method.seed)
-        train, held_out = parts_of(block, part.y, part.labelled, part.validation)
-        agreed = Agreement(losses.loss(job.loss), job.holders, job.sum, job.topology)
+        train, held_out = parts_of(block, part.y, part.labelled, part.validation, (part.weights, part.held_out_weights))
+        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = options.evaluate_rows
         session = SplitSession(

@@ -14,17 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.columns import columns_to_value, rows_of_value
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.data.row_weights import Floats
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
+from colonnade.errors import DataError
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
 from colonnade.leaks import Setting
+from colonnade.objective import losses
 from colonnade.objective.losses import Loss
+from colonnade.objective.weighted import Weighted
 from colonnade.runtimes.net import Net
 from colonnade.sums import SUMS
 from colonnade.sums.trees import check_topology
@@ -105,7 +108,8 @@ class TrainingPart:
     X
         Its columns, as a wire value.
     y, labelled
-        Its labels as numbers, and which rows have one; both are None where it has no labels.
+        Its labels as numbers, and which rows have one; both are None where it has no labels. Where scores have an
+        offset, it is a second column of the labels.
     validation
         The same three for other rows, or None.
     own
@@ -141,6 +145,12 @@ class TrainingPart:
         """Return a form that the wire can carry; `TrainingPart(*value)` undoes this."""
         return (self.X, self.y, self.labelled, self.validation, self.own, self.weights, self.held_out_weights)
 
+    def take(self, rows: npt.NDArray[np.int64]) -> TrainingPart:
+        """Return some of the rows that are trained on, without the others; what else is brought stays."""
+        y, labelled = (None if each is None else each[rows] for each in (self.y, self.labelled))
+        weights = None if self.weights is None else self.weights[rows]
+        return TrainingPart(rows_of_value(self.X, rows), y, labelled, None, self.own, weights)
+
     @property
     def weighted(self) -> bool:
         """Whether this party brings weights of rows, of whichever part."""
@@ -153,6 +163,8 @@ def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, A
     if party.y is not None:
         y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
         y[party.labelled] = labels.encode(party.y[party.labelled], classes, loss)
+        if party.added is not None:  # labels and offsets side by side: see `objective.offset`
+            y = np.column_stack((y, party.added))
     return columns_to_value(party.X), y, party.labelled
 
 
@@ -165,6 +177,13 @@ class ScoringJob:
     sum: str
     topology: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, job: TrainingJob) -> ScoringJob:
+        """Return the scoring of a model that was trained by this job, before any file says what it is."""
+        kind = family(job.family)
+        public = {"options": kind.estimator_options(job.options, job.loss), **kind.facts(job)}
+        return cls(job.family, job.holders, job.sum, job.topology, kind.scoring_facts(public))
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `from_value` undoes this."""
@@ -208,7 +227,28 @@ async def train(net: Net, job: Any, part: Any, keeper: Keeper | None = None, bud
     kind = family(agreed.family)
     if mine.weighted:
         kind.check_weighs(net.me)
+    if mine.y is not None and mine.y.ndim == 2:
+        kind.check_offsets(net.me, agreed.loss, agreed.holders)
+    _check_told(net.me, agreed, mine)
     return await kind.train(net, agreed, mine, keeper, budget)
+
+
+def _check_told(me: str, job: TrainingJob, part: TrainingPart) -> None:
+    """Refuse weights that the job does not tell of, and at the only label holder a lack of those that it tells of."""
+    told = getattr(job.options, "weighted", None)  # None where weights are the label holder's business alone
+    if told is None or me not in job.holders:
+        return
+    if (part.weighted and not told) or (told and part.weights is None and len(job.holders) == 1):
+        has = "weights" if part.weighted else "no weights"
+        raise DataError(
+            f"party {me!r} has {has} of rows, and the job says weighted = {str(told).lower()}; change one of the two"
+        )
+
+
+def minimised(job: TrainingJob) -> Loss:
+    """Return the loss of a job, whose rows count by their weights where they have any."""
+    found = losses.loss(job.loss)
+    return Weighted(found) if job.options.weighted else found
 
 
 async def score(net: Net, job: Any, part: Any) -> Any:

@@ -85,6 +85,7 @@ class TransferFamily(TorchFamily):
         Key("exchange", str, default=FRESH, allowed=EXCHANGES),
     )
     options: ClassVar[type[Any]] = TransferOptions
+    weighs: ClassVar[bool] = False
     one_holder: ClassVar[bool] = True
     predicts_alone: ClassVar[bool] = True
     masks: ClassVar[str] = ENCRYPTED

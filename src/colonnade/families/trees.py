@@ -55,6 +55,10 @@ def _between(low: int, high: int) -> Callable[[float], str | None]:
     return lambda value: None if low < value < high else f"must be above {low} and below {high}, got {value:g}"
 
 
+# Why weights of classes do not go with labels that are shown at random.
+TELL_LABELS = "label_epsilon hides labels, and weights that balance classes tell them; leave one of them out"
+
+
 class TreesFamily(Family):
     """Boosted trees on cells that all parties gave to the label holder.
 
@@ -85,6 +89,7 @@ class TreesFamily(Family):
     options: ClassVar[type[Any]] = TreeOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedBoosting, OpenBoosting)
     weighs: ClassVar[bool] = True
+    validates: ClassVar[bool] = True
     minds_single: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
     one_holder: ClassVar[bool] = True
@@ -213,9 +218,7 @@ class TreesFamily(Family):
         shown = None
         if algorithm.label_epsilon is not None:
             if job.options.balanced:
-                raise OptionError(
-                    "label_epsilon hides labels, and weights that balance classes tell them; leave one of them out"
-                )
+                raise OptionError(TELL_LABELS)
             if job.options.patience is not None:
                 raise OptionError(
                     "label_epsilon hides labels, and patience ends training where the true ones of held-out rows say "

@@ -13,7 +13,11 @@ from colonnade.leaks import (
     Leak,
     Setting,
     nothing,
+    weights,
 )
+
+EVEN = ("square", "gamma")
+"""Losses whose information, the expected curvature, is 1 for every row, as all know."""
 
 
 def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -32,7 +36,8 @@ def statistics_leaks(setting: Setting) -> tuple[Leak, ...]:
         ),
         nothing(setting, "sealed columns", "sealed products"),  # ciphertexts, and uniform numbers
     ]  # fmt: skip
-    if setting.loss != "square":  # of which the curvature is 1 for every row, as all know
+    found += weights(setting, ("curvatures",), everybody)
+    if setting.loss not in EVEN:
         size = "the size of the score" if setting.loss == "logistic" else "the score"
         found.append(Leak(
             CURVATURES, OF_LABELS, holders, everybody, ("curvatures",),

@@ -25,11 +25,24 @@ from colonnade.blocks.newton import NewtonBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
 from colonnade.engine.session import CHUNK, Session
+from colonnade.engine.weighing import weigh
 from colonnade.errors import DataError, OptionError, ProtocolError
+from colonnade.inference import EVEN
 from colonnade.inference.correlations import Correlations
 from colonnade.inference.statistics import Fit
 from colonnade.objective import losses, metrics, penalties
-from colonnade.objective.metrics import aic, deviance, null_score, target, unnormalised
+from colonnade.objective.metrics import (
+    aic,
+    deviance,
+    estimates_dispersion,
+    null_score,
+    pearson,
+    target,
+    unnormalised,
+)
+from colonnade.objective.offset import best_constant
+from colonnade.objective.ranking import ranking
+from colonnade.objective.weighted import Weighted, amount_of, labels_of, plain, weighed, weights_of
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums import open_sum
@@ -52,10 +65,10 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = Non
     net
         The party's view of the federation.
     job
-        What all parties agree on: loss, penalty, label holders, sum, topology, how products are sealed, and how
-        many rows correlations come from.
+        What all parties agree on: loss, penalty, label holders, sum, topology, how products are sealed, how many
+        rows correlations come from, and whether rows have weights.
     mine
-        This party's columns, parameters, labels, and which rows have one.
+        This party's columns, parameters, labels, which rows have one, and how much they count, or None.
     budget
         Numbers about rows that may still leave this party; the scores are one number about each row.
 
@@ -65,16 +78,19 @@ async def infer_linear(net: Net, job: Any, mine: Any, budget: Limit | None = Non
         The covariance of this party's own coefficients (the intercept's last), the degrees of freedom, and at the
         first label holder how well the model fits.
     """
-    loss, penalty, holders, sum_name, topology, sealing, most = job
-    X, state, y, labelled = mine
+    name, penalty, holders, sum_name, topology, sealing, most, weighted = job
+    X, state, y, labelled, weights = mine
+    loss = Weighted(losses.loss(name)) if weighted else losses.loss(name)
     columns = columns_from_value(X)
     block = LinearBlock(columns, 1, penalties.penalty(*penalty), intercept=False)
     block.restore(tuple(state[:2]))
-    agreed = Agreement(losses.loss(loss), holders, sum_name, topology)
-    train = Part(None, columns.shape[0], y, labelled)
+    agreed = Agreement(loss, holders, sum_name, topology)
+    train = Part(None, columns.shape[0], y, labelled, weights)
     secure = await open_sum(sum_name, net, topology)
     session = Session(net, agreed, block, FedSGD(), train, None, secure, budget=budget)
     await session.share_out(train)
+    if weighted:
+        await weigh(net, secure, holders, sum_name, train)
     await session.allowance.agree(net, session.leader, session.others, 1.0, "a computation of statistics")
     party = _Party(session, block)
     await party.score()
@@ -89,8 +105,10 @@ class _Party:
     def __init__(self, session: Session, block: LinearBlock) -> None:
         self.session, self.net, self.block = session, session.net, block
         self.loss, self.part = session.job.loss, session.train
+        self.weighted = isinstance(self.loss, Weighted)
         self.leads = session.net.me == session.leader
         self.z = self.y = np.zeros(0)  # of the rows that this label holder owns
+        self.offset: FloatArray | float = 0.0  # of the same rows, and a part of z
         self.curvature = np.ones(session.train.rows)
 
     # -- scores -------------------------------------------------------------------------------------------------
@@ -103,13 +121,17 @@ class _Party:
             z = await session.scores_of(part, rows, holder)
             if z is not None and part.y is not None:
                 self.z, self.y = z, part.y[rows]
+                known, weights = labels_of(self.y), weights_of(self.y)
+                if known.ndim == 2:
+                    self.offset, self.z = known[:, 1], z + known[:, 1]
+                    self.y = known[:, 0] if weights is None else weighed(known[:, 0], weights)
         self.net.traffic.round()
-        if self.loss.kind == "real":  # the curvature is 1 everywhere, as all know
+        if self.loss.name in EVEN and not self.weighted:  # the curvature is 1 everywhere, as all know
             return
         for holder, rows in part.owned.items():
             for portion in np.array_split(np.arange(len(rows)), -(-len(rows) // CHUNK) or 1):
                 if holder == self.net.me:
-                    c = self.loss.curvature(self.z[portion], self.y[portion])
+                    c = self.loss.information(self.z[portion], self.y[portion])
                     await session.tell("curvatures", c)
                 else:
                     told = await self.net.recv(holder, "curvatures")
@@ -127,7 +149,7 @@ class _Party:
             why = (
                 "all counts are 0, so that the intercept falls without end and nothing says how sure coefficients are; "
                 "give rows with other counts"
-                if self.loss.name == "poisson"
+                if self.loss.log_link
                 else "the model fits every row to the letter, as coefficients grow without end where classes are "
                 "separated, so that nothing says how sure they are; train it with l2 > 0"
             )
@@ -150,8 +172,9 @@ class _Party:
             if joint is None:
                 raise ProtocolError("the products of some party's columns are none; check that all run the same job")
         distance = information.distance(self._gradient(own)) if self._knows_all else math.nan
-        fit = await self._fit(parameters - (0 if joint is None else joint.free.shape[1]), distance)
-        inverse, free, dispersion, df = await self._own_part(joint, order, sizes, fit)
+        found_fit = await self._fit(parameters - (0 if joint is None else joint.free.shape[1]), distance)
+        fit, counted = (None, 1.0) if found_fit is None else found_fit
+        inverse, free, dispersion, df = await self._own_part(joint, order, sizes, fit, counted)
         net.traffic.round()
         covariance = dispersion * information.covariance(inverse, free)
         return covariance, df, None if fit is None else fit.as_value()
@@ -179,9 +202,12 @@ class _Party:
         return found
 
     async def _own_part(
-        self, joint: Joint | None, order: tuple[str, ...], sizes: dict[str, int], fit: Fit | None
+        self, joint: Joint | None, order: tuple[str, ...], sizes: dict[str, int], fit: Fit | None, counted: float
     ) -> tuple[FloatArray, FloatArray, float, int]:
-        """Return this party's block of the inverse and of the free directions, dispersion and degrees of freedom."""
+        """Return this party's block of the inverse and of the free directions, dispersion and degrees of freedom.
+
+        counted: the part of the rows that count at all. Products are over all rows, whose weights have a mean of 1.
+        """
         if joint is None or fit is None:
             size, leader = sizes[self.net.me], self.session.leader
             told = await self.net.recv(leader, "inverse block")
@@ -192,7 +218,7 @@ class _Party:
         at, mine = 0, None
         for name in order:
             part = slice(at, at + sizes[name])
-            blocks = joint.inverse[part, part].copy(), joint.free[part].copy(), fit.dispersion, fit.df
+            blocks = joint.inverse[part, part].copy(), joint.free[part].copy(), fit.dispersion / counted, fit.df
             at = part.stop
             if name == self.net.me:
                 mine = blocks
@@ -202,41 +228,60 @@ class _Party:
 
     # -- the fit ------------------------------------------------------------------------------------------------
 
-    async def _fit(self, parameters: int, distance: float) -> Fit | None:
-        """Return how well the model fits all rows, at the first label holder; None elsewhere."""
+    async def _fit(self, parameters: int, distance: float) -> tuple[Fit, float] | None:
+        """Return how well the model fits all rows, and the part of them that count; None but at the first holder."""
         loss, rows, null = self.loss, self.part.rows, 0.0
-        means = await self._totals([float(target(loss, self.y).sum()) / rows])
+        weights, aims = weights_of(self.y), target(loss, labels_of(self.y))
+        means = await self._totals([float((aims if weights is None else aims * weights).sum()) / rows])
         if means is not None:
             # Without an intercept the null model is the one whose scores are all 0, as in R.
-            null = null_score(loss, means[0]) if self.block.intercept is not None else 0.0
+            null = self._null_score(means[0]) if self.block.intercept is not None else 0.0
             for name in self.session.job.holders[1:]:
                 await self.net.send(name, "null score", null)
         elif self.net.me in self.session.job.holders:
             null = float(await self.net.recv(self.session.leader, "null score"))
         mine = [
             deviance(loss, self.z, self.y),
-            deviance(loss, np.full(len(self.z), null), self.y),
+            deviance(loss, null + self.offset + np.zeros(len(self.z)), self.y),
             unnormalised(loss, self.z, self.y),
+            pearson(loss, self.z, self.y),
             *self._apart(),
+            *_logarithms(weights, len(self.y)),
         ]
         totals = await self._totals(mine)
         if totals is None:
             return None
-        far, null_far, total, auc, ks, weight = totals
+        *told, auc, ks, weight, count, logs = totals
+        # As if rows without weight were not there, and the weights of the others had a mean of 1.
+        counted, rows = count / rows, round(count)
+        far, null_far, total, squares = (counted * one for one in told)
+        logs += count * math.log(counted)
         auc, ks = (auc / weight, ks / weight) if weight else (math.nan, math.nan)
-        dispersion = far / (rows - parameters) if loss.kind == "real" else 1.0
-        criterion, distance = aic(loss, total, rows, parameters), distance / math.sqrt(dispersion or 1.0)
-        return Fit(far, null_far, criterion, auc, ks, rows, parameters, dispersion, distance)
+        left = far if loss.kind == "real" else squares
+        dispersion = left / (rows - parameters) if estimates_dispersion(loss) else 1.0
+        criterion, distance = aic(loss, total, rows, parameters, far), distance / math.sqrt(dispersion or 1.0)
+        criterion -= logs if loss.kind == "real" else 0.0
+        return Fit(far, null_far, criterion, auc, ks, rows, parameters, dispersion, distance), counted
+
+    def _null_score(self, mean: float) -> float:
+        """Return the intercept of a model of nothing else but it, and of offsets, which one label holder has."""
+        if isinstance(self.offset, float):
+            return null_score(self.loss, mean)
+        return best_constant(plain(self.loss), labels_of(self.y), self.offset, weights_of(self.y))
 
     def _apart(self) -> tuple[float, float, float]:
         """Return AUC and KS of this holder's own rows times their weight, and the weight.
 
         Metrics over the rows of two holders would take scores from one of them to the other.
         """
-        if self.loss.kind != "binary" or len(np.unique(self.y)) < 2:
+        weights, y = weights_of(self.y), labels_of(self.y)
+        if self.loss.kind != "binary" or len(np.unique(y if weights is None else y[weights > 0.0])) < 2:
             return 0.0, 0.0, 0.0
-        weight = len(self.y) / self.part.rows
-        return weight * metrics.auc(self.y, self.z), weight * metrics.ks(self.y, self.z), weight
+        weight = amount_of(self.y) / self.part.rows
+        if weights is None:
+            return weight * metrics.auc(y, self.z), weight * metrics.ks(y, self.z), weight
+        found = ranking((y > 0).astype(np.int64), self.z, weights)
+        return weight * found.auc, weight * found.ks[0], weight
 
     async def _totals(self, mine: list[float]) -> list[float] | None:
         """Return sums over all label holders at the first of them, None elsewhere; a single one needs nobody else."""
@@ -244,6 +289,14 @@ class _Party:
             return mine if self.leads else None
         found = await self.session.sum.total_wide("objective", np.array(mine), self.session.leader)
         return None if found is None else found.tolist()
+
+
+def _logarithms(weights: FloatArray | None, rows: int) -> tuple[float, float]:
+    """Return how many of the rows count, and the sum of their weights' logarithms."""
+    if weights is None:
+        return float(rows), 0.0
+    known = weights[weights > 0.0]
+    return float(len(known)), float(np.log(known).sum())
 
 
 def sampled(rows: int, most: int) -> Rows:

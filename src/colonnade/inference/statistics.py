@@ -19,7 +19,7 @@ from colonnade.runtimes.net import Traffic
 
 Floats = npt.NDArray[np.float64]
 _FAR = 0.3  # standard errors
-STUDENT = "RidgeRegression"  # its variance is estimated too: t instead of z
+STUDENT = ("RidgeRegression", "GammaRegression", "TweedieRegression")  # a variance is estimated too: t instead of z
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Fit:
     ks: float
     rows: int
     parameters: int  # independent columns, with the intercept
-    dispersion: float  # the variance that is left; 1 for models that have none
+    dispersion: float  # the variance that is left, in parts of what the mean says; 1 for models that have none
     distance: float  # to the optimum in standard errors, as far as the first label holder can tell; NaN if it can't
 
     @property
@@ -55,7 +55,7 @@ class Coefficient(NamedTuple):
     name: str
     coefficient: float
     standard_error: float
-    z: float  # t in a ridge regression
+    z: float  # t where a variance is estimated
     p: float  # two-sided, for the coefficient being 0
     low: float
     high: float
@@ -200,7 +200,7 @@ class Statistics:
 
     @property
     def dispersion(self) -> float:
-        """The variance that a ridge regression leaves; 1 for the other models."""
+        """The variance that ridge regression leaves, Pearson's dispersion of gamma and Tweedie; 1 for the others."""
         return self.fit.dispersion
 
     def __str__(self) -> str:
@@ -214,7 +214,7 @@ class Statistics:
         from rich import box
         from rich.table import Table
 
-        z = "t" if self.model == STUDENT else "z"
+        z = "t" if self.model in STUDENT else "z"
         kept = f"{100 * self.level:g} %"
         table = Table(title=self.model, box=box.SIMPLE_HEAD, caption=self._summary(), caption_justify="left")
         for name in ("party", "column"):
@@ -237,11 +237,12 @@ class Statistics:
         lines = [
             f"rows {self.n:,}, degrees of freedom {self.df:,}"
             + (f", correlations from {self.rows:,} rows" if self.rows < self.n else ""),
-            f"deviance {self.deviance:.6g}, null deviance {self.null_deviance:.6g}, AIC {self.aic:.6g}",
+            f"deviance {self.deviance:.6g}, null deviance {self.null_deviance:.6g}"
+            + ("" if math.isnan(self.aic) else f", AIC {self.aic:.6g}"),
         ]
         if not math.isnan(self.auc):
             lines.append(f"AUC {self.auc:.4f}, KS {self.ks:.4f}")
-        if self.model == STUDENT:
+        if self.model in STUDENT:
             lines.append(f"dispersion {self.dispersion:.6g}")
         return "\n".join(lines)
 
@@ -275,7 +276,7 @@ def own_table(
     all_names, values = (*names, "intercept"), theta[:, 0]
     if intercept is not None:
         values = np.append(values, intercept)
-    whole = table_of(all_names[: len(values)], values, covariance, level, df if model == STUDENT else None)
+    whole = table_of(all_names[: len(values)], values, covariance, level, df if model in STUDENT else None)
     if intercept is None:
         return whole, None
     cut = {column.name: getattr(whole, column.name)[:-1] for column in fields(whole)}
@@ -285,7 +286,7 @@ def own_table(
 def own_tests(levels: Levels, state: Any, found: Any, model: str) -> tuple[CategoryTest, ...]:
     """Return the joint tests of a party's own categories, from what its program returned."""
     covariance, df, _ = found
-    return category_tests(levels, state[0][:, 0], covariance, df if model == STUDENT else None)
+    return category_tests(levels, state[0][:, 0], covariance, df if model in STUDENT else None)
 
 
 def put_together(

@@ -42,12 +42,13 @@ disclosed = [
 {parties}"""
 _LINEAR = """\
 [model]
-kind = {kind}# logistic, softmax, svm, ridge or poisson; kernel, ..., network, ...: docs/guide.md
+kind = {kind}# logistic, softmax, svm, ridge, poisson, gamma, tweedie, ...; kernel, ..., network, ...: docs/guide.md
 l2 = 1e-4                # weight of the penalty
-# penalty = "l2"         # or "nonconvex"
+# l1 = 0.0               # weight of the sum of absolute coefficients, which makes some of them 0
+# penalty = "l2"         # or "elasticnet", or "nonconvex"
 # intercept = true
 # penalise_intercept = false  # true: the penalty is on the intercept too
-# weighted = false       # true: rows count as a column of the label holder's says (its own file names it); sealed only
+# weighted = false       # true: rows count unequally, as weight or class_weight in the label holder's own file say
 
 """
 _OTHER = """\
@@ -119,9 +120,9 @@ protection = ["sealed", "plain"]   # how training may be protected; "plain" is c
 _LABEL = """\
 label = "label"           # empty cells are rows without a label
 {weight}"""
-_WEIGHT = (
-    '# weight = "weight"       # how much each row counts, where the job says weighted = true (sealed training only)'
-)
+_WEIGHT = """\
+# weight = "weight"       # how much each row counts, where the job says weighted = true
+# class_weight = "balanced"   # the same by class; or { good = 1, bad = 5 }"""
 _PREPARE = """\
 # Local preparation, learned on the training rows and saved with the model. By default numbers are imputed and
 # standardised, and texts become one column per category.

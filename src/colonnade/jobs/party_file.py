@@ -23,12 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
+from colonnade.data.class_weights import BALANCED
+from colonnade.errors import DataError, OptionError
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
 from colonnade.families.protection import PROTECTIONS
+from colonnade.families.trees import TELL_LABELS
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
 from colonnade.jobs.policy import KINDS, SERVED, Policy
+from colonnade.objective.calibration import METHODS
+from colonnade.objective.decisions import check_rule
+from colonnade.objective.losses import loss
 from colonnade.remote.certificates import CertificatePaths
 from colonnade.remote.trust import check_pin
 from colonnade.settings import toml
@@ -53,6 +59,13 @@ PARTY = Section(
     Key(
         "trees",
         Section(Key("monotone", Section(others=Key("column", int, allowed=(1, -1))), default={})),
+    ),
+    Key(
+        "decision",
+        Section(
+            Key("by", (str, float, Section(Key("cost", ListOf(ListOf(float, 2), 2))))),
+            Key("calibration", str, allowed=METHODS),
+        ),
     ),
     Key(
         "certificates",
@@ -80,6 +93,9 @@ PARTY = Section(
             Key("max_questions", int, default=Policy.max_questions, least=0),
             Key("min_noise", float, default=Policy.min_noise, least=0),
             Key("min_cell", int, default=Policy.min_cell, least=1),
+            Key("min_count", int, default=Policy.min_count, least=1),
+            Key("max_label_counts", float, default=Policy.max_label_counts, above=0.0),
+            Key("max_binnings", int, default=Policy.max_binnings, least=0),
             Key("sequential", bool, default=Policy.sequential),
             Key("max_partner_ids", int, least=1),
             Key("serve_people", str, default=Policy.serve_people, allowed=SERVED),
@@ -107,6 +123,8 @@ class PartyFile:
     policy: Policy
     network: Any = None  # how this party's own is made: see `families.torch_networks`
     trees: Settings | None = None  # what it asks of boosted trees: see `tree_part`
+    calibration: str | None = None  # how it turns scores into probabilities: see `objective.calibration`
+    decision: Any = None  # by what it chooses the threshold of its decisions: see `objective.decisions`
     listen_serving: str | None = None  # where it waits for those who use a model with it
 
     @property
@@ -137,18 +155,9 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if (settings["data"]["label"] is None) == (name in job.holders):
         holds = "holds labels, so name the column" if name in job.holders else "holds no labels, so leave this out"
         raise settings["data"].error("label", f"the job says that {name!r} {holds}")
-    if settings["data"]["weight"] is not None and not family(job.family).weighs:
-        raise settings["data"].error("weight", NO_WEIGHTS)
-    told = getattr(
-        job.model, "weighted", None
-    )  # None where weights, like labels, are the label holder's business alone
-    if name == job.holders[0] and told is not None and (settings["data"]["weight"] is not None) != told:
-        says = (
-            "says weighted = true, so name the column with the weights"
-            if settings["data"]["weight"] is None
-            else ("says nothing of weights; leave this out, or add weighted = true to [model] at every party")
-        )
-        raise settings["data"].error("weight", f"the job {says}")
+    _check_weights(settings["data"], job, name)
+    _check_offsets(settings["data"], name, job)
+    decision, calibration = _decision(settings["decision"], job, name)
     takes = family(job.family).takes_own
     if (settings["network"] is not None) != takes:
         trains = 'trains networks, so name the function that makes this party\'s: build = "file.py:name"'
@@ -188,8 +197,90 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         ),
         _network(settings["network"]),
         settings["trees"],
+        calibration,
+        decision,
         settings["listen_serving"],
     )
+
+
+def _check_offsets(given: Settings, name: str, job: Job) -> None:
+    """Refuse offsets and exposures of people where the job's model does not take them."""
+    for key in ("offset", "exposure"):
+        if given[key] is not None:
+            try:
+                family(job.family).check_offsets(name, job.loss, job.holders, exposure=key == "exposure")
+            except DataError as error:
+                raise given.error(key, str(error)) from None
+
+
+def _check_weights(given: Settings, job: Job, name: str) -> None:
+    """Refuse weights of rows and of classes that the model does not take, or that the job does not tell of."""
+    keys = [key for key in ("weight", "class_weight") if given[key] is not None]
+    for key in keys if not family(job.family).weighs else ():
+        raise given.error(key, NO_WEIGHTS)
+    told = getattr(job.model, "weighted", None)  # None where weights are the label holder's business alone
+    if told is False:
+        for key in keys:
+            says = "says nothing of weights; leave this out, or add weighted = true to [model] at every party"
+            raise given.error(key, f"the job {says}")
+    elif told and not keys and job.holders == (name,):
+        raise given.error(
+            "weight", "the job says weighted = true, so name the column with the weights, or class_weight"
+        )
+    asked = given["class_weight"]
+    if asked is None:
+        return
+    if name not in job.holders:
+        words = "the party with the labels says how much each class counts, and the job says that"
+        raise given.error("class_weight", f"{words} {name!r} holds none; leave this out")
+    if loss(job.loss).kind not in ("binary", "classes"):
+        raise given.error("class_weight", f"is for classes, and the job's loss is {job.loss!r}; leave this out")
+    if asked == BALANCED and len(job.holders) > 1:
+        words = "needs all labels at one party, and no label holder tells another how many of each class it has"
+        raise given.error("class_weight", f"'balanced' {words}; give numbers, such as {{ good = 1, bad = 5 }}")
+    if job.statistics:
+        words = "lets classes count otherwise than they are there, which the statistics that the job asks for can't"
+        raise given.error("class_weight", f"{words}; leave one of the two out")
+    if getattr(job.model, "balanced", False):
+        raise given.error("class_weight", "the job says balanced = true already; leave out one of the two")
+    if getattr(job.algorithm, "label_epsilon", None) is not None:
+        raise given.error("class_weight", TELL_LABELS)
+
+
+def _decision(given: Settings | None, job: Job, name: str) -> tuple[Any, str | None]:
+    """Return by what this party chooses its threshold and calibrates, each None without; refuse what can't be."""
+    if given is None:
+        return None, None
+    if given["calibration"] is not None:
+        _check_calibration(given, job, name)
+    elif given["by"] is None:
+        raise given.error("by", "say by what decisions are taken, or how probabilities are calibrated; or remove this")
+    if given["by"] is None:
+        return None, given["calibration"]
+    by = given["by"].plain() if isinstance(given["by"], Settings) else given["by"]
+    if name != job.holders[0]:
+        raise given.error("by", f"only the first label holder, {job.holders[0]!r}, decides; remove this table")
+    if family(job.family).predicts_alone:
+        raise given.error("by", "the target of transfer learning decides by itself, without labels; remove this table")
+    try:
+        check_rule(by, loss(job.loss))
+    except OptionError as error:
+        raise given.error("by", str(error)) from None
+    if not isinstance(by, float) and not job.validation:
+        words = "a threshold is chosen on held-out rows, and the job holds none out; add part = 0.2 under [validation]"
+        raise given.error("by", f"{words} of the job, or give a number")
+    return by, given["calibration"]
+
+
+def _check_calibration(given: Settings, job: Job, name: str) -> None:
+    """Refuse a calibration without two classes, labels, and held-out rows to learn it from."""
+    if name not in job.holders:
+        raise given.error("calibration", f"only a party with labels calibrates, and {name!r} holds none; remove it")
+    if loss(job.loss).kind != "binary" or family(job.family).predicts_alone:
+        raise given.error("calibration", f"is for models of two classes, and the job's loss is {job.loss!r}; remove it")
+    if not job.validation:
+        words = "is learnt from held-out rows, and the job holds none out; add part = 0.2 under [validation]"
+        raise given.error("calibration", f"{words} of the job, or remove it")
 
 
 def _network(given: Settings | None) -> Any:

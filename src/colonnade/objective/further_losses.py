@@ -1,4 +1,4 @@
-"""Losses that boosted trees minimise beside those of `losses`: amounts above 0, amounts that may be 0, and quantiles.
+"""Losses of amounts above 0, of amounts that may be 0, and of quantiles, which boosted trees minimise too.
 
 Gamma and Tweedie regression have a log link: the mean is exp(z). Where exp would leave what a float64 holds, it goes on
 along its tangent, as Poisson's does: value and slope still fit each other, and the loss stays convex and finite.
@@ -12,7 +12,6 @@ along its tangent, as Poisson's does: value and slope still fit each other, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 
@@ -32,6 +31,8 @@ class Gamma(Loss):
     name = "gamma"
     kind = "positive"
     curvature_bound = math.inf
+    tells_score = True
+    log_link = True
 
     def values(self, z: Floats, y: Labels) -> Floats:
         """y exp(-z) + z."""
@@ -48,13 +49,27 @@ class Gamma(Loss):
         out: Floats = y * _exp(-z)[2]
         return out
 
+    def curvature_from(self, signal: Floats) -> Floats:
+        """1 - s."""
+        out: Floats = np.maximum(1.0 - signal, 0.0)
+        return out
+
+    def signal_after(self, signal: Floats, change: Floats) -> Floats:
+        """1 - (1 - s) exp(-change)."""
+        out: Floats = 1.0 - np.maximum(1.0 - signal, 0.0) * _exp(-change)[1]
+        return out
+
+    def information(self, z: Floats, y: Labels) -> Floats:
+        """1 everywhere."""
+        return np.ones(z.shape)
+
     def start(self, y: Labels) -> float:
         """Start at the log of the mean."""
         return math.log(float(y.mean()))
 
     def predict(self, z: Floats) -> Labels:
         """The mean exp(z)."""
-        return _mean(z)
+        return mean_of_score(z)
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,7 @@ class Tweedie(Loss):
     power: float
     kind = "count"
     curvature_bound = math.inf
+    log_link = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.power, Real) or not 1.0 < self.power < 2.0:
@@ -102,13 +118,17 @@ class Tweedie(Loss):
         out: Floats = high * _exp(high * z)[2] + low * y * _exp(-low * z)[2]
         return out
 
+    def information(self, z: Floats, y: Labels) -> Floats:
+        """exp((2 - power) z)."""
+        return _exp((2.0 - self.power) * z)[2]
+
     def start(self, y: Labels) -> float:
         """Start at the log of the mean."""
         return math.log(max(float(y.mean()), 1e-12))
 
     def predict(self, z: Floats) -> Labels:
         """The mean exp(z)."""
-        return _mean(z)
+        return mean_of_score(z)
 
 
 @dataclass(frozen=True)
@@ -194,31 +214,7 @@ def _exp(t: Floats) -> tuple[Floats, Floats, Floats]:
     return slope * (1.0 + (t - low)), slope, slope * (t <= Z_FAR)
 
 
-def _mean(z: Floats) -> Labels:
+def mean_of_score(z: Floats) -> Labels:
     """Return exp(z), as far as a mean can be from 1: it is finite, and above 0."""
     out: Floats = np.exp(np.clip(z, -Z_FAR, Z_FAR))
     return out
-
-
-FURTHER: dict[str, tuple[str | None, Callable[..., Loss]]] = {
-    "gamma": (None, Gamma),
-    "tweedie": ("power", Tweedie),
-    "quantile": ("level", Quantile),
-}
-"""{first word of a name: the parameter that follows it, how the loss is made}."""
-
-
-def further_loss(name: str) -> Loss | None:
-    """Return the loss of that name, None if it is none of these; refuse one without, or with a wrong parameter."""
-    word, _, rest = name.partition(" ")
-    if word not in FURTHER:
-        return None
-    needed, make = FURTHER[word]
-    if needed is None:
-        return make() if not rest else None
-    try:
-        parameter = float(rest)
-    except ValueError:
-        example = {"power": "'tweedie 1.5'", "level": "'quantile 0.9'"}[needed]
-        raise OptionError(f"the loss {word!r} needs a {needed}, as in {example}, got {name!r}") from None
-    return make(parameter)

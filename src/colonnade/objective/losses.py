@@ -13,7 +13,7 @@ turns one into the other.
     real       square                                   float64, finite
     count      poisson                                  float64, finite, >= 0
 
-`further_losses` has more of them, which boosted trees take.
+`further_losses` and `glm_losses` have more of them; the parameter of such a loss is a part of its name.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Loss(ABC):
     curvature_bound: ClassVar[float]
     boldness: ClassVar[float] = 1.0
     tells_score: ClassVar[bool] = False  # whether a row's signal determines its score, as far as signals depend on it
+    log_link: ClassVar[bool] = False  # whether the mean is exp(z), so that an exposure makes sense
 
     def outputs(self, classes: int) -> int:
         """Return the width of the score for that many classes."""
@@ -87,6 +88,21 @@ class Loss(ABC):
         """Return the curvature as far as the signal alone tells it; None if it does not, and then it has to be sent."""
         return None
 
+    def curvature_about(self, signal: Floats) -> Floats | None:
+        """Return about what the curvature is where rows count unequally, by weights around 1 that nobody else knows.
+
+        None if it has to be sent, as in `curvature_from`.
+        """
+        return self.curvature_from(signal)
+
+    def information(self, z: Floats, y: Labels) -> Floats:
+        """Return the curvature that is expected where the model is right, on which standard errors are based."""
+        return self.curvature(z, y)
+
+    def usual_curvature(self, y: Labels) -> float:
+        """Return the mean curvature where training starts, for first steps where `curvature_bound` is infinite."""
+        return float(self.curvature(np.full(len(y), self.start(y)), y).mean())
+
     def signal_after(self, signal: Floats, change: Floats) -> Floats:
         """Return the signal of scores that have changed by so much since they had this one, without their labels.
 
@@ -101,6 +117,10 @@ class Loss(ABC):
     def start(self, y: Labels) -> float:
         """Return where the owner of the intercept lets it start, from its own labels."""
         return 0.0
+
+    def apart(self, z: Floats, y: Labels) -> tuple[Loss, Floats, Labels]:
+        """Return the loss, scores and labels without anything that is known of single rows; see `offset`."""
+        return self, z, y
 
     def probability(self, z: Floats) -> Floats:
         """Return the probability of each class, one column per class."""
@@ -137,6 +157,12 @@ class Logistic(Loss):
         """p (1 - p), where p = |s| is the probability of the other label."""
         p = np.abs(signal)
         out: Floats = p * (1.0 - p)
+        return out
+
+    def curvature_about(self, signal: Floats) -> Floats:
+        """w p (1 - p) = |s| (1 - p): p as if w were 1, but no more than 1/2, as a larger |s| hints at a larger w."""
+        s = np.abs(signal)
+        out: Floats = s * (1.0 - np.minimum(s, 0.5))
         return out
 
     def signal_after(self, signal: Floats, change: Floats) -> Floats:
@@ -197,6 +223,10 @@ class Softmax(Loss):
         p = np.abs(signal)
         out: Floats = p * (1.0 - p)
         return out
+
+    def curvature_about(self, signal: Floats) -> Floats:
+        """As of the logistic loss, for each class."""
+        return Logistic().curvature_about(signal)
 
     def signal_after(self, signal: Floats, change: Floats) -> Floats:
         """The label is where s < 0, p is s, or 1 + s at the label, and z = log p up to a constant.
@@ -305,6 +335,11 @@ class SmoothHinge(Loss):
         out: Floats = (bent if 10 * bent.sum() >= active.sum() else active).astype(np.float64)
         return out
 
+    def curvature_about(self, signal: Floats) -> Floats:
+        """1 before the last kink: where the first one is in a weighted signal, only its weight would tell."""
+        out: Floats = (signal != 0.0).astype(np.float64)
+        return out
+
     def predict(self, z: Floats) -> Labels:
         """+1 where z > 0, else -1."""
         return np.where(z > 0, 1.0, -1.0)
@@ -321,6 +356,7 @@ class Poisson(Loss):
     name = "poisson"
     kind = "count"
     curvature_bound = math.inf
+    log_link = True
 
     def values(self, z: Floats, y: Labels) -> Floats:
         """exp(z) - y z, along the tangent above Z_MAX."""
@@ -341,6 +377,10 @@ class Poisson(Loss):
     def start(self, y: Labels) -> float:
         """Start at the log of the mean."""
         return math.log(max(float(y.mean()), 1e-12))
+
+    def usual_curvature(self, y: Labels) -> float:
+        """The mean."""
+        return float(y.mean())
 
     def predict(self, z: Floats) -> Labels:
         """The mean exp(z), at most exp(Z_MAX)."""
@@ -371,11 +411,16 @@ LOSSES: dict[str, Loss] = {
 
 
 def loss(name: str) -> Loss:
-    """Return the loss of that name, which may have a parameter: "quantile 0.9"."""
-    from colonnade.objective.further_losses import FURTHER, further_loss  # it takes `Loss` from here
+    """Return the loss of that name, which may have parameters: "quantile 0.9"."""
+    from colonnade.objective.glm_losses import NAMED, named_loss  # it takes `Loss` from here
 
-    found = (LOSSES.get(name) or further_loss(name)) if isinstance(name, str) else None
+    found = (LOSSES.get(name) or named_loss(name)) if isinstance(name, str) else None
     if found is None:
-        known = (*LOSSES, *(word if not needs else f"{word} <{needs}>" for word, (needs, _) in FURTHER.items()))
+        known = (*LOSSES, *(" ".join((word, *(f"<{one}>" for one in needs))) for word, (needs, _) in NAMED.items()))
         raise OptionError(f"loss must be one of {', '.join(map(repr, known))}, got {name!r}")
     return found
+
+
+def sends_curvature(name: str) -> bool:
+    """Return whether a label holder has to send curvatures beside its signals, because these do not tell them."""
+    return loss(name).curvature_from(np.zeros(0)) is None

@@ -13,15 +13,17 @@ import numpy.typing as npt
 
 from colonnade.errors import InputError, LabelError
 from colonnade.objective.further_losses import Gamma, Quantile, Tweedie, weighted_quantile
+from colonnade.objective.glm_losses import NegativeBinomial, SmoothQuantile
 from colonnade.objective.losses import Floats, Labels, Loss
+from colonnade.objective.weighted import labels_of, plain, weights_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
 METRICS: dict[str, str] = {"binary": "auc", "classes": "accuracy", "real": "r2", "count": "d2", "positive": "d2"}
 """The metric that `evaluate` gives, by the kind of the loss; `metric_name` knows the exceptions."""
 
-LIKELIHOODS = ("logistic", "square", "poisson")
-"""Losses that are minus a log-likelihood of one parameter, up to terms of the labels alone."""
+LIKELIHOODS = ("logistic", "square", "poisson", "gamma", "tweedie", "negative_binomial")
+"""First words of losses that are minus a log-likelihood of one parameter, up to terms of the labels alone."""
 
 _LEAST = 1e-300  # a mean of 0 has no finite score; this one is as good
 
@@ -148,9 +150,30 @@ def d2_pinball(y: npt.ArrayLike, predicted: npt.ArrayLike, level: float, weights
     return _explained(left, total, constant=bool((y == y[0]).all()))
 
 
+def d2_negative_binomial(
+    y: npt.ArrayLike, predicted: npt.ArrayLike, alpha: float, weights: Floats | None = None
+) -> float:
+    """Return the share of the negative binomial deviance that the predicted means explain, NaN below two rows.
+
+    For labels that are all equal it is 1 if every prediction is right, else 0.
+    """
+    y, predicted = _floats(y, predicted)
+    if len(y) < 2:
+        return math.nan
+    loss = NegativeBinomial(alpha)
+
+    def half(mean: Array) -> float:
+        if ((mean <= 0) & (y > 0)).any() or np.isinf(mean).any():
+            return math.inf
+        return _weighed(loss.values(np.log(np.maximum(mean, _LEAST)), y) - _best(loss, y), weights)
+
+    total = half(np.full(len(y), np.average(y, weights=weights)))
+    return _explained(half(predicted), total, constant=bool((y == y[0]).all()))
+
+
 def metric_name(loss: Loss) -> str:
     """Return the name of the metric that `evaluate` gives for this loss."""
-    return "d2" if isinstance(loss, Quantile) else METRICS[loss.kind]
+    return "d2" if loss.name.split(" ")[0] in ("quantile", "smooth_quantile") else METRICS[loss.kind]
 
 
 def goodness(loss: Loss, y: npt.ArrayLike, predicted: npt.ArrayLike, weights: Floats | None = None) -> float:
@@ -158,10 +181,12 @@ def goodness(loss: Loss, y: npt.ArrayLike, predicted: npt.ArrayLike, weights: Fl
 
     Of real numbers that is R²; of a loss with a deviance of its own, or a quantile, it is D², the share of that.
     """
-    if isinstance(loss, Quantile):
+    if isinstance(loss, Quantile | SmoothQuantile):
         return d2_pinball(y, predicted, loss.level, weights)
     if isinstance(loss, Gamma | Tweedie):
         return d2_tweedie(y, predicted, loss.power if isinstance(loss, Tweedie) else 2.0, weights)
+    if isinstance(loss, NegativeBinomial):
+        return d2_negative_binomial(y, predicted, loss.alpha, weights)
     if loss.kind == "count":
         return d2_poisson(y, predicted, weights)
     return r2(y, predicted, weights) if loss.kind == "real" else accuracy(y, predicted, weights)
@@ -173,8 +198,11 @@ def evaluate(
     """Return the name and value of the loss's default metric for scores and encoded labels.
 
     The value is NaN where the metric has none: without rows, with a NaN score, or for an AUC over rows of one class.
+    Labels may bring their weights along (`weighted.weighed`).
     """
+    loss, weights, y_encoded = plain(loss), weights_of(y_encoded) if weights is None else weights, labels_of(y_encoded)
     name = metric_name(loss)
+    loss, z, y_encoded = loss.apart(z, y_encoded)
     if weights is not None:  # a row that counts for nothing has no say, not even that its class is there
         z, y_encoded, weights = z[weights > 0.0], y_encoded[weights > 0.0], weights[weights > 0.0]
     if not len(z) or np.isnan(z).any():
@@ -249,7 +277,7 @@ def null_score(loss: Loss, mean: float) -> float:
     """Return the score of all rows in a model of nothing but an intercept; `mean` is that of all targets."""
     if loss.name == "square":
         return mean
-    if loss.name == "poisson":
+    if loss.log_link:
         return math.log(max(mean, _LEAST))
     return math.log(max(mean, _LEAST)) - math.log(max(1.0 - mean, _LEAST))
 
@@ -260,24 +288,67 @@ def deviance(loss: Loss, z: Floats, y: Labels) -> float:
 
 
 def _best(loss: Loss, y: Labels) -> Floats:
-    """Return the least loss that any score has for these labels."""
-    if loss.name != "poisson":
+    """Return the least loss that any score has for these labels, which may bring weights along."""
+    if not loss.log_link:
         return np.zeros(len(y))
+    weights, y = weights_of(y), labels_of(y)
     seen = np.where(y > 0, y, 1.0)  # y log y is 0 at y = 0
-    out: Floats = y - y * np.log(seen)
+    best = y - y * np.log(seen)
+    if loss.name != "poisson":
+        best = np.where(y > 0, plain(loss).values(np.log(seen), y), 0.0)
+    out: Floats = best * (1.0 if weights is None else weights)
     return out
 
 
+def estimates_dispersion(loss: Loss) -> bool:
+    """Return whether a model of this loss has a variance beside its mean, which is estimated too."""
+    return loss.kind == "real" or isinstance(plain(loss), Gamma | Tweedie)
+
+
+def pearson(loss: Loss, z: Floats, y: Labels) -> float:
+    """Return the squared errors, each divided by the variance that its mean has, but for the dispersion.
+
+    Their mean is the dispersion. Only gamma and Tweedie models are asked for it; it is 0 for all others.
+    """
+    of = plain(loss)
+    if not isinstance(of, Gamma | Tweedie):
+        return 0.0
+    mean = of.predict(z)
+    return _weighed((labels_of(y) - mean) ** 2 / mean ** (of.power if isinstance(of, Tweedie) else 2.0), weights_of(y))
+
+
 def unnormalised(loss: Loss, z: Floats, y: Labels) -> float:
-    """Return minus twice the log-likelihood of these rows; for real numbers the squared error, which `aic` takes."""
+    """Return what `aic` takes of these rows: minus twice the log-likelihood, where nothing else has to be estimated.
+
+    For real numbers it is the squared error, for gamma twice the logarithms of the labels.
+    """
+    of, known = plain(loss), labels_of(y)
+    if isinstance(of, NegativeBinomial):
+        shape = 1.0 / of.alpha
+        constants = np.array([math.lgamma(one + 1.0) + math.lgamma(shape) - math.lgamma(one + shape) for one in known])
+        return 2.0 * _weighed(of.values(z, known) + constants - known * math.log(of.alpha), weights_of(y))
+    if isinstance(of, Gamma):
+        return 2.0 * float(np.log(known).sum()) if weights_of(y) is None else math.nan
     if loss.name != "poisson":
         return deviance(loss, z, y)
-    constants = np.array([math.lgamma(count + 1.0) for count in y])
-    return 2.0 * float((loss.values(z, y) + constants).sum())
+    constants, weights = np.array([math.lgamma(count + 1.0) for count in labels_of(y)]), weights_of(y)
+    return 2.0 * float((loss.values(z, y) + (constants if weights is None else weights * constants)).sum())
 
 
-def aic(loss: Loss, total: float, rows: int, parameters: int) -> float:
-    """Return Akaike's criterion from the sum of `unnormalised` over all rows; as in R, a variance is a parameter."""
+def aic(loss: Loss, total: float, rows: int, parameters: int, far: float) -> float:
+    """Return Akaike's criterion from the sum of `unnormalised` over all rows, and the deviance of all of them.
+
+    As in R, a variance is a parameter, and it is the deviance over the rows. Tweedie models have none, NaN: their
+    likelihood has no closed form; nor do gamma models whose rows have weights.
+    """
+    if isinstance(plain(loss), Tweedie):
+        return math.nan
+    if isinstance(plain(loss), Gamma):
+        shape = rows / far if far > 0.0 else math.inf
+        if math.isinf(shape):
+            return -math.inf
+        likelihood = shape * (far / 2.0 + rows) - rows * shape * math.log(shape) + rows * math.lgamma(shape)
+        return 2.0 * likelihood + total + 2.0 * (parameters + 1)
     if loss.name != "square":
         return total + 2.0 * parameters
     with np.errstate(divide="ignore"):

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import at_least, one_of
+from colonnade.errors import OptionError, at_least, one_of
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -41,7 +41,11 @@ class Penalty(ABC):
 
     @abstractmethod
     def gradient(self, w: Floats) -> Floats:
-        """Return the first derivative per coordinate, in the shape of w."""
+        """Return the first derivative per coordinate, in the shape of w, of all that has one."""
+
+    def shrink(self, w: Floats, eta: float) -> None:
+        """Take what has no derivative off w itself, after a step of this length along all that has one."""
+        return
 
     @abstractmethod
     def curvature(self, w: Floats) -> Floats:
@@ -97,11 +101,46 @@ class NonConvex(Penalty):
         return out
 
 
-PENALTIES: dict[str, type[Penalty]] = {"l2": L2, "nonconvex": NonConvex}
+@dataclass(frozen=True)
+class ElasticNet(Penalty):
+    """strength / 2 · ‖w‖² + l1 · Σ |w|, which makes weights exactly 0 that are of little use.
+
+    Gradient and curvature are those of the first term; steps leave the second one to `shrink`, its proximal operator.
+    """
+
+    name = "elasticnet"
+    l1: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("l1", self.l1, 0.0, finite=True)
+
+    def value(self, w: Floats) -> float:
+        """strength / 2 · ‖w‖² + l1 · Σ |w|."""
+        return 0.5 * self.strength * float(np.square(w).sum()) + self.l1 * float(np.abs(w).sum())
+
+    def gradient(self, w: Floats) -> Floats:
+        """strength · w."""
+        return self.strength * w
+
+    def curvature(self, w: Floats) -> Floats:
+        """strength everywhere."""
+        return np.full(w.shape, float(self.strength))
+
+    def shrink(self, w: Floats, eta: float) -> None:
+        """Bring every weight closer to 0 by eta · l1, and no further than that."""
+        np.copyto(w, np.sign(w) * np.maximum(np.abs(w) - eta * self.l1, 0.0))
+
+
+PENALTIES: dict[str, type[Penalty]] = {"l2": L2, "nonconvex": NonConvex, "elasticnet": ElasticNet}
 """Every penalty by its name."""
 
 
-def penalty(name: str, strength: float) -> Penalty:
-    """Return the penalty of that name and strength."""
+def penalty(name: str, strength: float, l1: float = 0.0) -> Penalty:
+    """Return the penalty of that name; with `l1` above 0, "l2" is an elastic net too."""
     one_of("penalty", name, tuple(PENALTIES))
+    if name == "elasticnet" or (name == "l2" and l1 != 0.0):
+        return ElasticNet(strength, l1)
+    if l1 != 0.0:
+        raise OptionError(f"l1 goes with penalty='elasticnet' or 'l2', got l1={l1!r} and penalty={name!r}; remove one")
     return PENALTIES[name](strength)

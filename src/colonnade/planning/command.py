@@ -16,7 +16,7 @@ from colonnade.jobs.checkpoints import Checkpoints
 from colonnade.jobs.consent import check_consent
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.tree_part import check_limits, grows_trees
+from colonnade.jobs.tree_part import check_limits
 from colonnade.planning.candidates import check_plannable
 from colonnade.planning.figures import NEAR, Forecast, Plan
 from colonnade.planning.forecast import Span
@@ -25,7 +25,6 @@ from colonnade.progress import Line, human_bytes
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
 from colonnade.service.run import TableSource
-from colonnade.tables import data
 
 SECONDS = 25.0  # with alignment, a plan on some ten thousand rows then takes about half a minute
 
@@ -63,8 +62,7 @@ def plan_job(
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:
-        table, trees = data.load(party.data), grows_trees(job)
-        source = TableSource(table, party.prepare, trees=trees, reference=job.statistics)
+        source = TableSource.of(job, party)
         tell(f"{source.rows:,} rows read")
         return (source,)
 

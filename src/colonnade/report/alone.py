@@ -20,8 +20,8 @@ from colonnade.families import family
 from colonnade.jobs.model_file import ModelPart
 from colonnade.objective.losses import Floats, Loss
 from colonnade.report import held_out_file
-from colonnade.report.columns import common_rows, place_of
 from colonnade.report.held_out_file import HeldOutPeople
+from colonnade.report.training_people import common_rows, place_of
 from colonnade.tables.table import Table
 
 FILE = "alone.csv"
@@ -81,7 +81,8 @@ def _trained_alone(part: ModelPart, table: Table, train: Rows, apart: Rows, loss
     def own(rows: Rows) -> Party:
         some = table.take(rows)
         X = part.prepared.apply(some)
-        return Party(part.party, X, some.label, columns=names, sample_weight=some.weight, categories=coded)
+        known: dict[str, Any] = {"sample_weight": some.weight, "offset": some.added}
+        return Party(part.party, X, some.label, columns=names, categories=coded, **known)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColonnadeWarning)

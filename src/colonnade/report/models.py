@@ -81,7 +81,8 @@ def write_report(
         facts=[(name, value) for name, value in facts if value], history=model.history_,
         metric=metric_words(names[-1] if names else metrics.metric_name(loss)),
         people=[JudgedPeople(people, y, score, alone, own.sample_weight)],
-        threshold=0.5 if loss.name == "logistic" else 0.0,
+        threshold=model.threshold_ if loss.kind == "binary" else 0.0,
+        threshold_words="" if model._threshold is None else model._threshold.why,
         alone_words=words if train else "Give the people of the training (train=) to see what the others' columns add.",
         coefficients=_coefficients(model, me, statistics),
     )  # fmt: skip

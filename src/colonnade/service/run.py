@@ -18,7 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
-from colonnade.errors import ColonnadeError, DataError
+from colonnade.binning.cells import FineColumn
+from colonnade.binning.options import BinningOptions
+from colonnade.binning.prepared import cells_of, with_bins
+from colonnade.data import labels
+from colonnade.errors import ColonnadeError, DataError, InputError, LabelError
 from colonnade.families import family
 from colonnade.families.checks import warn_after, warn_budget
 from colonnade.families.protection import SEALED
@@ -26,21 +30,25 @@ from colonnade.families.store import SUFFIX
 from colonnade.inference.category_tests import CategoryTest
 from colonnade.inference.statistics import Coefficient, Fit, own_table, own_tests, warn_far
 from colonnade.jobs import model_file, people
+from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
-from colonnade.jobs.consent import check_consent, hides_all, words_of
+from colonnade.jobs.consent import hides_all, words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.tree_part import check_limits, grows_trees, own_part
+from colonnade.jobs.tree_part import grows_trees, own_part
 from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
+from colonnade.objective.decisions import Threshold, chosen, given
 from colonnade.objective.losses import loss
 from colonnade.progress import History
 from colonnade.remote.terms import RunTerms
 from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
+from colonnade.service.binned import check_card, save_bins
+from colonnade.service.calibrating import calibrated
 from colonnade.service.start import TERM, same_start, starting
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
@@ -65,6 +73,11 @@ def sources(learned: LearnedPreparation) -> int:
     return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
+def how_prepared(job: Job) -> dict[str, bool]:
+    """Return how the columns of a job's tables are prepared, where a party's file does not say it."""
+    return {"trees": grows_trees(job), "reference": job.statistics, "binned": job.binning is not None}
+
+
 @dataclass(frozen=True)
 class PreparedTable:
     """A table, with what was learned from its training rows."""
@@ -87,21 +100,61 @@ class PreparedTable:
 class TableSource:
     """A party's table in the form that `training` takes.
 
-    `trees` are prepared otherwise than other models, and categories whose coefficients are read have a `reference`.
+    `trees` are prepared otherwise than other models, categories whose coefficients are read have a `reference`, and
+    `binned` columns become weights of evidence.
     """
 
-    def __init__(self, table: Table, prepare: Settings | None, *, trees: bool = False, reference: bool = False) -> None:
-        self.table, self._prepare, self._how = table, prepare, {"trees": trees, "reference": reference}
+    def __init__(
+        self,
+        table: Table,
+        prepare: Settings | None,
+        *,
+        trees: bool = False,
+        reference: bool = False,
+        binned: bool = False,
+        class_weight: Any = None,
+    ) -> None:
+        self.table, self._prepare = table, prepare
+        self._how = {"trees": trees, "reference": reference, "binned": binned}
+        self.class_weight = class_weight
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
-        self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
+        self.added = table.added
+        self.learned: LearnedPreparation | None = None  # as soon as `prepare` or `binned` was called
         self.trained_on: Rows | None = None  # the rows of the training, by then
+        self.cut: list[FineColumn] = []  # where columns have bins
+        self.found: Any = None
+
+    @classmethod
+    def of(cls, job: Job, party: PartyFile) -> TableSource:
+        """Read the table that a party's file describes."""
+        weights = party.data["class_weight"]
+        return cls(data.load(party.data), party.prepare, **how_prepared(job), class_weight=weights)
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
         self.trained_on = rows
-        names = column_names(self.learned)
-        return PreparedTable(self.table, self.learned, names, sources(self.learned))
+        return self._prepared(self.learned)
+
+    def cells(self, rows: Rows, options: BinningOptions) -> list[FineColumn]:
+        """Learn the preparation from these rows, as far as a party can alone, and cut columns into fine cells."""
+        self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
+        self.trained_on, self.cut = rows, cells_of(self.learned, self.table.take(rows), options)
+        return self.cut
+
+    def binned(self, found: Any) -> PreparedTable:
+        """Learn the rest of the preparation from the bins that were found of these cells."""
+        if self.learned is None:
+            raise DataError("bins belong to cells; cut the columns into cells first")
+        self.found = found
+        self.learned = with_bins(self.learned, self.cut, found)
+        if not self.learned.columns:
+            where = self.table.where
+            raise DataError(f"no column of {where} has bins that stay; lower min_iv under [binning], or leave the job")
+        return self._prepared(self.learned)
+
+    def _prepared(self, learned: LearnedPreparation) -> PreparedTable:
+        return PreparedTable(self.table, learned, column_names(learned), sources(learned))
 
     def whole(self) -> LearnedPreparation | None:
         """Learn the preparation from all rows; None where some of these can't be prepared."""
@@ -185,19 +238,17 @@ def run_job(
     from colonnade.alignment.protocol import align
 
     first, job = starting(job, party, start)
-    check_consent(party.policy, party.name, job)
-    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
-    check_limits(job, party)
+    check_allowed(job, party)
     kind = family(job.family)
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
     def read() -> tuple[Any, ...]:
-        table, trees = data.load(party.data), grows_trees(job)
-        source = TableSource(table, party.prepare, trees=trees, reference=job.statistics)
+        source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
         if known is not None:
+            check_card(job, party.name, known)
             own_part(job, party, column_names(known), known.categories)  # refused before anything is sent
         width = None if known is None else sources(known)
         most = None if width is None else allowance(party.policy.max_directions, width)
@@ -235,17 +286,54 @@ def run_job(
     finally:
         history.close()
     source, trained = outcome.value
-    trained = replace(trained, judged=history.held_out.get(party.name))
+    trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
     version, in_use = keep_version(job, party, source, trained, history.records)
+    for line in save_bins(version.folder, job, party.name, source, trained.state):
+        tell(line)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
+
+
+def _with_decisions(
+    job: Job, party: PartyFile, source: TableSource, trained: Trained, tell: Callable[[str], None]
+) -> Trained:
+    """Return what was trained with the calibration and the threshold that this party's own file asks for."""
+    calibration = calibrated(job, party, source.labels, source.weights, trained)
+    return replace(trained, calibration=calibration, threshold=decided(job, party, source, trained, tell))
+
+
+def decided(
+    job: Job, party: PartyFile, source: TableSource, trained: Trained, tell: Callable[[str], None]
+) -> Threshold | None:
+    """Return the threshold that this party's own file asks for, chosen on the held-out rows that it judged by.
+
+    Where these speak for none, the model is kept without, and the party is told.
+    """
+    by, of = party.decision, loss(job.loss)
+    if by is None:
+        return None
+    if isinstance(by, float):
+        return given(by, of)
+    if trained.judged is None or trained.apart is None:
+        tell("it has seen no score of a held-out row, so no threshold is chosen")
+        return None
+    rows = trained.apart[np.asarray(trained.judged[0], dtype=np.int64)]
+    y = labels.encode(np.asarray(source.labels)[rows], trained.classes, of)
+    weights = None if source.weights is None else np.asarray(source.weights, dtype=np.float64)[rows]
+    try:
+        return chosen(by, of, np.asarray(trained.judged[1], dtype=np.float64), y, weights)
+    except (LabelError, InputError) as error:
+        tell(f"no threshold is chosen, and decisions are the usual ones: {error}")
+        return None
 
 
 def keep_version(
     job: Job, party: PartyFile, source: TableSource, trained: Trained, history: list[dict[str, Any]]
 ) -> tuple[Version, bool]:
     """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now."""
+    validated = trained.validated
+    whole, job = job, job if validated is None else job.candidate(validated.best)
     shelf = Shelf(party.folder, party.name)
     folder = shelf.place(trained.training)
     about = about_training(job, trained, history)
@@ -254,6 +342,8 @@ def keep_version(
     model_file.save(folder, job, party.name, trained, source.learned, about)
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
+    if validated is not None:
+        model_file.save_validation(folder, whole, validated)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
     if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
@@ -261,8 +351,7 @@ def keep_version(
     version = Version(trained.training, folder, about)
     version.write()
     in_use = shelf.ended(version)
-    for name in ("rows", "state", "training"):
-        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
+    _forget(party)
     return version, in_use
 
 
@@ -274,6 +363,10 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
         "loss": "loss", "metric": metric, "validation_loss": "held-out loss", "validation_metric": f"held-out {metric}",
     }  # fmt: skip
     figures = {name: float(record[key]) for key, name in names.items() if key in record}
+    if trained.validated is not None and trained.validated.scores is not None:
+        figures[f"cross-validated {job.scoring or 'score'}"] = float(
+            trained.validated.scores[trained.validated.best].mean()
+        )
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name, "parent": job.agreed.get(TERM, ""),
         "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
@@ -281,7 +374,15 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
         "algorithm": {"kind": job.algorithm.name, **asdict(job.algorithm)},
         "columns": list(trained.prepared.columns),
         "metrics": {name: value for name, value in figures.items() if math.isfinite(value)},
+        **({} if trained.threshold is None else {"decision": trained.threshold.words(loss(job.loss))}),
     }  # fmt: skip
+
+
+def _forget(party: PartyFile) -> None:
+    """Remove what was kept to go on from, as the model is saved."""
+    fits = [f"fits/{path.name}" for path in (party.checkpoints / "fits").glob("*")]
+    for name in ("rows", "state", "training", *fits):
+        Checkpoints(party.checkpoints / name, b"").clear()
 
 
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
@@ -291,8 +392,11 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     def state(trained_on: bytes) -> Checkpoints:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
 
+    def fit(trained_on: bytes, number: int) -> Checkpoints:
+        return Checkpoints(party.checkpoints / "fits" / str(number), mine + trained_on)
+
     return Keepers(
-        Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine)
+        Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine), fit
     )
 
 

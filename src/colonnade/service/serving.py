@@ -24,6 +24,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.objective import losses
+from colonnade.objective.calibration import decided_by
 from colonnade.runtimes.net import Net
 from colonnade.service.in_use import judge, loaded, scorer_of, use
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
@@ -79,7 +80,7 @@ def predict(
         asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
-        return Scores(ids, known, outputs(job, part, totals))
+        return Scores(ids, known, outputs(job, part, with_offsets(totals, table.added)))
 
     scores: Scores = use(job, party, part, party.name, program, lambda: ())
     return scores
@@ -186,13 +187,16 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
-        def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_]]:
-            if rows is not None:
+        def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
+            if rows is not None:  # features of people, for an exposure of 1
                 here = _among(ids, served)
                 judge(party, part, rows.take(here), tell)
-                return part.prepared.apply(rows.take(here)) if here.any() else None, here
+                return part.prepared.apply(rows.take(here)) if here.any() else None, here, None
             places, known = directory.find(ids)
-            return part.prepared.apply(table.take(places)) if len(places) else None, known
+            added = None if table.added is None else np.zeros(len(ids))
+            if added is not None:
+                added[known] = table.added[places]
+            return part.prepared.apply(table.take(places)) if len(places) else None, known, added
 
         async def answer(ids: list[str], X: Any, here: npt.NDArray[np.bool_]) -> tuple[Array, npt.NDArray[np.bool_]]:
             try:
@@ -215,9 +219,9 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
                 end_with(error)
 
         def score(ids: list[str], rows: Table | None) -> list[dict[str, Any]]:
-            X, here = own(ids, rows)
+            X, here, added = own(ids, rows)
             totals, known = asyncio.run_coroutine_threadsafe(answer(ids, X, here), loop).result()
-            return answers(Scores(ids, known, outputs(job, part, totals)))
+            return answers(Scores(ids, known, outputs(job, part, with_offsets(totals, added))))
 
         net.spawn(watch())
         server.score = score
@@ -248,11 +252,18 @@ def outputs(job: Job, part: ModelPart, totals: Array) -> dict[str, Array]:
     """Scores as people read them."""
     loss = losses.loss(job.loss)
     scores = family(part.public["family"]).decode(job.loss, totals)
-    found = {"prediction": labels.decode(loss.predict(scores), part.classes, loss)}
-    if loss.kind in ("binary", "classes") and job.loss != "smooth_hinge":
-        chances = loss.probability(scores)
+    how = loss if part.calibration is None else part.calibration
+    decided = decided_by(scores, loss, part.threshold, part.calibration)
+    found = {"prediction": labels.decode(decided, part.classes, loss)}
+    if loss.kind in ("binary", "classes") and (part.calibration is not None or job.loss != "smooth_hinge"):
+        chances = how.probability(scores)
         found |= {f"p({name})": chances[:, column] for column, name in enumerate(part.classes.tolist())}
     return found
+
+
+def with_offsets(totals: Array, added: Array | None) -> Array:
+    """Return scores with what the label holder adds to them by itself."""
+    return totals if added is None else totals + added
 
 
 def _among(ids: list[str], served: Set[str] | None) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,9 @@
     # database = "bank.duckdb"      # where sql looks up names of tables
     id = "customer_id"              # left out, if all parties have the same rows in the same order
     label = "default"               # only at a party that holds labels; an empty cell is a row without one
-    # weight = "exposure"           # beside a label: how much each row counts, a number >= 0
+    # weight = "importance"         # beside a label: how much each row counts, a number >= 0
+    # exposure = "insured_years"    # beside a label: how much each row was at risk, a number > 0; or offset = "..."
+    # class_weight = "balanced"     # beside a label: how much rows of each class count; or { good = 1, bad = 5 }
     columns = ["age", "income"]     # by default all others; or exclude = ["name"]
     # encoding = "windows-1252"     # of a CSV file that is not UTF-8
 
@@ -15,7 +17,7 @@ Everything that is wrong with it is one sentence, with the file, the line and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,15 @@ def _one_sign(value: str) -> str | None:
     return None if len(value) == 1 and value not in '"\n\r' else f"must be one character, got {value!r}"
 
 
+def _class_weight(value: Any) -> str | None:
+    named = isinstance(value, Mapping) and len(value) > 0
+    return (
+        None
+        if named or value == "balanced"
+        else 'must be "balanced", or a weight for each class, { good = 1, bad = 5 }'
+    )
+
+
 SECTION = Section(
     Key("source", str),
     Key("sql", str),
@@ -43,6 +54,9 @@ SECTION = Section(
     Key("ids", str),  # a file with one id per line, for formats without an id column
     Key("label", str),
     Key("weight", str),  # of rows, beside a label
+    Key("class_weight", (str, Section(others=Key("class", float, least=0))), check=_class_weight),
+    Key("offset", str),  # of scores, beside a label
+    Key("exposure", str),  # the same as a factor of the mean
     Key("columns", ListOf(str, least=1)),
     Key("exclude", ListOf(str)),
     Key("text", ListOf(str)),  # columns that are text although they look like numbers
@@ -53,16 +67,16 @@ SECTION = Section(
     Key("first_index", int, default=1, allowed=(0, 1)),
     Key("features", int, least=1, most=2**31 - 2),
 )
-_QUERY = {"id", "label", "weight", "columns", "exclude", "text", "missing"}
+_QUERY = {"id", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude", "text", "missing"}
 _OF_CSV = frozenset(("delimiter", "decimal", "encoding"))
 # What each kind of source can be told, beside source itself.
 _KEYS = {
     "sql": _QUERY | {"database"},
     "csv": _QUERY | _OF_CSV,
     "parquet": _QUERY,
-    "libsvm": {"label", "ids", "first_index", "features"},
+    "libsvm": {"label", "class_weight", "ids", "first_index", "features"},
     "npy": {"ids", "columns", "exclude"},
-    "npz": {"id", "ids", "label", "weight", "columns", "exclude"},
+    "npz": {"id", "ids", "label", "weight", "class_weight", "offset", "exposure", "columns", "exclude"},
 }
 _SUFFIXES = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".svm": "libsvm",
@@ -77,7 +91,8 @@ def load(
 
     source: another file instead of the section's own, for example with new rows to predict; a query reads it in place
         of its own. Where `ids` names a file, the ids of new.svm are in new.svm.ids.
-    labels: whether the columns of labels and weights are read; for prediction they need not be there.
+    labels: whether the columns of labels and weights are read; for prediction they need not be there. Offsets and
+        exposures have to be: they are a part of every score.
     texts: columns that are text whatever they look like: what `LearnedPreparation.texts` says of the training rows.
     """
     if settings["source"] is None and settings["sql"] is None:

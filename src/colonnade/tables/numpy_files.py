@@ -13,9 +13,9 @@ from colonnade.errors import DataError, LabelError
 from colonnade.settings.settings import Settings
 from colonnade.tables.table import (
     Table,
+    check_beside_labels,
     check_ids,
-    check_weight_key,
-    checked_weights,
+    checked_beside,
     choose_columns,
     without_label,
 )
@@ -43,7 +43,7 @@ def load_numpy(settings: Settings, path: Path, labels: bool) -> Table:
         raise settings.error("source", sentence, DataError)
     rows = int(X.shape[0])
     columns, names = _columns(settings, X, arrays.get("columns"), where, new=not labels)
-    ids, label, weight = None, None, None
+    ids, label = None, None
     if settings["id"] is not None:
         ids = _array(settings, "id", arrays, where)
         if ids.dtype.kind not in "iuU":
@@ -56,14 +56,17 @@ def load_numpy(settings: Settings, path: Path, labels: bool) -> Table:
             raise settings.error("label", sentence, LabelError)
         missing = np.isnan(label) if label.dtype.kind == "f" else label == "" if label.dtype.kind == "U" else None
         label = label if missing is None else without_label(label, missing, settings, where)
-    check_weight_key(settings)
-    if labels and settings["weight"] is not None:
-        weight = checked_weights(settings, _array(settings, "weight", arrays, where), rows, where)
-    return Table(where, columns, ids, label, names, weight)
+    check_beside_labels(settings)
+    beside = {
+        key: checked_beside(settings, key, _array(settings, key, arrays, where), rows, where)
+        for key in ("weight", "offset", "exposure")
+        if settings[key] is not None and (labels or key != "weight")
+    }
+    return Table(where, columns, ids, label, names, **beside)
 
 
 def _array(settings: Settings, key: str, arrays: dict[str, Array], where: str) -> Array:
-    """Return the array that `id`, `label` or `weight` names."""
+    """Return the array that a key names: id, label, weight, offset or exposure."""
     if settings[key] not in arrays:
         names = ", ".join(map(repr, arrays))
         raise settings.error(key, f"{where} has no array {settings[key]!r}, its arrays are {names}", DataError)

@@ -15,7 +15,7 @@ from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.data.row_weights import Floats
 from colonnade.errors import DataError, InputError, LabelError
 from colonnade.settings.settings import Settings
-from colonnade.tables.table import Chosen, Table, checked_weights, repeated_ids, without_label
+from colonnade.tables.table import Chosen, Table, checked_beside, repeated_ids, without_label
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -60,9 +60,12 @@ class Query:
                 raise self.unfit(name)
         ids = None if chosen.id is None else self.ids(chosen.id)
         labels = None if chosen.label is None else self.labels(chosen.label)
-        weights = None if chosen.weight is None else self.weights(chosen.weight)
+        beside: dict[str, Any] = {
+            key: None if name is None else self.beside(key, name)
+            for key, name in (("weight", chosen.weight), ("offset", chosen.offset), ("exposure", chosen.exposure))
+        }
         read = {name: self.texts(name) if self.is_text(name, texts) else self.numbers(name) for name in chosen.columns}
-        return Table(self.where, read, ids, labels, weight=weights)
+        return Table(self.where, read, ids, labels, **beside)
 
     def is_text(self, name: str, texts: frozenset[str]) -> bool:
         """Return whether a column is text, by its type or because somebody says so; dates are read as texts."""
@@ -168,24 +171,24 @@ class Query:
             missing = missing | np.isnan(values)
         return without_label(values, missing, self.settings, self.where)
 
-    def weights(self, name: str) -> Floats:
-        """Return how much each row counts; every row has a number."""
+    def beside(self, key: str, name: str) -> Floats:
+        """Return weights, offsets or exposures, as `key` says; every row has a number."""
         if (kind := self.types[name]) not in NUMBERS:
             raise self.settings.error(
-                "weight",
-                f"column {name!r} of {self.where} is of type {kind}, weights must be numbers; choose another column",
+                key,
+                f"column {name!r} of {self.where} is of type {kind}, {key}s must be numbers; choose another column",
                 DataError,
             )
         found = self.numbers(name).values
         missing = np.flatnonzero(np.isnan(found))
         if len(missing):
             raise self.settings.error(
-                "weight",
-                f"{len(missing)} rows of {self.where} have no weight in column {name!r}, the first is row "
-                f"{missing[0] + 1}; give every row one, 0 where it shall not count",
+                key,
+                f"{len(missing)} rows of {self.where} have no {key} in column {name!r}, the first is row "
+                f"{missing[0] + 1}; give every row one{', 0 where it shall not count' if key == 'weight' else ''}",
                 DataError,
             )
-        return checked_weights(self.settings, found, len(found), self.where)
+        return checked_beside(self.settings, key, found, len(found), self.where)
 
 
 def is_date(kind: str) -> bool:

@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.raw_columns import Texts
-from colonnade.data.row_weights import Floats, as_weights
+from colonnade.data.row_weights import Floats, as_exposure, as_offset, as_weights, together
 from colonnade.errors import DataError, LabelError
 from colonnade.settings.settings import Settings, nearest
 
 Array = npt.NDArray[Any]
 _SHOWN = 12  # columns that an error lists
+_ROLES = ("id", "label", "weight", "offset", "exposure")  # what columns may be, beside being learnt from
+_CHECKS = {"weight": as_weights, "offset": as_offset, "exposure": as_exposure}
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Table:
     ids: integers or text, one per row, no two the same; None where rows are aligned already.
     label: numbers with NaN, or Python values with None, where a row has no label; None where the party holds none.
     weight: how much each row counts, a number >= 0; None where all count alike.
+    offset, exposure: what is added to each score, and what its mean is multiplied with; None where it is nothing.
     where: how errors call it.
     """
 
@@ -35,6 +38,13 @@ class Table:
     label: Array | None = None
     names: tuple[str, ...] | None = None
     weight: Floats | None = None
+    offset: Floats | None = None
+    exposure: Floats | None = None
+
+    @property
+    def added(self) -> Floats | None:
+        """What is added to each score in all; None where it is nothing."""
+        return together(self.offset, self.exposure)
 
     @property
     def sparse(self) -> bool:
@@ -54,9 +64,9 @@ class Table:
         columns = (
             self.columns[rows] if self.sparse else {name: column.take(rows) for name, column in self.columns.items()}
         )
-        along = (self.ids, self.label, self.weight)
-        ids, label, weight = (None if values is None else values[rows] for values in along)
-        return replace(self, columns=columns, ids=ids, label=label, weight=weight)
+        along = {key: getattr(self, key) for key in ("ids", "label", "weight", "offset", "exposure")}
+        taken: dict[str, Any] = {key: None if values is None else values[rows] for key, values in along.items()}
+        return replace(self, columns=columns, **taken)
 
     def __repr__(self) -> str:
         width = self.columns.shape[1] if self.sparse else len(self.columns)
@@ -71,44 +81,49 @@ class Chosen(NamedTuple):
     id: str | None
     label: str | None
     weight: str | None
+    offset: str | None
+    exposure: str | None
     columns: list[str]
 
     @property
     def names(self) -> list[str]:
         """The names of all columns that are read, for whatever purpose."""
-        return [name for name in (self.id, self.label, self.weight, *self.columns) if name is not None]
+        *others, columns = self
+        return [name for name in (*others, *columns) if name is not None]
 
 
 def choose(settings: Settings, names: Sequence[str], where: str, labels: bool) -> Chosen:
     """Return the columns that `[data]` asks for; where no labels are read, there is no use for weights either."""
-    id_column, label, weight = settings["id"], settings["label"], settings["weight"]
-    for key, name in (("id", id_column), ("label", label if labels else None), ("weight", weight if labels else None)):
+    roles = {key: settings[key] for key in _ROLES}
+    read = {key: name if labels or key not in ("label", "weight") else None for key, name in roles.items()}
+    for key, name in read.items():
         if name is not None and name not in names:
             raise settings.error(key, unknown_column(name, names, where), DataError)
-    if label is not None and label == id_column:
-        raise settings.error("label", f"column {label!r} is the id already; give another one", LabelError)
-    check_weight_key(settings)
-    chosen = choose_columns(settings, names, where, (id_column, label, weight), new=not labels)
-    return Chosen(id_column, label if labels else None, weight if labels else None, chosen)
+    if roles["label"] is not None and roles["label"] == roles["id"]:
+        raise settings.error("label", f"column {roles['label']!r} is the id already; give another one", LabelError)
+    check_beside_labels(settings)
+    chosen = choose_columns(settings, names, where, tuple(roles.values()), new=not labels)
+    return Chosen(**read, columns=chosen)
 
 
-def check_weight_key(settings: Settings) -> None:
-    """Refuse weights of rows where there are no labels, and a column that is something else already."""
-    weight = settings["weight"]
-    if weight is None:
-        return
-    if settings["label"] is None:
-        sentence = "the party with the labels says how much each row counts; remove it at one without a label column"
-        raise settings.error("weight", sentence)
-    for key in ("id", "label"):
-        if weight == settings[key]:
-            raise settings.error("weight", f"column {weight!r} is the {key} already; give another one", DataError)
+def check_beside_labels(settings: Settings) -> None:
+    """Refuse weights, offsets and exposures where there are no labels, and columns that are something else already."""
+    for at, key in enumerate(_ROLES[2:], 2):
+        name = settings[key]
+        if name is None:
+            continue
+        if settings["label"] is None:
+            says = "how much each row counts" if key == "weight" else f"the {key} of each row"
+            raise settings.error(key, f"the party with the labels says {says}; remove it at one without a label column")
+        for other in _ROLES[:at]:
+            if name == settings[other]:
+                raise settings.error(key, f"column {name!r} is the {other} already; give another one", DataError)
 
 
 def choose_columns(
     settings: Settings, names: Sequence[str], where: str, taken: tuple[str | None, ...], *, new: bool = False
 ) -> list[str]:
-    """Return the columns to learn from, without those that are `taken`, which are id, label and weight.
+    """Return the columns to learn from, without those that are `taken`, each for something else (`_ROLES`).
 
     New rows need not have what the model leaves out.
     """
@@ -125,7 +140,7 @@ def choose_columns(
             if name in seen:
                 raise settings.error((key, number), f"column {name!r} is listed twice; list it once")
             if key == "columns" and name in taken:
-                role = ("id", "label", "weight")[taken.index(name)]
+                role = _ROLES[taken.index(name)]
                 raise settings.error((key, number), f"column {name!r} is the {role} already; leave it out here")
             seen.add(name)
     left_out = {*taken, *(settings["exclude"] or ())}
@@ -142,12 +157,12 @@ def unknown_column(name: str, names: Sequence[str], where: str) -> str:
     return f"{where} has no column {name!r}, its columns are {shown}{nearest(name, list(names))}"
 
 
-def checked_weights(settings: Settings, given: Any, rows: int, where: str) -> Floats:
-    """Return the weights of a source's rows, or refuse them: one finite number >= 0 for each, and not all of them 0."""
-    weights, trouble = as_weights(given, rows)
+def checked_beside(settings: Settings, key: str, given: Any, rows: int, where: str) -> Floats:
+    """Return weights, offsets or exposures of a source's rows, as `key` says, or refuse them."""
+    numbers, trouble = _CHECKS[key](given, rows)
     if trouble is not None:
-        raise settings.error("weight", f"{settings['weight']!r} of {where} {trouble}", DataError)
-    return weights
+        raise settings.error(key, f"{settings[key]!r} of {where} {trouble}", DataError)
+    return numbers
 
 
 def check_ids(settings: Settings, key: str, ids: Array, rows: int, where: str) -> None:
