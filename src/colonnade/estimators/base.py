@@ -305,6 +305,8 @@ class Estimator(ThresholdMixin):
             """Say of what training leaves, such as `times_`, that there was no training yet."""
             if name.endswith("_") and not name.startswith("_"):
                 self._check_fitted(MissingUntilFitted)
+            if name in dir(type(self)):  # a property or the like, which says itself what is missing
+                return object.__getattribute__(self, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def history_frame(self) -> Any:
