@@ -34,6 +34,7 @@ from startup import start_up
 from training import sparse_epoch, straggler, time_to_the_optimum
 from tree_kernels import tree_kernels
 from update_threads import update_threads
+from validation import search_over_lines
 
 Rows = list[tuple[str, str, str]]
 DATA = Path(os.environ.get("COLONNADE_DATA", "data"))
@@ -165,6 +166,7 @@ MEASURES = (
     other_losses,
     slow_line,
     loopback_training,
+    search_over_lines,
     kernel_learning,
     kernel_growth,
     kernel_memory,

@@ -46,7 +46,7 @@ def contents_of(kind="binary", rows=2000, **changes):
     ]  # fmt: skip
     own = [OwnCoefficient(SCRIPT, 0.7, "12.1", 0.1, 7.0, 2.6e-12, 0.5, 0.9), OwnCoefficient("age", -0.2, "8.3")]
     columns = [
-        ColumnLine(SCRIPT, 0.02, (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9.0)),
+        ColumnLine(SCRIPT, 0.02, (0.0, 1.0, 2.0, 3.0, 4.0)),
         ColumnLine("job", 0.1, (), (("<b>", 0.6),)),
     ]
     classes = {"binary": ("paid", SCRIPT), "classes": ("north", SCRIPT, "east & west")}.get(kind, ())

@@ -11,6 +11,7 @@ import colonnade as cn
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
 from colonnade.inference.category_tests import category_tests
+from colonnade.service.new_values import new_values
 from colonnade.settings.settings import check
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.near_levels import distance, near_levels, near_pairs
@@ -200,3 +201,21 @@ def test_values_that_training_never_saw_are_counted():
     codes, _ = learned(["a", "b"], trees=True)
     assert codes.unseen(new) == {"city": (4, ["x", "c", "y"])}
     assert found.unseen(Table("new.csv", {"other": texts(["a"])})) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "become"),
+    [
+        ({"reference": "a"}, "'a', the reference"),
+        ({"reference": False}, "none of its categories"),
+        ({"least": 2}, "others"),
+    ],
+)
+def test_a_sentence_about_new_values_says_what_becomes_of_them(options, become):
+    found, _ = learned(["a", "a", "b", "b", "c"], [{"one-hot": options}])
+    new = Table("new.csv", {"city": texts(["a", "x", "y", "z", "v", "x"])})
+    (sentence,) = new_values(found, new)
+    assert sentence == (
+        f"city: 5 of 6 people have 4 values that training never saw ('x', 'v', 'y', ...) and are taken for {become}"
+    )
+    assert new_values(found, Table("a.csv", {"city": texts(["a", "c"])})) == []

@@ -871,7 +871,8 @@ def test_every_example_of_the_page_is_allowed():
     tables = [toml.parse(example.encode(), whole, "data.md") for example in examples]
     assert len(tables) == 3
     names = [name for name in tables[2]["prepare"] if name != "default"]
-    made = {name: Texts(np.arange(40, dtype=np.int32) % 2, np.array(["a", "b"], dtype=object)) if name == "city"
+    words = {"city": ["Berlin", "Bonn"], "joined": ["01.02.2025", "31.12.2026"]}
+    made = {name: Texts(np.arange(40, dtype=np.int32) % 2, np.array(words[name], dtype=object)) if name in words
             else Numbers(np.arange(40.0)) for name in names}  # fmt: skip
     prepared = preparation.fit(Table("customers.csv", made), tables[2]["prepare"])
-    assert prepared.names == ("income", "debts", "debts=(missing)", "city=a", "city=b")
+    assert prepared.names == ("income", "debts", "debts=(missing)", "city=Bonn", "joined")

@@ -199,7 +199,7 @@ def test_second_order_steps_between_organisations(tmp_path, capsys):
     for name in names:
         capsys.readouterr()
         assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
-    assert main(["check", str(folder / "job.toml"), "--as", "bank"]) in (0, 1)  # the peers are gone by now
+    assert main(["check", str(folder / "job.toml"), "--as", "bank"]) in (0, 3)  # the peers are gone by now
     assert "BlockNewton" in capsys.readouterr().out
 
 

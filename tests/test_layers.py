@@ -65,7 +65,7 @@ def test_programs_see_the_world_only_as_a_net(module):
 
 def test_public_names():
     expected = {
-        "AFSGD", "BlockNewton", "BoostedTreesClassifier", "BoostedTreesRegressor", "FDML", "FDSKL", "Faults",
+        "AFSGD", "Binning", "BlockNewton", "BoostedTreesClassifier", "BoostedTreesRegressor", "FDML", "FDSKL", "Faults",
         "FedAvg", "FedBCD", "FedSGD", "GammaRegression", "Identity", "KernelClassifier", "KernelRegressor", "LinearSVC",
         "LogisticRegression", "MiniBatchSGD", "NegativeBinomialRegression",
         "NetworkClassifier", "NetworkRegressor", "OpenBoosting",
@@ -73,8 +73,8 @@ def test_public_names():
         "QuantileRegression", "RidgeRegression", "SSCA",
         "SSCAClassifier", "SealedBoosting", "SealedNewton", "Simulation", "Site", "SoftmaxRegression",
         "TransferClassifier", "TweedieRegression",
-        "VFB2", "align_parties", "cost", "errors", "load", "mean_of", "of_parameters", "split",
-        "split_rows", "squared_norm", "write_report",
+        "VFB2", "align_parties", "cost", "cross_validate", "errors", "load", "mean_of", "of_parameters", "search",
+        "split", "split_rows", "squared_norm", "stepwise", "write_report",
     }  # fmt: skip
     assert set(cn.__all__) == expected
     for name in expected:
@@ -102,8 +102,8 @@ def test_no_pickle_and_no_unseeded_randomness():
 # Every room imports those above it in this list, and none below; the top level's few modules are everybody's.
 ROOMS = (
     "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "sums", "alignment",
-    "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "ledger", "families",
-    "versions", "estimators", "jobs", "report", "service", "planning", "flower", "cli",
+    "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "binning", "ledger", "families",
+    "versions", "estimators", "validation", "jobs", "report", "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

@@ -20,6 +20,7 @@ from colonnade.algorithms.encrypted_transfer import encrypted_transfer_leaks
 from colonnade.algorithms.split import split_leaks
 from colonnade.algorithms.transfer import transfer_leaks
 from colonnade.alignment.protocol import align
+from colonnade.binning import binning_leaks
 from colonnade.boosting.options import TreeOptions
 from colonnade.families.kernel import KernelOptions
 from colonnade.families.linear import LinearOptions, LinearScorer
@@ -28,7 +29,11 @@ from colonnade.families.trees import TreeScorer
 from colonnade.jobs.policy import KINDS, kind_of
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
+    BIN_CORRELATIONS,
+    BIN_COUNTS,
+    CELL_COUNTS,
     CHANGES,
+    CHOSEN,
     CLASSES,
     COMMON,
     CORRELATIONS,
@@ -58,6 +63,7 @@ from colonnade.runtimes.endpoint import Endpoint
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 from colonnade.service.training import Keepers, take_part
 from colonnade.sums.base import SecureSum
+from colonnade.validation.shown import validation_leaks
 from test_job import GOOD, job
 from test_job_training import Plain, Source
 from test_kept import Shelf
@@ -442,7 +448,9 @@ def test_every_kind_and_every_name_is_declared_by_somebody():
     two = Setting(("bank", "shop"), ("bank",))
     transferred = (*transfer_leaks(two, cn.FedSGD()), *encrypted_transfer_leaks(two, cn.FedSGD()))
     trees = [leak for algorithm in BOOSTING.values() for leak in leaks_of(job_with(algorithm))]
-    for leak in (*sealed, *trees, *split_leaks(two, cn.FedSGD()), *transferred):
+    bins = binning_leaks(two, 10, correlates=True)
+    searched = validation_leaks(replace(two, held_out=True, folds=5, candidates=2), ())
+    for leak in (*sealed, *trees, *searched, *split_leaks(two, cn.FedSGD()), *transferred, *bins):
         kinds.update(leak.kinds)
         names.update([leak.name] if leak.name else [])
     assert kinds == set(KINDS)
@@ -483,6 +491,9 @@ def table():
         CURVATURES: "statistics after `encrypted` or AFSGD",
         MEAN: "Poisson, or statistics of several label holders, after `encrypted` or AFSGD",
         CORRELATIONS: "statistics",
+        CELL_COUNTS: "`[binning]`: 2, 3",
+        BIN_COUNTS: "`[binning]`: 2, 3",
+        BIN_CORRELATIONS: "`[binning]` with `max_correlation` or `max_vif`: 2, 3",
         COVARIANCES: "statistics, or masked transfer learning",
         COMMON: "alignment",
         CLASSES: "several label holders, softmax, or transfer learning",
@@ -490,7 +501,8 @@ def table():
         UNEVEN: "sealed, `encrypted` or AFSGD, with `weighted = true`",
         WEIGHTS: "signals, with `weighted = true`",
         MEAN_WEIGHT: "several label holders, with `weighted = true`",
-        HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`",
+        HELD_OUT: "SealedNewton or masked transfer learning, with `[validation]`; any linear model with folds",
+        CHOSEN: "`[search]`",
         SIGNALS: "plain transfer learning",
         PREDICTED: "transfer learning",
         GRADIENTS: "`encrypted` with several label holders, or masked transfer learning",

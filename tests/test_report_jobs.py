@@ -14,16 +14,17 @@ from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_
 import colonnade as cn
 from colonnade.cli.main import main
 from colonnade.data.raw_columns import Numbers, Texts
-from colonnade.errors import ColonnadeWarning, DataError, OptionError
+from colonnade.errors import DataError, OptionError
 from colonnade.jobs import model_file
 from colonnade.objective import losses
-from colonnade.report import columns, held_out_file
+from colonnade.report import held_out_file
 from colonnade.report.contents import ColumnLine
-from colonnade.report.gather import gather
+from colonnade.report.gather import _columns, gather
 from colonnade.report.page import page_of
 from colonnade.tables import data
+from colonnade.versions.profile import profile_of, write_profiles
 from colonnade.versions.shelf import Shelf
-from report_contents import Strict
+from report_contents import Strict, contents_of
 from report_jobs import LABELS, ODD, TABLE, trained
 
 KINDS = [
@@ -79,7 +80,7 @@ def test_held_out_people_are_named_where_their_labels_are_and_nowhere_else(tmp_p
     (people,) = (of := gather(job, parties["bank"])).people
     figure = {
         "ridge": lambda: f"{r2_score(people.y, people.score):.3f}",
-        "softmax": lambda: f"{100 * accuracy_score(people.y, people.score.argmax(axis=1)):.1f} %",
+        "softmax": lambda: f"{100 * accuracy_score(people.y, people.score.argmax(axis=1)):.1f}\N{NO-BREAK SPACE}%",
         "poisson": lambda: f"{d2_tweedie_score(people.y, people.score, power=1):.3f}",
     }.get(kind, lambda: f"AUC {roc_auc_score(people.y, people.score):.4f}")
     assert figure() in Strict(page_of(of)).text
@@ -155,29 +156,32 @@ def test_data_that_have_changed_are_said_and_no_error(tmp_path):
     folder, job, parties = trained(tmp_path, protection="masked")
     table = (folder / "bank.csv").read_text().splitlines()
     (folder / "bank.csv").write_text("\n".join(table[:150]) + "\n")
-    with pytest.warns(ColonnadeWarning, match="the report has no distributions of columns"):
-        of = gather(job, parties["bank"])
+    of = gather(job, parties["bank"])
     assert of.people[0].alone is None
     assert re.search(r"\d+ of the 220 people of the training are not in .*bank.csv", of.alone_words)
     assert "We alone, together" in page_of(of)
 
 
-def test_columns_are_described_as_they_are_in_the_data(loans):
+def test_columns_are_described_as_they_were_in_training(loans, tmp_path):
     _, job, parties = loans
     age, odd = gather(job, parties["bank"]).columns
-    people = TABLE["age"].round(5)[20:240]
+    away = {int(row["id"]) for row in people_in(Shelf(parties["bank"].folder, "bank").promoted().folder)}
+    people = TABLE["age"].round(5)[[one for one in range(20, 240) if one not in away]]
     assert (age.name, odd.name, age.missing) == ("age", ODD, 0.0)
-    assert age.quantiles == pytest.approx(np.quantile(people, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]))
+    low, tenth, median, last, high = age.quantiles
+    assert (low, median, high) == pytest.approx(tuple(np.quantile(people, [0.01, 0.5, 0.99])))
+    assert (tenth, last) == pytest.approx(tuple(np.quantile(people, [0.1, 0.9], method="inverted_cdf")))
     assert [one.name for one in gather(job, parties["shop"]).columns] == ["spend", "visits"]
-    text = Texts(np.array([0, 1, 1, -1], dtype=np.int32), np.array(["a", "b", "c"], dtype=object))
-    gaps = Numbers(np.array([1.0, np.nan, 3.0, np.nan]))
-    for one, line in (
-        (text, ColumnLine("x", 0.25, (), (("b", 0.5), ("a", 0.25)))),
-        (gaps, ColumnLine("x", 0.5, (1.0, 1.1, 1.5, 2.0, 2.5, 2.9, 3.0))),
-    ):
-        found = columns._line("x", one)
-        assert (found.name, found.missing, found.levels) == (line.name, line.missing, line.levels)
-        assert found.quantiles == pytest.approx(line.quantiles)
+    columns = {
+        "text": Texts(np.array([0, 1, 1, -1], dtype=np.int32), np.array(["a", "b", "c"], dtype=object)),
+        "empty": Numbers(np.full(4, np.nan)), "one": Numbers(np.array([2.0, 2.0, 2.0, np.nan])),
+    }  # fmt: skip
+    write_profiles(tmp_path, {name: profile_of(column) for name, column in columns.items()})
+    text, empty, one = _columns(tmp_path)
+    assert text == ColumnLine("text", 0.25, (), (("b", 0.5), ("a", 0.25)))
+    assert empty.missing == 1.0
+    assert one == ColumnLine("one", 0.25, (2.0,) * 5)
+    Strict(page_of(contents_of(columns=[text, empty, one])))
 
 
 def test_a_party_without_labels_has_a_page_without_scores(loans):
@@ -191,6 +195,19 @@ def test_a_party_without_labels_has_a_page_without_scores(loans):
         assert not re.search(rf"\b{word}\b", page.partition("</style>")[2]), word
     for name, sentences in of.shown.items():
         assert all(sentence in Strict(page).text for sentence in sentences), name
+
+
+def test_a_ledger_that_was_changed_is_said_on_the_page(loans):
+    _, job, parties = loans
+    assert gather(job, parties["shop"]).ledger is None  # under the virtual clock nothing has left a house
+    path = parties["shop"].ledger
+    path.write_text("{}\n")
+    path.chmod(0o600)
+    try:
+        page = Strict(page_of(gather(job, parties["shop"])))
+    finally:
+        path.unlink()
+    assert "It can't be relied on: the seal of 'ledger.jsonl' can't be read" in page.text
 
 
 def test_the_command_writes_a_page_for_its_owner_alone(loans, tmp_path, capsys):

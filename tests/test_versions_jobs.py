@@ -308,7 +308,7 @@ def test_what_does_not_fit_is_noted_where_people_are_scored_and_a_limit_refuses(
     codes, said = ask(trained, asker=("--data", str(new)))
     assert codes == (0, 0), said
     assert "bank: note: age: 100 % missing, training" in said[0]
-    assert re.search(r"bank: note: city: \d+ of \d+ rows have levels that training had not: 'Bern'", said[0])
+    assert re.search(r"bank: note: city: \d+ of \d+ people have 1 value that training never saw \('Bern'\)", said[0])
     assert "shop: note: spend: always 3" in said[1]
     (trained / "scores.csv").rename(trained / "old.csv")
     set_policy(trained, "bank", "max_missing = 0.5")

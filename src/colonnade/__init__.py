@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from colonnade.data.identity import Identity
     from colonnade.data.party import Party, split
     from colonnade.data.site import Site, split_rows
+    from colonnade.estimators.binning import Binning
     from colonnade.estimators.glms import (
         GammaRegression,
         NegativeBinomialRegression,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         SoftmaxRegression,
         load,
     )
+    from colonnade.estimators.stepwise import stepwise
     from colonnade.estimators.torch_networks import NetworkClassifier, NetworkRegressor
     from colonnade.estimators.transfer import TransferClassifier
     from colonnade.estimators.trees import BoostedTreesClassifier, BoostedTreesRegressor
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from colonnade.report.models import write_report
     from colonnade.runtimes.processes import Processes
     from colonnade.runtimes.simulation import Faults, Simulation
+    from colonnade.validation.search import cross_validate, search
 
 __version__ = "0.2.0"
 
@@ -65,6 +68,7 @@ _HOME = {
     "AFSGD": "colonnade.algorithms.afsgd",
     "FDML": "colonnade.algorithms.fdml",
     "FDSKL": "colonnade.algorithms.fdskl",
+    "Binning": "colonnade.estimators.binning",
     "BoostedTreesClassifier": "colonnade.estimators.trees",
     "BoostedTreesRegressor": "colonnade.estimators.trees",
     "OpenBoosting": "colonnade.algorithms.boosted",
@@ -74,6 +78,7 @@ _HOME = {
     "BlockNewton": "colonnade.algorithms.block_newton",
     "NetworkClassifier": "colonnade.estimators.torch_networks",
     "NetworkRegressor": "colonnade.estimators.torch_networks",
+    "stepwise": "colonnade.estimators.stepwise",
     "TransferClassifier": "colonnade.estimators.transfer",
     "SealedNewton": "colonnade.algorithms.sealed_newton",
     "VFB2": "colonnade.algorithms.vfb2",
@@ -96,6 +101,8 @@ _HOME = {
     "Faults": "colonnade.runtimes.simulation",
     "Processes": "colonnade.runtimes.processes",
     "Simulation": "colonnade.runtimes.simulation",
+    "cross_validate": "colonnade.validation.search",
+    "search": "colonnade.validation.search",
 }
 
 __all__ = [
@@ -104,6 +111,7 @@ __all__ = [
     "FDSKL",
     "SSCA",
     "VFB2",
+    "Binning",
     "BlockNewton",
     "BoostedTreesClassifier",
     "BoostedTreesRegressor",
@@ -138,13 +146,16 @@ __all__ = [
     "TweedieRegression",
     "align_parties",
     "cost",
+    "cross_validate",
     "errors",
     "load",
     "mean_of",
     "of_parameters",
+    "search",
     "split",
     "split_rows",
     "squared_norm",
+    "stepwise",
     "write_report",
 ]
 

@@ -43,10 +43,14 @@ LISTED = {
     (RANGES := "ranges of columns that splits use, row by row"): "the label holder, as many as [algorithm] says",
     (CELL_SUMS := "sums over cells of columns, with noise"): "the label holder",
     (CUT_POINTS := "which columns help, and where they are cut"): "each party, of its own columns",
+    (CELL_COUNTS := "counts of good and bad people in fine cells of columns"): "the label holder, without edges",
+    (BIN_COUNTS := "counts of good and bad people in bins of columns"): "each party, of its own columns",
+    (BIN_CORRELATIONS := "correlations of binned columns"): "the label holder; each party hears which of its own stay",
     (COVARIANCES := "correlations of own columns with all others' together"): "each party",
     (ASKED := "who is asked about in predictions"): "everybody; back, who of them is known",
     (PREDICTED := "parts of scores, in predictions alone"): "label holders, of people whom they ask about",
     (HELD_OUT := "scores of held-out people, for a metric"): "the first label holder; nobody else hears the metric",
+    (CHOSEN := "which options of a search do best"): "everybody, of those that the job lists",
     (OBJECTIVE := "objective and metric"): "the first label holder; the others hear when to stop",
 }
 # A name on the left need not be listed beside one on the right, which says all that it says.
@@ -90,11 +94,18 @@ class Setting:
     sealed: bool = False  # whether training is on shares, of which nobody sees anything
     weighted: bool = False  # whether the label holder has weights of rows
     held_out: bool = False  # whether rows are held out to judge the model
+    folds: int = 0  # of a cross-validation, in which everybody is held out once; 0 is none
+    candidates: int = 1  # that a search has to choose from
 
     @property
     def pair(self) -> bool:
         """Whether there are two parties, between whom any sum tells the other's part."""
         return len(self.parties) == 2
+
+    @property
+    def fits(self) -> int:
+        """How many times a model is trained in the run."""
+        return self.folds * self.candidates + 1
 
     @property
     def leader(self) -> str:

@@ -112,9 +112,10 @@ class History:
             self.held_out[party] = (rest[0], rest[1])
         elif kind == "warning":
             self.warnings.append(rest[0])
-        elif kind == "statistics":
+        elif kind in ("statistics", "validation"):
             done, total = rest
-            self._line.show(done, f"portion {done} of {total}", ("statistics", total))
+            what, step = ("portion", kind) if kind == "statistics" else ("fit", "cross-validation")
+            self._line.show(done, f"{what} {done} of {total}", (step, total))
         elif kind == "flow":
             index, mean, late, longest, dropped, used = rest
             flow = {"mean": mean, "p95": late, "max": longest, "dropped": dropped, "used": used}

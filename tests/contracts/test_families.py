@@ -134,7 +134,7 @@ def fitted():
 
 def test_every_family_and_every_public_estimator_is_here():
     public = {name for name in cn.__all__ if inspect.isclass(getattr(cn, name)) and hasattr(getattr(cn, name), "fit")}
-    assert public <= set(ESTIMATORS)
+    assert public - {"Binning"} <= set(ESTIMATORS)  # bins are no model
     assert {kind for kind, *_ in ESTIMATORS.values()} == set(NAMES)
 
 
@@ -160,7 +160,9 @@ def test_a_model_is_fitted_predicts_and_says_what_it_took(name, fitted):
 def test_the_same_seed_gives_the_same_bits(name, fitted):
     model, parties = fitted(name)
     if name in ("NetworkClassifier", "NetworkRegressor", "with a top network", "TransferClassifier"):
-        again = type(model)(**model.get_params()).fit(*parties)  # with the very same modules, which stay as they were
+        again = type(model)(**model.get_params(deep=False)).fit(
+            *parties
+        )  # with the very same modules, which stay as they were
     else:
         again = ESTIMATORS[name][1]().fit(*parties)
     people = asked(name, parties)
@@ -175,8 +177,8 @@ def test_the_same_seed_gives_the_same_bits(name, fitted):
 def test_options_are_those_of_the_constructor(name):
     pytest.importorskip("torch")
     model = ESTIMATORS[name][1]()
-    assert set(model.get_params()) == set(inspect.signature(type(model)).parameters)
-    assert type(model)(**model.get_params()).get_params() == model.get_params()
+    assert set(model.get_params(deep=False)) == set(inspect.signature(type(model)).parameters)
+    assert type(model)(**model.get_params(deep=False)).get_params() == model.get_params()
     with pytest.raises(OptionError, match="the option's name must be one of"):
         model.set_params(magic=1)
     with pytest.raises(NotFittedError, match="is not fitted"):

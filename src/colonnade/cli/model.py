@@ -1,4 +1,4 @@
-"""What `colonnade model` does: list a party's versions, show one, compare two, and say which one is in use."""
+"""What `colonnade model` does: list a party's versions, show one or its points, compare two, say which is in use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any
 from colonnade.errors import OptionError
 
 if TYPE_CHECKING:
+    from colonnade.jobs.job import Job
     from colonnade.jobs.party_file import PartyFile
     from colonnade.versions.version import Version
 
-_MOST = {"list": 0, "show": 1, "diff": 2, "promote": 1, "rollback": 0}  # versions that each action may name
+_MOST = {
+    "list": 0,
+    "show": 1,
+    "scorecard": 1,
+    "diff": 2,
+    "promote": 1,
+    "rollback": 0,
+}  # versions that each action may name
 _RESTART = "a `serve` that is running takes it once its line to the partners is made anew; promote the same at all"
 
 
@@ -21,8 +29,8 @@ def add_model_actions(model: argparse.ArgumentParser) -> None:
     model.add_argument(
         "action",
         choices=tuple(_MOST),
-        help="list all versions; show this party's part of one; diff: what changed from one to another; promote: take "
-        "one into use; rollback: go back to the one that was in use before",
+        help="list all versions; show this party's part of one; scorecard: the points of its bins; diff: what changed "
+        "from one to another; promote: take one into use; rollback: go back to the one that was in use before",
     )
 
 
@@ -34,7 +42,7 @@ def add_versions(model: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def act_on_model(options: argparse.Namespace, party: PartyFile) -> int:
+def act_on_model(options: argparse.Namespace, job: Job, party: PartyFile) -> int:
     """Do one of these actions, and return the exit code."""
     given = options.versions
     if len(given) > _MOST[options.action] or (options.action == "promote" and not given):
@@ -44,6 +52,8 @@ def act_on_model(options: argparse.Namespace, party: PartyFile) -> int:
             2: "takes two versions, or one to compare with the promoted",
         }
         raise OptionError(f"`colonnade model {options.action}` {takes[_MOST[options.action]]}, got {len(given)}")
+    if options.action == "scorecard":
+        return _scorecard(given, job, party)
     found = {"list": _list, "show": _show, "diff": _diff, "promote": _promote, "rollback": _rollback}
     return found[options.action](given, party)
 
@@ -109,6 +119,20 @@ def _show(given: list[str], party: PartyFile) -> int:
     for row in told.rows:
         table.add_row(*map(Text, row))
     Console().print(table)
+    return 0
+
+
+def _scorecard(given: list[str], job: Job, party: PartyFile) -> int:
+    from colonnade.jobs import model_file
+    from colonnade.service.binned import card_of
+
+    part = model_file.load(party.folder, party.name, given[0] if given else None)
+    card = card_of(job, party.name, part.prepared, part.state)
+    scaling = card.scaling
+    print(f"{scaling.base:g} points are odds of {scaling.odds:g}, and {scaling.pdo:g} more double them")
+    print(card)
+    if scaling.rounded:
+        print(f"rounding moves the sum of these points by {card.rounding_error:.2f} at most")
     return 0
 
 

@@ -210,6 +210,9 @@ def _run(options: argparse.Namespace) -> int:
     trained, traffic = done.trained, done.outcome.traffic
     apart = f", {trained.held_out:,} held out" if trained.held_out or job.protection != "sealed" else ""
     _say(f"{party.name}: trained on {trained.rows:,} common rows{apart}; protection {job.protection}")
+    if trained.validated is not None:
+        for line in validation_lines(trained.validated.record(job), job.holders[0]):
+            _say(f"{party.name}: {line}")
     if done.kept:
         kept, metric = done.kept, done.kept["metric_name"]
         held_out = f", {metric} {kept['validation_metric']:.4f} held out" if "validation_metric" in kept else ""
@@ -241,6 +244,19 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def validation_lines(found: dict[str, Any], leader: str) -> list[str]:
+    """Return what a cross-validation found, a line for each candidate; without scores, only which of them is best."""
+    lines, metric, folds = [], found["scoring"], found["folds"]
+    for number, one in enumerate(found["candidates"]):
+        options = ", ".join(f"{name} = {value}" for name, value in one["options"].items()) or "the model"
+        best = ", the best" if number == found["best"] and len(found["candidates"]) > 1 else ""
+        if "mean" in one:
+            lines.append(f"{options}: {metric} {one['mean']:.4f} ± {one['std']:.4f} over {folds} folds{best}")
+        elif best:
+            lines.append(f"{options} does best on held-out people, as {leader} finds")
+    return lines
+
+
 def _plan(options: argparse.Namespace) -> int:
     from colonnade.planning.command import plan_job, show
 
@@ -259,11 +275,11 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from colonnade.cli.report import write_report
+    from colonnade.cli.report import write_page
 
     job, party = _read(options)
     with _notes(party.name):
-        path, size = write_report(options, job, party)
+        path, size = write_page(options, job, party)
     _say(f"{party.name}: the report is {path}, {size / 1000:,.0f} kB")
     return 0
 
@@ -344,4 +360,4 @@ def _drift(options: argparse.Namespace) -> int:
 def _model(options: argparse.Namespace) -> int:
     from colonnade.cli.model import act_on_model
 
-    return act_on_model(options, _read(options)[1])
+    return act_on_model(options, *_read(options))

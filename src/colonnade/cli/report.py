@@ -25,7 +25,7 @@ def add_report_options(report: argparse.ArgumentParser) -> None:
     )
 
 
-def write_report(options: argparse.Namespace, job: Job, party: PartyFile) -> tuple[Path, int]:
+def write_page(options: argparse.Namespace, job: Job, party: PartyFile) -> tuple[Path, int]:
     """Write the page, readable by its owner only, and return where it is and how many bytes it has."""
     from colonnade import private_files
     from colonnade.jobs import model_file

@@ -257,3 +257,14 @@ def unmasked(opened: Shares, masks: Shares, largest: float) -> FloatArray | None
             return None
         found[i] = whole
     return found.reshape(opened.shape[:-1])
+
+
+def low_masks(masks: Shares, bits: int) -> npt.NDArray[np.uint32]:
+    """The part of masks that tells sums modulo 2^bits, and nothing else of them, to who has opened the answers."""
+    return masks[..., 0] & np.uint32((1 << bits + _GUARD_BITS) - 1)
+
+
+def sums_modulo(opened: Shares, masks: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int64]:
+    """The sums modulo 2^bits, from opened answers and what `low_masks` left of the masks; at most 30 bits."""
+    difference = opened[..., 0].astype(np.int64) - masks.astype(np.int64) + 1
+    return (difference & ((1 << bits + _GUARD_BITS) - 1)) >> _GUARD_BITS

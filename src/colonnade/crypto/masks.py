@@ -84,9 +84,9 @@ class KeyPair:
         """The private key itself, which leaves its owner only in shares."""
         return self._private.private_bytes_raw()
 
-    def agree(self, other: bytes, party: str) -> MaskStream:
-        """Return the stream of masks that this party and the holder of the public key `other` share."""
-        return MaskStream(self.derive(other, party, b"colonnade pairwise mask v1"))
+    def agree(self, other: bytes, party: str, use: str = "") -> MaskStream:
+        """Return the stream of masks that this party and the holder of `other` share, another one for each use."""
+        return MaskStream(self.derive(other, party, b"colonnade pairwise mask v1" + use.encode()))
 
     def derive(self, other: bytes, party: str, use: bytes) -> bytes:
         """Return the 32-byte secret that this party and the holder of `other` share for one use, computed once."""

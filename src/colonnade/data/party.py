@@ -172,6 +172,15 @@ class Party:
         part._X, part.columns, part.named, part.categories, part.missing = matrix_of(self.name, X, columns, categories)
         return part
 
+    def to_prepare(self, prepare: Any) -> Party:
+        """Return this party with columns as they are, which a model prepares by these steps, or as was learnt."""
+        part = object.__new__(Party)
+        part.__dict__.update(self.__dict__)
+        if self.raw is None:
+            part.raw = raw_columns(self.name, self._X, self.columns if self.named else None)
+        part._X, part.prepare, part.missing = None, prepare, False
+        return part
+
     def take(self, rows: Any) -> Party:
         """Return this party with some of its rows, by number or mask, as for a training and a test part."""
         part = object.__new__(Party)

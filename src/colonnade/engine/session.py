@@ -271,8 +271,9 @@ class Session(Exchanges):
 
     def share_of(self, z: FloatArray, y: Any, rows: int) -> tuple[float, float, float]:
         """(mean loss, metric x weight, weight) of some rows whose scores and labels are here, out of `rows` in all."""
-        loss = self.job.loss
-        _, metric = metrics.evaluate(loss, z, y)
+        loss, metric = self.job.loss, math.nan
+        if self.options.metric_goal is not None or not getattr(self.net, "quiet", False):
+            _, metric = metrics.evaluate(loss, z, y)
         weight = 0.0 if math.isnan(metric) else amount_of(y) / rows
         return float(loss.values(z, y).sum()) / rows, metric * weight if weight else 0.0, weight
 

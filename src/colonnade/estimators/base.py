@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import repeat
@@ -35,7 +36,7 @@ from colonnade.families.checks import (
 )
 from colonnade.families.protection import AUTO, HIDES_NOTHING, MASKED, check_word, masked_sum, protection_of
 from colonnade.families.training import ScoringJob, ScoringPart, TrainingJob, TrainingPart, score, train
-from colonnade.objective import losses, metrics
+from colonnade.objective import losses, metrics, scorers
 from colonnade.objective.calibration import METHODS, Calibration, calibrate, decided_by
 from colonnade.objective.decisions import Threshold
 from colonnade.progress import History, Line
@@ -131,14 +132,18 @@ class Estimator(ThresholdMixin):
         Parameters
         ----------
         deep : bool
-            Accepted for scikit-learn's sake; no option is an estimator itself.
+            Whether the options of the algorithm are returned as well, as `algorithm__tol` and so on.
 
         Returns
         -------
         dict
             {name of the option: its value}.
         """
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        found = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        inner = {name: option for name, option in found.items() if deep and _has_options(option)}
+        return found | {
+            f"{name}__{one.name}": getattr(of, one.name) for name, of in inner.items() for one in fields(of)
+        }
 
     def set_params(self: Model, **params: Any) -> Model:
         """Change options; they count from the next `fit` on.
@@ -146,7 +151,8 @@ class Estimator(ThresholdMixin):
         Parameters
         ----------
         **params
-            New values, by the names of the constructor's options. Any other name raises an `OptionError`.
+            New values, by the names of the constructor's options, or of an algorithm's, as `algorithm__tol`. Any other
+            name raises an `OptionError`.
 
         Returns
         -------
@@ -154,14 +160,28 @@ class Estimator(ThresholdMixin):
             The model itself.
         """
         allowed = tuple(inspect.signature(type(self)).parameters)
+        inner: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
-            one_of("the option's name", name, allowed)
-            setattr(self, name, value)
+            outer, _, rest = name.partition("__")
+            one_of("the option's name", outer, allowed)
+            if rest:
+                inner.setdefault(outer, {})[rest] = value
+            else:
+                setattr(self, name, value)
+        for name, options in inner.items():
+            of = getattr(self, name)
+            if not _has_options(of):
+                raise OptionError(
+                    f"{name} is {of!r}, which has no option {next(iter(options))!r} to set; give {name} itself first"
+                )
+            for option in options:
+                one_of(f"the option of {name}", option, tuple(one.name for one in fields(of)))
+            setattr(self, name, replace(of, **options))
         return self
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default]
+        given = [f"{k}={v!r}" for k, v in self.get_params(deep=False).items() if v != defaults[k].default]
         return f"{type(self).__name__}({', '.join(given)})"
 
     # -- protection ---------------------------------------------------------------------------------------------
@@ -356,7 +376,7 @@ class Estimator(ThresholdMixin):
         decide = partial(decided_by, loss=loss, threshold=self._threshold, calibration=self.calibration_)
         return labels.decode(decide(self.decision_function(*parties, on=on)), self.classes_, loss)
 
-    def score(self, *parties: Party, on: Runtime | None = None) -> float:
+    def score(self, *parties: Party, on: Runtime | None = None, scoring: str | None = None) -> float:
         """Return how good the predictions are: accuracy for classes, R² for real numbers, D² for counts and quantiles.
 
         Parameters
@@ -366,17 +386,36 @@ class Estimator(ThresholdMixin):
             `sample_weight`, where it has one.
         on : Runtime, optional
             Where the parties run, as in `fit`.
+        scoring : str, optional
+            The name of one of scikit-learn's scorers instead, such as "roc_auc", "neg_log_loss" or
+            "neg_mean_squared_error"; docs/guide.md lists them.
 
         Returns
         -------
         float
-            1 is perfect. D² is the part of the deviance, or of the loss of a quantile, that the model explains.
+            1 is perfect, or with a scorer of an error 0. D² is the part of the deviance, or of the loss of a quantile,
+            that the model explains.
         """
         known = [party for party in parties if isinstance(party, Party) and party.active]
         if not known:
             raise LabelError("no party holds labels; score needs the true labels at one of them")
-        truth, predicted = all_labels(tuple(known)), self.predict(*parties, on=on)
-        return metrics.goodness(self._minimised(), truth, predicted, all_weights(tuple(known)))
+        truth, loss = all_labels(tuple(known)), self._minimised()
+        weights = all_weights(tuple(known))
+        if scoring is None:
+            return metrics.goodness(loss, truth, self.predict(*parties, on=on), weights)
+        self._check_fitted()
+        scorers.check_scoring(scoring, loss)
+        if weights is not None:
+            raise OptionError(
+                f"score with scoring={scoring!r} counts every row once, and a party has sample_weight; leave out one "
+                f"of the two"
+            )
+        y = labels.encode(truth, self.classes_, loss)
+        if scorers.SCORERS[scoring].takes in ("label", "value"):
+            predicted = self.predict(*parties, on=on)
+            predicted = labels.encode(predicted, self.classes_, loss) if len(self.classes_) else predicted
+            return scorers.scored(scoring, loss, y, y, predicted)
+        return scorers.scored(scoring, loss, self.decision_function(*parties, on=on), y)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -412,7 +451,7 @@ class Estimator(ThresholdMixin):
         private_files.make_folder(path)
         public = {
             "model": type(self).__name__,
-            "options": {k: v for k, v in self.get_params().items() if k not in self._unsaved},
+            "options": {k: v for k, v in self.get_params(deep=False).items() if k not in self._unsaved},
             "parties": self.parties_,
             "holders": self.holders_,
             "sum": self.sum_,
@@ -477,6 +516,11 @@ class Estimator(ThresholdMixin):
             model.preparations_ = {name: LearnedPreparation.from_arrays(part) for name, part in kept.items()}
         model._take_public(public)
         return model
+
+
+def _has_options(value: Any) -> bool:
+    """Return whether an option has options of its own, as algorithms do."""
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 class CalibrationMixin:

@@ -36,6 +36,7 @@ from colonnade.objective import losses, penalties
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
+    from colonnade.estimators.scorecard import Scorecard
     from colonnade.inference.statistics import Statistics
 
 Array = npt.NDArray[Any]
@@ -343,6 +344,34 @@ class LogisticRegression(ProbabilityMixin, LinearModel):
     """
 
     loss = "logistic"
+
+    def scorecard(
+        self, *, base: float = 600.0, odds: float = 50.0, pdo: float = 20.0, rounded: bool = False
+    ) -> Scorecard:
+        """Return the model as points of bins, a table for each party; bad people are those of the second class.
+
+        The model has to be trained on the bins of a `Binning`: `fit(*bins.prepare(*parties))`.
+
+        Parameters
+        ----------
+        base : float
+            The points of somebody with these odds.
+        odds : float
+            Good people for a bad one, at `base` points.
+        pdo : float
+            The points that double the odds.
+        rounded : bool
+            Whether the points of each bin are whole numbers; `rounding_error` says how far that moves a sum at most.
+
+        Returns
+        -------
+        Scorecard
+            Its `tables` have each party's own points, and `points(*parties)` returns those of people.
+        """
+        from colonnade.binning.points import PointScale
+        from colonnade.estimators.scorecard import scorecard_of
+
+        return scorecard_of(self, PointScale(base, odds, pdo, rounded))
 
 
 class SoftmaxRegression(ProbabilityMixin, LinearModel):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from colonnade.data.party import Party
 from colonnade.data.raw_columns import raw_columns
 from colonnade.errors import DataError, InputError
-from colonnade.settings.settings import check
+from colonnade.settings.settings import Settings, check
 from colonnade.tables.category_steps import Categories
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.preparation import SECTION, fit
@@ -34,16 +34,23 @@ def learn(parties: Iterable[Any], *, trees: bool, reference: bool) -> dict[str, 
     for party in parties:
         if not isinstance(party, Party) or party.raw is None:
             continue
-        given = {str(name): _lists(steps) for name, steps in (party.prepare or {}).items()}
-        for column in party.categories:
-            given.setdefault(party.columns[column], Categories.name)
+        if isinstance(party.prepare, LearnedPreparation):  # as bins are, with all parties
+            found[party.name] = party.prepare
+            continue
         try:
-            settings = check(given, SECTION)
-            as_is = party.prepare is None
-            found[party.name] = fit(_table(party), settings, trees=trees, reference=reference, as_is=as_is)
+            settings, as_is = declared(party, Categories.name), party.prepare is None
+            found[party.name] = fit(table_of(party), settings, trees=trees, reference=reference, as_is=as_is)
         except InputError as error:
             raise type(error)(f"party {party.name!r}: {error}") from None
     return found
+
+
+def declared(party: Party, categories: Any) -> Settings:
+    """Return the steps that a party asks for, as a file would have them; `categories` are those of its categories."""
+    given = {str(name): _lists(steps) for name, steps in (party.prepare or {}).items()}
+    for column in party.categories:
+        given.setdefault(party.columns[column], categories)
+    return check(given, SECTION)
 
 
 def applied(parties: Sequence[Any], learnt: Mapping[str, LearnedPreparation]) -> list[Any]:
@@ -60,7 +67,7 @@ def applied(parties: Sequence[Any], learnt: Mapping[str, LearnedPreparation]) ->
             )
         steps = learnt[party.name]
         try:
-            found.append(party.prepared(steps.apply(_table(party)), steps.names, steps.categories))
+            found.append(party.prepared(steps.apply(table_of(party)), steps.names, steps.categories))
         except InputError as error:
             sentence = str(error)
             raise DataError(sentence if sentence.startswith("party") else f"party {party.name!r}: {sentence}") from None
@@ -86,7 +93,8 @@ def from_plain(value: Mapping[str, Any]) -> LearnedPreparation:
     return LearnedPreparation.from_arrays({key: np.array(one) for key, one in value.items()})
 
 
-def _table(party: Party) -> Table:
+def table_of(party: Party) -> Table:
+    """Return a party's columns as they are, before any preparation."""
     raw = party.raw
     if raw is None:
         raw = raw_columns(party.name, party.X, party.columns if party.named else None)

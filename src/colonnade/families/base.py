@@ -102,6 +102,8 @@ class Family(ABC):
         Whether columns may hold codes of categories, as `Party(..., categories=...)` names them.
     masks
         The sum that the protection "masked" stands for where nobody names one.
+    validates
+        Whether folds of the same rows may be trained and scored side by side (`validation.program`).
     lacks
         {protection that it does not have: why, and what it has instead}, as the end of a sentence that begins with the
         word; see `families.protection`.
@@ -127,6 +129,7 @@ class Family(ABC):
     takes_categories: ClassVar[bool] = False
     predicts_alone: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
+    validates: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = {"sealed": "is for linear models; this model is trained in the open"}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -269,6 +272,13 @@ class Family(ABC):
             How many numbers about each row may leave this party, in a run between organisations, where all have a
             budget.
         """
+
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return how strong a job's penalty is, if a fit may start where one with a stronger penalty ended; else None.
+
+        It may where the optimum is the same wherever training starts, and where parameters to start with are taken.
+        """
+        return None
 
     @abstractmethod
     def scorer(self, me: str, job: ScoringJob, state: Any, own: Any) -> Scorer:

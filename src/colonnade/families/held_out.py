@@ -29,9 +29,12 @@ def held_out_leaks(setting: Setting) -> tuple[Leak, ...]:
     if not setting.held_out:
         return ()
     words = "{who} will see your part of the score of every held-out person, for a metric that nobody else is told"
+    if setting.folds:
+        words = "{who} will see your part of the score of everybody, held out once for each candidate{numbers}"
     words += "" if setting.pair else "; it is added to {theirs}"
     to, kinds = (setting.leader,), ("held-out scores",)
-    return (Leak(HELD_OUT, OF_COLUMNS, setting.parties, to, kinds, words, setting.outputs, left=True),)
+    numbers = None if setting.outputs is None else setting.outputs * setting.candidates
+    return (Leak(HELD_OUT, OF_COLUMNS, setting.parties, to, kinds, words, numbers, left=True),)
 
 
 def check_held_out(me: str, job: TrainingJob, part: TrainingPart, budget: Limit | None) -> None:

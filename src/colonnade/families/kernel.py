@@ -85,6 +85,7 @@ class KernelFamily(Family):
         "sealed": "is for linear models; a kernel model has 'masked', in which label holders see all others' parts of "
         "a random feature as one sum, or 'plain'"
     }
+    validates: ClassVar[bool] = True
     algorithms: ClassVar[tuple[type[Training], ...]] = (FDSKL,)
 
     # -- jobs ---------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from colonnade.blocks.newton import LIMIT
 from colonnade.blocks.prediction import MIXTURES, PredictionBlock
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement, Part
-from colonnade.engine.exposure import check_penalty, in_shares
+from colonnade.engine.exposure import ENCRYPTED, check_penalty, in_shares
 from colonnade.engine.kept import Keeper
 from colonnade.engine.options import Training
 from colonnade.engine.session import Session
@@ -98,6 +98,7 @@ class LinearFamily(Family):
     weighs: ClassVar[bool] = True
     minds_scales: ClassVar[bool] = True
     takes_offsets: ClassVar[bool] = True
+    validates: ClassVar[bool] = True
     lacks: ClassVar[Mapping[str, str]] = {}
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -214,6 +215,10 @@ class LinearFamily(Family):
         if ones:
             theta, intercept = theta[:-1], theta[-1]
         return (theta, intercept, *rest)
+
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return l2, but for penalties with several optima and coefficients in shares, which start at zero."""
+        return None if job.options.penalty != "l2" or job.sum == ENCRYPTED else float(job.options.l2)
 
     def _needed(self, whole: Columns) -> Needed:
         return Needed(whole, every=False)

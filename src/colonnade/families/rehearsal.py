@@ -27,12 +27,15 @@ _JOBS: dict[Callable[..., Any], type[TrainingJob] | type[ScoringJob]] = {
     training.train: TrainingJob,
     training.score: ScoringJob,
 }
+# Programs of other rooms that do the same as one of these, many times over: {program: what stands for it}.
+STAND_INS: dict[Callable[..., Any], Callable[[tuple[Any, ...]], tuple[Any, tuple[Any, ...]]]] = {}
 
 
 def outline(programs: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> Any:
     """Return (whether signals are encrypted, the programs in small); no number of any party's arrays is in them."""
     encrypted, small = False, []
-    for name, (program, args) in programs.items():
+    for name, given in programs.items():
+        program, args = STAND_INS[given[0]](given[1]) if given[0] in STAND_INS else given
         kind = _JOBS.get(program)
         if kind is None:
             continue  # a program of another room, whose module is loaded all the same

@@ -67,6 +67,10 @@ class SealedFamily(LinearFamily):
                 f"{', '.join(map(repr, SEALED_LOSSES))}: use one of these, or protection 'masked'"
             )
 
+    def on_path(self, job: TrainingJob) -> float | None:
+        """Return None: coefficients in shares start at zero."""
+        return None
+
     def keeps_best(self, job: TrainingJob, held_out: int) -> bool:
         """Return whether the model is that of the best evaluation; held-out rows come after training here."""
         return job.algorithm.schedule == "adaptive"

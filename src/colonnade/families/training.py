@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.blocks.columns import columns_to_value
+from colonnade.blocks.columns import columns_to_value, rows_of_value
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.data.row_weights import Floats
@@ -145,6 +145,12 @@ class TrainingPart:
         """Return a form that the wire can carry; `TrainingPart(*value)` undoes this."""
         return (self.X, self.y, self.labelled, self.validation, self.own, self.weights, self.held_out_weights)
 
+    def take(self, rows: npt.NDArray[np.int64]) -> TrainingPart:
+        """Return some of the rows that are trained on, without the others; what else is brought stays."""
+        y, labelled = (None if each is None else each[rows] for each in (self.y, self.labelled))
+        weights = None if self.weights is None else self.weights[rows]
+        return TrainingPart(rows_of_value(self.X, rows), y, labelled, None, self.own, weights)
+
     @property
     def weighted(self) -> bool:
         """Whether this party brings weights of rows, of whichever part."""
@@ -171,6 +177,13 @@ class ScoringJob:
     sum: str
     topology: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, job: TrainingJob) -> ScoringJob:
+        """Return the scoring of a model that was trained by this job, before any file says what it is."""
+        kind = family(job.family)
+        public = {"options": kind.estimator_options(job.options, job.loss), **kind.facts(job)}
+        return cls(job.family, job.holders, job.sum, job.topology, kind.scoring_facts(public))
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `from_value` undoes this."""

@@ -89,6 +89,7 @@ class TreesFamily(Family):
     options: ClassVar[type[Any]] = TreeOptions
     algorithms: ClassVar[tuple[type[Training], ...]] = (SealedBoosting, OpenBoosting)
     weighs: ClassVar[bool] = True
+    validates: ClassVar[bool] = True
     minds_single: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
     one_holder: ClassVar[bool] = True

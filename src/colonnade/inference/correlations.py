@@ -19,6 +19,7 @@ portions, and all parties wait for each other after every portion, so no wait is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -36,15 +37,30 @@ from colonnade.crypto.lattice_products import (
     unmasked,
 )
 from colonnade.engine.encrypted import hear_bytes, hear_key, sent_by
-from colonnade.engine.session import Session
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.wire import expect_array
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.wire import Value, expect_array
 
 # The numbers of white columns are at most 1. Encrypted, they have FRACTION_BITS after the point and one bit before it;
 # where they multiply ciphertexts, they have VALUE_BITS altogether. Correlations are then known to about 1e-10.
 FRACTION_BITS, VALUE_BITS = 40, 31
 # No correlation exceeds 1, and rounding adds little to it.
 _LARGEST = 2.0 ** (FRACTION_BITS + VALUE_BITS + 1)
+
+
+class Told(Protocol):
+    """What has to be known of the run that correlations are part of."""
+
+    net: Net
+
+    @property
+    def others(self) -> Sequence[str]:
+        """All parties but this one."""
+        ...
+
+    async def tell(self, tag: str, value: Value) -> None:
+        """Send the same to everybody else."""
+        ...
 
 
 class Correlations:
@@ -62,7 +78,7 @@ class Correlations:
         How many rows the columns have.
     """
 
-    def __init__(self, session: Session, order: Sequence[str], sizes: Mapping[str, int], rows: int) -> None:
+    def __init__(self, session: Told, order: Sequence[str], sizes: Mapping[str, int], rows: int) -> None:
         self._session, self._net, self._order, self._sizes = session, session.net, tuple(order), sizes
         self._own: SecretKey | None = None
         self._keys: dict[str, LatticePublicKey] = {}

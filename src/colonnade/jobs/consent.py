@@ -10,6 +10,8 @@ from colonnade.jobs.policy import Policy
 from colonnade.jobs.words import leaks_of
 from colonnade.leaks import (
     ALL_DIRECTIONS,
+    BIN_COUNTS,
+    CELL_COUNTS,
     CELLS,
     CONTRIBUTION,
     CONTRIBUTIONS,
@@ -31,7 +33,7 @@ from colonnade.leaks import (
 # What says most about labels, or about columns, comes first.
 _TELLING = (
     SIGNALS, GRADIENTS, SHARED, EMBEDDINGS, SINGLE, CELLS, DIRECTIONS, ALL_DIRECTIONS, DISTANCES, CONTRIBUTION,
-    CONTRIBUTIONS, SCORES, RANGES, CUT_POINTS,
+    CONTRIBUTIONS, SCORES, RANGES, CUT_POINTS, BIN_COUNTS, CELL_COUNTS,
 )  # fmt: skip
 
 
@@ -42,6 +44,8 @@ def words_of(job: Job) -> str:
     note = f"; {HIDES_NOTHING}" if bare else ""
     if job.protection == SEALED and HELD_OUT in job.disclosed():
         note = f"; after it {job.holders[0]} sees scores of held-out people, for a metric"
+    if job.binning is not None:
+        note += "; before it each party learns how many good and bad people are in bins of its own columns"
     words = kind.protection_words(job.protection, job.algorithm, job.holders[0])
     return f"{job.protection}: {words}{note}"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from colonnade.binning.options import BinningOptions
+from colonnade.binning.points import PointScale
 from colonnade.engine.options import Training
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
@@ -54,6 +56,18 @@ class Job:
     serving
         {party: where the others can dial it to use a model}, of those that have another address for that, so that
         they can train at the same time.
+    binning
+        How columns become weights of evidence before training; None where they do not.
+    scorecard
+        How the model becomes a table of points; None where it does not.
+    folds
+        How many folds a cross-validation before the last training has; 0 is none.
+    scoring
+        The name of the scorer of held-out rows, or None for the one that estimators have.
+    grid
+        The options of each candidate of a search; empty without one.
+    candidates
+        What the model is and how it is trained, for each candidate.
     """
 
     name: str
@@ -75,6 +89,12 @@ class Job:
     agreed: Mapping[str, Any]
     statistics: bool = False
     serving: Mapping[str, str] = field(default_factory=dict)
+    binning: BinningOptions | None = None
+    scorecard: PointScale | None = None
+    folds: int = 0
+    scoring: str | None = None
+    grid: tuple[Mapping[str, Any], ...] = ()
+    candidates: tuple[tuple[Any, Training], ...] = ()
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -103,7 +123,9 @@ class Job:
             rows=rows,
             aligned=self.aligned,
             sealed=self.protection == SEALED,
-            held_out=self.validation > 0,
+            held_out=self.validation > 0 or self.folds > 0,
+            folds=self.folds,
+            candidates=self.tries,
             **family(self.family).setting(self.model),
         )
 
@@ -115,6 +137,23 @@ class Job:
         """Return what is trained once the classes are counted; `outputs` is how many scores a row has."""
         how = (self.holders, self.sum, self.topology, self.algorithm)
         return TrainingJob(self.family, self.model, self.loss, outputs, *how)
+
+    @property
+    def tries(self) -> int:
+        """Return how many candidates there are, of which a job without a search has one."""
+        return max(1, len(self.candidates))
+
+    @property
+    def fits(self) -> int:
+        """Return how many times a model is trained in a run."""
+        return self.folds * self.tries + 1
+
+    def candidate(self, number: int) -> Job:
+        """Return the job with the options of one candidate of its search; without a search, the job itself."""
+        if not self.candidates:
+            return self
+        model, algorithm = self.candidates[number]
+        return replace(self, model=model, algorithm=algorithm)
 
     def disclosed(self) -> tuple[str, ...]:
         """Return what this job discloses, in the words that its list has to have."""

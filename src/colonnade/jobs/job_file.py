@@ -22,9 +22,12 @@ from colonnade.families import families, family, family_of_kind
 from colonnade.families.base import Family
 from colonnade.families.linear import LinearFamily
 from colonnade.families.protection import MASKED, PLAIN, PROTECTIONS, SEALED, protection_of, sealing, seals
+from colonnade.jobs.bin_keys import BINNING, SCORECARD, bins_and_points
+from colonnade.jobs.candidates import MOST_FOLDS, candidates_of, fold_count
 from colonnade.jobs.job import Job
 from colonnade.leaks import FIRST_NAMES, HELD_OUT
 from colonnade.objective.metrics import LIKELIHOODS
+from colonnade.objective.scorers import SCORERS
 from colonnade.remote.certificates import NAME
 from colonnade.remote.place import host_and_port
 from colonnade.settings import toml
@@ -108,7 +111,16 @@ JOB = Section(
         ),
         default={},
     ),
-    Key("validation", Section(Key("part", float, default=0.0, least=0, most=0.9)), default={}),
+    Key(
+        "validation",
+        Section(
+            Key("part", float, default=0.0, least=0, most=0.9),
+            Key("folds", int, least=2, most=MOST_FOLDS),
+            Key("scoring", str, allowed=tuple(SCORERS)),
+        ),
+        default={},
+    ),
+    Key("search", Section(others=Key("option", ListOf((int, float, str, bool), 1))), default={}),
     Key(
         "run",
         Section(
@@ -120,6 +132,8 @@ JOB = Section(
         ),
         default={},
     ),
+    Key("binning", BINNING),
+    Key("scorecard", SCORECARD),
     Key("disclosed", ListOf(str), required=True),
 )
 
@@ -176,6 +190,10 @@ def described(settings: Settings) -> Job:
     # the job asks for it by name.
     usual = PLAIN if settings["protection"] == PLAIN or not kind.adds_up else kind.masks
     sum_name = usual if added["kind"] == "auto" else added["kind"]
+    folds = fold_count(settings, made, loss, sum_name)
+    if folds and settings["binning"] is not None:
+        raise settings.error("binning", "learns bins from labels, which folds would have to do anew; leave folds out")
+    grid, candidates = candidates_of(settings, Section(_KIND, *kind.keys), kind.read_options, algorithm)
     job = Job(
         settings["name"],
         {name: parties[name]["address"] for name in names},
@@ -196,6 +214,11 @@ def described(settings: Settings) -> Job:
         {**settings.plain(), "model": model.plain(), "protection": protection_of(made.name, sum_name)},
         run["statistics"],
         {name: parties[name]["serving"] for name in names if parties[name]["serving"] is not None},
+        *bins_and_points(settings, loss, made, holders),
+        folds,
+        settings["validation"]["scoring"],
+        grid,
+        candidates,
     )
     _check_trees(added, job)
     _check_trainable(settings, job, made)
@@ -239,7 +262,8 @@ def _check_trainable(settings: Settings, job: Job, made: Family) -> None:
         words = "stops training by held-out rows, and the job holds none out; add part = 0.2 under [validation]"
         raise model.error("patience", f"{words}, or remove it")
     try:
-        job.training(1).check(model["kind"], job.parties)
+        for number in range(job.tries):
+            job.candidate(number).training(1).check(model["kind"], job.parties)
     except LabelError:
         if made.one_holder:
             names = " and ".join(map(repr, job.holders))
@@ -358,10 +382,11 @@ def _check_disclosed(settings: Settings, job: Job) -> None:
     """Refuse a list of what is disclosed that lacks something or has too much: nobody should need the papers."""
     told, real = settings["disclosed"], job.disclosed()
     if HELD_OUT in real and HELD_OUT not in told:
+        key = "folds" if job.folds else "part"
         raise settings["validation"].error(
-            "part",
+            key,
             f"a metric on held-out rows shows {job.holders[0]!r} their scores, which protection {job.protection!r} "
-            f'opens to nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove part',
+            f'opens to nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove {key}',
         )
     if lacking := [what for what in real if what not in told]:
         since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"

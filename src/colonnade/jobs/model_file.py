@@ -40,6 +40,27 @@ class Prepared(Protocol):
 
 
 @dataclass(frozen=True)
+class JobValidation:
+    """What a party knows of a job's cross-validation; only the first label holder has scores."""
+
+    best: int  # the chosen candidate
+    scores: npt.NDArray[np.float64] | None  # by candidate and fold
+    fold: npt.NDArray[np.int64]  # in which each of the common rows is held out
+    z: npt.NDArray[np.float64] | None  # the score of each of them there, by the chosen candidate
+
+    def record(self, job: Job) -> dict[str, Any]:
+        """Return what `validation.json` says."""
+        found = []
+        for number in range(job.tries):
+            entry: dict[str, Any] = {"options": dict(job.grid[number]) if job.grid else {}}
+            if self.scores is not None:
+                each = self.scores[number]
+                entry |= {"scores": each.tolist(), "mean": float(each.mean()), "std": float(each.std())}
+            found.append(entry)
+        return {"folds": job.folds, "scoring": job.scoring or "score", "best": self.best, "candidates": found}
+
+
+@dataclass(frozen=True)
 class Trained:
     """A party's part of the model, as training leaves it."""
 
@@ -57,6 +78,7 @@ class Trained:
     calibration: Calibration | None = None  # how scores become probabilities, at a label holder
     threshold: Threshold | None = None  # from which score on it decides for the second class, at the label holder
     judged: Any = None  # (numbers of held-out rows, scores) by which this party judged the model; None if it did not
+    validated: JobValidation | None = None  # how candidates did on held-out rows, where the job has folds
 
 
 @dataclass(frozen=True)
@@ -143,15 +165,27 @@ def save(
 
 def save_history(folder: Path, records: list[dict[str, Any]]) -> Path:
     """Write how training went, as far as this party knows; only the first label holder hears losses and metrics."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(one) for key, one in value.items()}
-        return None if isinstance(value, float) and not math.isfinite(value) else value  # JSON has no NaN
-
     path = folder / "history.json"
-    private_files.write(path, json.dumps([plain(record) for record in records], indent=1) + "\n")
+    private_files.write(path, json.dumps(_plain(records), indent=1) + "\n")
     return path
+
+
+def save_validation(folder: Path, job: Job, found: JobValidation | None) -> None:
+    """Write how the candidates did on held-out rows, or remove what an earlier run of a job with folds wrote."""
+    path = folder / "validation.json"
+    if found is None:
+        path.unlink(missing_ok=True)
+    else:
+        private_files.write(path, json.dumps(_plain(found.record(job)), indent=1) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def load(folder: Path, party: str, version: str | None = None) -> ModelPart:

@@ -13,9 +13,13 @@ from typing import Any
 
 from colonnade.algorithms.boosted import KINDS as TREE_KINDS
 from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
+from colonnade.binning import KINDS as BINNING_KINDS
+from colonnade.binning.options import LEAST
+from colonnade.binning.program import TOLD
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
 from colonnade.jobs.budget import OF_COLUMNS, Budget
+from colonnade.jobs.label_counts import LabelCounts
 from colonnade.leaks import CHANGES
 from colonnade.ledger.ledger import Ledger
 from colonnade.runtimes.wire import Value
@@ -29,9 +33,10 @@ KINDS = (
     "representations to evaluate", "mean representation", "labels", "second moments", "room", "directions",
     "curvatures", "products", "trial", "search", "move", "block size", "sealed columns", "sealed products",
     "product shares", "pace", "lag", "launch", "inverse block", "null score", "ping", "load", "plan", "budget",
-    "ledger head", "ledger receipt", "training id",
+    "ledger head", "ledger receipt", "training id", "choice",
     "sealed sizes", "size of the target", "size of the weights", "held-out scores", "column scales", "starting share",
     "weights of rows", "encrypted share", "blinded product", "masked share", *SEALED_KINDS, *TREE_KINDS,
+    *BINNING_KINDS,
 )  # fmt: skip
 # Messages about the rows of a batch, one number or more for each: a small batch says more about each of its rows.
 _OF_A_BATCH = (
@@ -45,7 +50,7 @@ SERVED = ("trained", "listed", "all")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
 _TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
 _TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
-_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in trial \d+)?")
+_NUMBERED = re.compile(r"(.*?)(?: for \d+)?( masks)?(?: in (?:trial|fit) \d+)?")
 
 
 def kind_of(step: str) -> str:
@@ -80,6 +85,10 @@ class Policy:
     max_questions : the most sums over cells of its columns that this party answers in a run of boosted trees.
     min_noise : the least noise on these sums, in units of what one person counts at most.
     min_cell : the fewest training rows in a cell of one of its columns.
+    min_count : the fewest good and the fewest bad people in a bin that this party, holding labels, tells a partner of.
+    max_label_counts : how many bins with such counts one partner is told in all runs together, as a share of the people
+        that are counted; see `label_counts`.
+    max_binnings : how often one label holder may have this party's columns counted.
     sequential : whether three or more parties may move one after another, which shows a label holder what each changed.
     max_partner_ids : the most ids that a partner may bring to an alignment; None: by the number of this party's own.
     serve_people : about whom this party asks and answers with a trained model: the people of the "trained"
@@ -103,6 +112,9 @@ class Policy:
     max_questions: int = 256
     min_noise: float = 5.0
     min_cell: int = 10
+    min_count: int = LEAST
+    max_label_counts: float = 0.1
+    max_binnings: int = 16
     sequential: bool = False
     max_partner_ids: int | None = None
     serve_people: str = "trained"
@@ -185,6 +197,25 @@ class Policy:
                     f"a message of the kind {kind!r} is about {rows} rows, the policy of {me!r} asks for "
                     f"{self.min_batch} at least; raise the job's batch, or lower min_batch"
                 )
+        if kind == TOLD and (least := _least_count(value)) < self.min_count:
+            raise PolicyRefused(
+                f"a bin with {least} people of a class would be told to {to!r}, the policy of {me!r} asks for "
+                f"{self.min_count} at least; raise least under [binning] in the job, or lower min_count"
+            )
+
+    def check_bins(self, me: str, least: int) -> None:
+        """Refuse, before the run, bins with fewer people than this party, holding labels, tells of."""
+        if least < self.min_count:
+            raise PolicyRefused(
+                f"the job has bins of {least} people of a class, the policy of {me!r} asks for {self.min_count} at "
+                f"least; raise least under [binning] in the job, or lower min_count"
+            )
+
+
+def _least_count(value: Any) -> int:
+    """Return the smallest count of people in the bins of all columns."""
+    counts = [each.min() for column in value if column is not None for each in column[1:]]
+    return int(min(counts, default=1 << 62))
 
 
 def _rows(value: Any) -> int | None:
@@ -192,10 +223,17 @@ def _rows(value: Any) -> int | None:
 
 
 class PolicyDoor:
-    """Policy, budget and ledger of a party, as its `Net` asks them before anything leaves."""
+    """Policy, budgets and ledger of a party, as its `Net` asks them before anything leaves."""
 
-    def __init__(self, me: str, policy: Policy, ledger: Ledger | None, budget: Budget | None = None) -> None:
-        self._me, self._policy, self._ledger, self._budget = me, policy, ledger, budget
+    def __init__(
+        self,
+        me: str,
+        policy: Policy,
+        ledger: Ledger | None,
+        budget: Budget | None = None,
+        counts: LabelCounts | None = None,
+    ) -> None:
+        self._me, self._policy, self._ledger, self._budget, self._counts = me, policy, ledger, budget, counts
 
     def open_for(self, to: str, step: str, value: Value, size: int, rounds: int, *, control: bool) -> None:
         """Let a message out, or raise. Control frames hold only names of parties and steps, and are always let out."""
@@ -203,5 +241,7 @@ class PolicyDoor:
             self._policy.allow(self._me, to, step, value, rounds)
             if self._budget is not None and kind_of(step) in OF_COLUMNS:
                 self._budget.passes(to, value)
+            if self._counts is not None:
+                self._counts.passes(to, kind_of(step), value)
         if self._ledger is not None:
             self._ledger.note(to, step, value, size)

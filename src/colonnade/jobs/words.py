@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from colonnade.binning import binning_leaks
 from colonnade.engine.allowance import budget_leaks
 from colonnade.families import family
 from colonnade.inference import statistics_leaks
@@ -13,6 +14,7 @@ from colonnade.planning import plan_leaks
 from colonnade.service.scoring import scoring_leaks
 from colonnade.service.training import start_leaks
 from colonnade.sums import SUMS
+from colonnade.validation.shown import validation_leaks
 
 
 def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
@@ -20,13 +22,14 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
 
     setting: the job's own, with what else is known of it.
     """
-    setting, kind = setting or job.setting(), family(job.family)
+    setting, kind, bins = setting or job.setting(), family(job.family), job.binning
     return (
         *start_leaks(setting),
         *(budget_leaks(setting) if kind.adds_up else ()),
-        *kind.leaks(setting, job.algorithm),
+        *validation_leaks(setting, kind.leaks(setting, job.algorithm)),
         *(SUMS[job.sum].leaks(setting) if kind.adds_up else ()),
         *(statistics_leaks(setting) if job.statistics else ()),
+        *(() if bins is None else binning_leaks(setting, bins.least, correlates=bins.correlates)),
         *scoring_leaks(setting),
         *plan_leaks(setting),
     )

@@ -104,11 +104,20 @@ def worth(weights: Floats) -> float:
     return total * total / float((weights * weights).sum()) if total else 0.0
 
 
+def variance_of_mean(values: Floats, weights: Floats) -> float:
+    """Return the variance of a weighted mean, NaN where the rows are worth no more than one."""
+    rows, total = worth(weights), float(weights.sum())
+    if rows <= 1.0:
+        return math.nan
+    off = values - np.average(values, weights=weights)
+    return float((weights * weights * off * off).sum()) / (total * total) * rows / (rows - 1.0)
+
+
 def auc_interval(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -> Interval:
     """Return the AUC with the interval of DeLong, DeLong and Clarke-Pearson (1988), cut off at 0 and 1."""
     ones, z, w = _people(y, score, weights)
     area, above, below = _placements(ones, z, w)
-    off = NormalDist().inv_cdf(0.5 + LEVEL / 2.0) * math.sqrt(_variance(above) + _variance(below))
+    off = NormalDist().inv_cdf(0.5 + LEVEL / 2.0) * math.sqrt(variance_of_mean(*above) + variance_of_mean(*below))
     return Interval(area, max(0.0, area - off), min(1.0, area + off))
 
 
@@ -128,9 +137,8 @@ def auc_difference(
     _, second, _ = _people(y, other, weights)
     a, above, below = _placements(ones, first, w)
     b, above_other, below_other = _placements(ones, second, w)
-    error = math.sqrt(
-        _variance((above[0] - above_other[0], above[1])) + _variance((below[0] - below_other[0], below[1]))
-    )
+    apart = [(one[0] - two[0], one[1]) for one, two in ((above, above_other), (below, below_other))]
+    error = math.sqrt(sum(variance_of_mean(*each) for each in apart))
     return difference_of(a - b, error)
 
 
@@ -153,16 +161,6 @@ def _placements(ones: npt.NDArray[np.bool_], z: Floats, w: Floats) -> tuple[floa
     beating = 1.0 - (np.cumsum(upper) - 0.5 * upper) / upper.sum()
     above, below = beaten[place[ones]], beating[place[~ones]]
     return float(np.average(above, weights=w[ones])), (above, w[ones]), (below, w[~ones])
-
-
-def _variance(placed: Placed) -> float:
-    """Return the variance of a weighted mean."""
-    values, w = placed
-    rows, total = worth(w), float(w.sum())
-    if rows <= 1.0:
-        return math.nan
-    off = values - np.average(values, weights=w)
-    return float((w * w * off * off).sum()) / (total * total) * rows / (rows - 1.0)
 
 
 def _people(

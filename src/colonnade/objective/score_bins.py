@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.objective.losses import Floats
-from colonnade.objective.ranking import LEVEL, Interval, wilson, worth
+from colonnade.objective.ranking import LEVEL, Interval, variance_of_mean, wilson, worth
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,9 @@ def score_bins(
 
 
 def _mean_interval(values: Floats, weights: Floats, mean: float) -> Interval:
-    rows = worth(weights)
-    if rows <= 1.0:
+    variance = variance_of_mean(values, weights)
+    if math.isnan(variance):
         return Interval(mean, -math.inf, math.inf)
-    variance = float((weights * weights * (values - mean) ** 2).sum()) / float(weights.sum()) ** 2 * rows / (rows - 1.0)
     off = NormalDist().inv_cdf(0.5 + LEVEL / 2.0) * math.sqrt(variance)
     return Interval(mean, mean - off, mean + off)
 

@@ -21,18 +21,14 @@ from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
 from colonnade.errors import ProtocolError
 from colonnade.families.training import TrainingJob, TrainingPart, train
-from colonnade.runtimes.endpoint import FRAME_OVERHEAD
-from colonnade.runtimes.net import Net, Traffic
-from colonnade.runtimes.wire import Value, encoded_size
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.strands import Strand, StrandTraffic
+from colonnade.runtimes.wire import Value
 
 # Small messages, of which the median counts; the first one finds the line asleep and is left out.
 _TIMES = 9
 # Large messages: the first is short, in case the line is slow; each is longer, until one takes long enough.
 _FIRST, _LARGER, _LARGEST, _LONG_ENOUGH = 1 << 16, 4, 1 << 22, 0.1
-
-
-# Of a `Net`: all that sends nothing and belongs to no trial.
-_HANDED_ON = frozenset({"me", "names", "deadline", "spare", "spawn", "work", "in_thread", "promise"})
 
 
 @dataclass(frozen=True)
@@ -70,17 +66,16 @@ class Taken:
         return self.end.seconds - self.evaluations[0].seconds
 
 
-class Counted(Traffic):
+class Counted(StrandTraffic):
     """The traffic of one trial; its rounds count for the plan as well, and so for the policy."""
 
     def __init__(self, net: Net, taken: Taken) -> None:
-        super().__init__()
-        self._net, self._taken = net, taken
+        super().__init__(net)
+        self._taken = taken
 
     def round(self) -> None:
         """Count a round here and in the plan's own traffic, and mark what it took."""
         super().round()
-        self._net.traffic.round()
         self._taken.rounds.append(self.mark())
 
     def mark(self) -> Mark:
@@ -88,8 +83,8 @@ class Counted(Traffic):
         return Mark(self._net.elapsed() - self._taken.begun, self.bytes, self.rounds)
 
 
-class Aside:
-    """A `Net` for one trial among others, over the same lines: what it does not name, count or time is the net's own.
+class Aside(Strand):
+    """A strand for one trial among others, which writes down what the trial takes.
 
     Parameters
     ----------
@@ -103,44 +98,19 @@ class Aside:
         How many evaluations come before the trial's clock starts.
     """
 
+    quiet = False  # a trial takes what a run would take
+
     def __init__(self, net: Net, number: int, say: Callable[[], None] = lambda: None, opening: int = 0) -> None:
+        super().__init__(net, f"trial {number}")
         self.taken = Taken(net.elapsed())
         self.counted = Counted(net, self.taken)
-        self.traffic: Traffic = self.counted
-        self._net, self._number, self._say, self._opening = net, number, say, opening
-
-    def __getattr__(self, name: str) -> Any:
-        """Hand on what sends nothing; whatever sends needs a method here, which counts it and names the trial."""
-        if name not in _HANDED_ON:
-            raise AttributeError(f"a trial has no {name!r}")
-        return getattr(self._net, name)
-
-    def _named(self, tag: str) -> str:
-        return f"{tag} in trial {self._number}"
-
-    async def send(self, to: str, tag: str, value: Value) -> None:
-        """Send under this trial's number, but count the message as a run would, without the number."""
-        self.traffic.out(tag, FRAME_OVERHEAD + len(tag.encode()) + encoded_size(value))
-        tag = self._named(tag)
-        await self._net.send(to, tag, value)
-
-    async def recv(self, frm: str, tag: str, *, patient: bool = False) -> Any:
-        """Receive what the same trial of another party sent."""
-        tag = self._named(tag)
-        return await self._net.recv(frm, tag, patient=patient)
-
-    async def recv_within(self, frm: str, tag: str, seconds: float) -> tuple[Any, ...]:
-        """Receive what the same trial of another party sends in so many seconds."""
-        return await self._net.recv_within(frm, self._named(tag), seconds)
+        self.traffic = self.counted
+        self._say, self._opening = say, opening
 
     def elapsed(self) -> float:
         """Return the seconds since the first evaluation that counts, so that no trial ends before its first round."""
         first = self.taken.evaluations[self._opening :]
         return self.counted.mark().seconds - first[0].seconds if first else 0.0
-
-    def secret(self, purpose: str) -> bytes:
-        """Return another secret in every trial."""
-        return self._net.secret(self._named(purpose))
 
     def report(self, value: Any) -> None:
         """Write down what a run would show."""

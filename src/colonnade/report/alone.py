@@ -20,8 +20,8 @@ from colonnade.families import family
 from colonnade.jobs.model_file import ModelPart
 from colonnade.objective.losses import Floats, Loss
 from colonnade.report import held_out_file
-from colonnade.report.columns import common_rows, place_of
 from colonnade.report.held_out_file import HeldOutPeople
+from colonnade.report.training_people import common_rows, place_of
 from colonnade.tables.table import Table
 
 FILE = "alone.csv"

@@ -70,7 +70,7 @@ class OwnTable:
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """How one of the party's own columns was distributed among the people of the training.
+    """How one of the party's own columns was distributed in the rows on which the model was trained.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class ColumnLine:
     missing
         The share of rows without a value.
     quantiles
-        Numbers at the least, 5 %, 25 %, 50 %, 75 %, 95 % and the greatest; empty for a column of text.
+        Numbers below which 1, 10, 50, 90 and 99 of 100 rows are; empty for a column of text.
     levels
         (category, share) of the most frequent ones; empty for a column of numbers.
     """

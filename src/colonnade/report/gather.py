@@ -6,8 +6,7 @@ import csv
 import io
 import json
 import math
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from colonnade import private_files
-from colonnade.errors import ColonnadeError, ColonnadeWarning, DataError, OptionError
+from colonnade.errors import DataError, LedgerError, OptionError
 from colonnade.families import family
 from colonnade.inference.statistics import Coefficient
 from colonnade.jobs import model_file
@@ -31,14 +30,15 @@ from colonnade.objective.losses import Loss
 from colonnade.remote.signatures import checker, vouched_by
 from colonnade.report import held_out_file
 from colonnade.report.alone import alone
-from colonnade.report.columns import column_lines, keep_lines, kept_lines
 from colonnade.report.contents import ColumnLine, JudgedPeople, LedgerLines, OwnCoefficient, OwnTable, ReportContents
 from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
 from colonnade.report.units import units
 from colonnade.tables import data
-from colonnade.tables.table import Table
+from colonnade.versions.profile import read_profiles
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
+
+_LEVELS = 8  # categories of a column that are named
 
 
 def gather(
@@ -61,8 +61,7 @@ def gather(
     found = shelf.promoted() if version is None else shelf.find(version)
     loss, holds = losses.loss(job.loss), party.name in job.holders
     _check(job, party.name, part, holds=holds, later=later, threshold=threshold)
-    load = _once(lambda: data.load(party.data, labels=holds, texts=part.prepared.texts))
-    people, words = _people(part, loss, later, load) if holds else ([], "")
+    people, words = _people(party, part, loss, later) if holds else ([], "")
     limit, why = _threshold(loss, threshold, part)
     history = _history(part.folder)
     names = [record["metric_name"] for record in history if "metric_name" in record]
@@ -74,7 +73,7 @@ def gather(
         probability=loss.name == "logistic", classes=_classes(part) if holds else (),
         facts=_facts(job, part, found), holds_labels=holds, history=history,
         metric=metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
-        threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part, load),
+        threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part.folder),
         shown=what_others_learn(job, party.name, sources, rows=part.public["rows"], directions_at_most=most),
         disclosed=job.disclosed(), ledger=_ledger(job, party),
     )  # fmt: skip
@@ -93,29 +92,19 @@ def _check(job: Job, me: str, part: ModelPart, *, holds: bool, later: Path | Non
         raise OptionError(f"--threshold must be a number, for a model of two classes, got {threshold!r}; leave it out")
 
 
-def _once(read: Callable[[], Table]) -> Callable[[], Table]:
-    """Return the same function, which reads once however often it is asked."""
-    found: list[Table] = []
-
-    def load() -> Table:
-        if not found:
-            found.append(read())
-        return found[0]
-
-    return load
-
-
-def _columns(part: ModelPart, load: Callable[[], Table]) -> list[ColumnLine]:
-    """Return how the party's columns are distributed; nothing where its data are not those of the training any more."""
-    kept = kept_lines(part)
-    if kept is not None:
-        return kept
-    try:
-        found = column_lines(part, load())
-    except ColonnadeError as error:
-        warnings.warn(f"the report has no distributions of columns: {error}", ColonnadeWarning, stacklevel=2)
-        return []
-    keep_lines(part, found)
+def _columns(folder: Path) -> list[ColumnLine]:
+    """Return how the party's columns were distributed in training, as the version's profile says."""
+    found = []
+    for name, one in (read_profiles(folder) or {}).items():
+        if one.levels is not None:
+            ranked = sorted(zip(one.levels, one.counts, strict=False), key=lambda pair: -pair[1])
+            levels = tuple((level, count / max(1, one.rows)) for level, count in ranked[:_LEVELS])
+            found.append(ColumnLine(name, one.missing_share, (), levels))
+        elif one.rows > one.missing:
+            tenths = (one.edges[0], one.median, one.edges[-1]) if one.edges else (one.median,) * 3
+            found.append(ColumnLine(name, one.missing_share, (one.low, *tenths, one.high)))
+        else:
+            found.append(ColumnLine(name, one.missing_share, (math.nan,) * 5))
     return found
 
 
@@ -123,15 +112,13 @@ def _classes(part: ModelPart) -> tuple[str, ...]:
     return tuple(str(one) for one in part.classes.tolist())
 
 
-def _people(
-    part: ModelPart, loss: Loss, later: Path | None, load: Callable[[], Table]
-) -> tuple[list[JudgedPeople], str]:
+def _people(party: PartyFile, part: ModelPart, loss: Loss, later: Path | None) -> tuple[list[JudgedPeople], str]:
     """Return the people on whom the model is judged, and how the label holder alone was trained."""
     classes, found, words = list(_classes(part)), [], ""
     path = part.folder / held_out_file.FILE
     if path.exists():
         kept = held_out_file.read(path)
-        scores, words = alone(part, kept, loss, load)
+        scores, words = alone(part, kept, loss, lambda: data.load(party.data, texts=part.prepared.texts))
         found.append(replace(held_out_file.judged(kept, HELD_OUT, classes, loss, path.name), alone=scores))
     else:
         words = "No people were held out, so there is nobody on whom the two could be compared."
@@ -219,10 +206,11 @@ def _statistics(folder: Path) -> list[list[float] | None]:
 def _ledger(job: Job, party: PartyFile) -> LedgerLines | None:
     if not party.ledger.exists() and not seal_file(party.ledger).exists():
         return None
-    found = verify(
-        party.ledger, checker(party.certificates.certificate), vouch=vouched_by(party.certificates.authority),
-        me=party.name, job=job.name,
-    )  # fmt: skip
+    vouch = vouched_by(party.certificates.authority)
+    try:
+        found = verify(party.ledger, checker(party.certificates.certificate), vouch=vouch, me=party.name, job=job.name)
+    except LedgerError as error:
+        return LedgerLines(0, 0, f"It can't be relied on: {error}.", [])
     unsealed = found.lines - found.sealed
     words = "All of them are as they were written"
     words += f"; the last {unsealed:,} are of a run that was broken off, and not sealed." if unsealed else "."

@@ -27,10 +27,10 @@ class Page:
         if whole := "".join(content):
             self.sections.append((key, heading, whole))
 
-    def figure(self, plot: Plot, about: str, *below: str, wide: bool = False) -> str:
+    def figure(self, plot: Plot, about: str, *below: str) -> str:
         """Return a chart as a card, with what it is about (`badge`), its words, and a table below."""
         self.charts += 1
-        return card(plot.title, about, plot.words, plot.svg(f"c{self.charts}"), *below, wide=wide)
+        return card(plot.title, about, plot.words, plot.svg(f"c{self.charts}"), *below)
 
 
 def card(title: str, about: str, words: str, *content: str, wide: bool = False, rest: bool = False) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from colonnade.report.contents import ColumnLine, OwnCoefficient, ReportContents
 from colonnade.report.markup import (
-    HELD_OUT,
     IN_SAMPLE,
     Page,
     badge,
@@ -23,7 +22,7 @@ from colonnade.report.markup import (
 from colonnade.report.svg import WIDTH, Plot, part_of
 
 _DRAWN = 20  # coefficients in a chart
-_QUANTILES = ("least", "5 %", "25 %", "median", "75 %", "95 %", "greatest")
+_QUANTILES = ("1 %", "10 %", "median", "90 %", "99 %")
 _INTERCEPT = "(intercept)"
 
 
@@ -111,8 +110,8 @@ def profiles(of: ReportContents) -> str:
         cards.append(
             card(
                 "Columns of numbers",
-                badge(f"{IN_SAMPLE} and {HELD_OUT}"),
-                "Of all people of the training, before columns are prepared.",
+                badge(IN_SAMPLE),
+                "Missing values, and below which number how many people are, before columns are prepared.",
                 table(header, rows, caption="columns of numbers"),
                 wide=True,
             )
@@ -122,8 +121,8 @@ def profiles(of: ReportContents) -> str:
         cards.append(
             card(
                 "Columns of text",
-                badge(f"{IN_SAMPLE} and {HELD_OUT}"),
-                "Of all people of the training, the most frequent categories.",
+                badge(IN_SAMPLE),
+                "Missing values and the most frequent categories.",
                 table(("column", "missing", "categories"), rows, caption="columns of text", long=2),
                 wide=True,
             )
@@ -157,6 +156,8 @@ def ledger(of: ReportContents) -> str:
     rows = [(kind, to, f"{count:,}", f"{size:,}") for to, kind, count, size in of.ledger.kinds]
     total = (sum(count for *_, count, _ in of.ledger.kinds), sum(size for *_, size in of.ledger.kinds))
     rows.append(("all", "", f"{total[0]:,}", f"{total[1]:,}"))
+    if not of.ledger.lines:
+        return words(of.ledger.verified, "bad")
     text = f"{of.ledger.lines:,} lines of {of.ledger.runs:,} runs. {of.ledger.verified}"
     header = ("kind of message", "to", "messages", "bytes")
     return grid(

@@ -70,7 +70,7 @@ table{border-collapse:collapse;font-size:13px;width:100%}
 th,td{padding:4px 8px;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}
 th{font-weight:600;color:var(--quiet);text-align:right}
 th:first-child,td:first-child{text-align:left;padding-left:2px}
-td:first-child,th.long,td.long{white-space:normal;overflow-wrap:anywhere;min-width:7em;text-align:left}
+th.long,td.long{white-space:normal;overflow-wrap:anywhere;min-width:6em;text-align:left}
 tbody th{font-weight:400;color:var(--ink)}
 .matrix thead th{text-align:center}
 .matrix td{text-align:center;border:1px solid var(--edge);font-size:14px;white-space:normal}
@@ -83,7 +83,8 @@ li{margin:3px 0;overflow-wrap:anywhere}
 .good{color:var(--good)}.bad{color:var(--bad)}
 footer{color:var(--quiet);font-size:13px;padding-top:20px;padding-bottom:32px}
 @media (max-width:1130px){.rest{grid-column:1/-1}}
-@media (max-width:780px){.tiles{grid-template-columns:repeat(2,1fr)}body{font-size:16px}h1{font-size:22px}}
+@media (max-width:780px){th,td{padding:4px 5px}thead th{white-space:normal}table{font-size:12.5px}
+.tiles{grid-template-columns:repeat(2,1fr)}body{font-size:16px}h1{font-size:22px}}
 @media print{
 body{background:#fff;font-size:11px}main,header.top,footer{max-width:none;padding:0}nav{display:none}
 .grid{grid-template-columns:repeat(2,1fr)}.card,.tile{break-inside:avoid;border-color:#bbb}h2,h3{break-after:avoid}

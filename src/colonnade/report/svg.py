@@ -49,11 +49,11 @@ def percent(value: float) -> str:
 
 
 def part_of(value: float) -> str:
-    """Write a share in percent for a table: with one digit behind the point, and small ones with two that count."""
+    """Write a share in percent for a table: one digit behind the point, or two that count where it is small."""
     if not math.isfinite(value):
         return "–"
-    text = f"{100 * value:.1f} %" if abs(value) >= 0.01 or not value else f"{100 * value:.2g} %"
-    return text.replace("-", "−")
+    number = f"{100 * value:.1f}" if abs(value) >= 0.01 or not value else f"{100 * value:.2g}"
+    return f"{number}\N{NO-BREAK SPACE}%".replace("-", "−")
 
 
 def thinned(x: npt.ArrayLike, y: npt.ArrayLike, most: int = _MOST_POINTS) -> tuple[Any, Any]:

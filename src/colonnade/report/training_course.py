@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from colonnade.objective import metrics
-from colonnade.objective.ranking import Difference, auc_difference, auc_interval, difference_of
+from colonnade.objective.losses import Floats
+from colonnade.objective.ranking import Difference, auc_difference, auc_interval, difference_of, variance_of_mean
 from colonnade.report.contents import JudgedPeople, ReportContents
 from colonnade.report.markup import (
     HELD_OUT,
@@ -160,10 +161,7 @@ def _compared(of: ReportContents, people: JudgedPeople) -> tuple[str, tuple[floa
     return "R²", (explained[0], "–"), (explained[1], "–"), gained
 
 
-def _paired(each: np.ndarray, weights: np.ndarray | None) -> Difference:
-    """Return the mean of a difference that everybody has, with its standard error."""
+def _paired(each: Floats, weights: Floats | None) -> Difference:
+    """Return the mean of a difference that everybody has, with its interval."""
     w = np.ones(len(each)) if weights is None else weights
-    mean = float(np.average(each, weights=w))
-    rows = float(w.sum()) ** 2 / float((w * w).sum())
-    variance = float((w * w * (each - mean) ** 2).sum()) / float(w.sum()) ** 2
-    return difference_of(mean, math.sqrt(variance * rows / max(rows - 1.0, 1.0)))
+    return difference_of(float(np.average(each, weights=w)), math.sqrt(variance_of_mean(each, w)))

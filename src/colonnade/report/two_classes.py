@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.objective.ranking import Interval, Ranking, auc_difference, auc_interval, ranking, wilson, worth
-from colonnade.objective.score_bins import Bin, brier, calibration_error, confusion, score_bins
+from colonnade.objective.ranking import Ranking, auc_difference, auc_interval, ranking, wilson, worth
+from colonnade.objective.score_bins import Bin, Confusion, brier, calibration_error, confusion, score_bins
 from colonnade.report.contents import JudgedPeople, ReportContents
 from colonnade.report.markup import Page, badge, behind, between, card, figure_of, fixed, grid, matrix, table, tiles
 from colonnade.report.svg import Plot, part_of, percent, thinned
@@ -177,15 +177,13 @@ def _distribution(page: Page, about: str, of: ReportContents, people: JudgedPeop
 
 
 def _bins(about: str, of: ReportContents, bins: list[Bin]) -> str:
-    header = ["score", "people", "predicted", "observed", "95 % interval"]
+    header = ["score from", "people", "predicted", "observed", "95 % interval"]
     rows = []
     for one in reversed(bins):
         told = part_of(one.predicted) if of.probability else figure_of(one.predicted)
         observed = one.observed
         ends = f"{part_of(observed.low)} to {part_of(observed.high)}"
-        rows.append(
-            (f"{figure_of(one.low)} to {figure_of(one.high)}", f"{one.rows:,}", told, part_of(observed.value), ends)
-        )
+        rows.append((figure_of(one.low), f"{one.rows:,}", told, part_of(observed.value), ends))
     words = (
         f"Tenths of the people by their score, the highest first, and how many of them are {of.positive}, with "
         f"Wilson's intervals."
@@ -197,25 +195,25 @@ def _confusion(about: str, of: ReportContents, people: JudgedPeople, found: Rank
     one = confusion(people.y, people.score, of.threshold, people.weights)
     cells_of = [[one.true_positive, one.false_negative], [one.false_positive, one.true_negative]]
     body = matrix(cells_of, [of.positive, of.negative])
-    told = [("the model's", one), ("KS", confusion(people.y, people.score, found.ks[1], people.weights))]
-    w = np.ones(people.rows) if people.weights is None else people.weights
-    rows = []
-    for name, cells in told:
-        taken, ones = people.score >= cells.threshold, people.y == 1
-        figures = (
-            wilson(cells.precision, worth(w[taken])) if taken.any() else Interval(np.nan, np.nan, np.nan),
-            wilson(cells.recall, worth(w[ones])),
-            wilson(cells.specificity, worth(w[~ones])),
-            wilson(cells.accuracy, worth(w)),
-        )
-        texts = [
-            f"{part_of(each.value)} ({part_of(each.low)} to {part_of(each.high)})" if np.isfinite(each.value) else "–"
-            for each in figures
-        ]
-        rows.append((name, figure_of(cells.threshold), *texts, fixed(cells.f1, 3)))
-    header = ("threshold", "score", "precision", "recall", "specificity", "accuracy", "F1")
+    other = confusion(people.y, people.score, found.ks[1], people.weights)
+    columns = [_at_threshold(people, each) for each in (one, other)]
+    names = ("score", "precision", "recall", "specificity", "accuracy", "F1")
+    rows = list(zip(names, *columns, strict=True))
+    header = ("figure, 95 % interval", "at this threshold", "where KS is largest")
     why = of.threshold_words or "the usual threshold"
     words = f"From the score {figure_of(of.threshold)} on, people are taken for {of.positive}; {why}."
     return card(
         "Who is taken for whom", about, words, body, table(header, rows, caption="figures at two thresholds"), wide=True
     )
+
+
+def _at_threshold(people: JudgedPeople, cells: Confusion) -> list[str]:
+    """Return the threshold, the shares that follow from it with Wilson's intervals, and F1."""
+    w = np.ones(people.rows) if people.weights is None else people.weights
+    taken, ones = people.score >= cells.threshold, people.y == 1
+    shares = ((cells.precision, w[taken]), (cells.recall, w[ones]), (cells.specificity, w[~ones]), (cells.accuracy, w))
+    texts = []
+    for value, of in shares:
+        each = wilson(value, worth(of))
+        texts.append(f"{part_of(value)} ({part_of(each.low)} to {part_of(each.high)})" if np.isfinite(value) else "–")
+    return [figure_of(cells.threshold), *texts, fixed(cells.f1, 3)]

@@ -6,6 +6,7 @@ from colonnade.report.markup import figure_of
 from colonnade.tables.category_steps import OneHot
 from colonnade.tables.learned import Column, LearnedPreparation
 from colonnade.tables.steps import Clip, Impute, Log1p, Scale, Standardise
+from colonnade.tables.woe import Woe
 
 
 def units(learned: LearnedPreparation, width: int) -> list[str]:
@@ -21,6 +22,8 @@ def _units(column: Column) -> list[str]:
     outputs = column.outputs()
     if isinstance(column.last, OneHot):
         return ["this or not"] * len(outputs)
+    if isinstance(column.last, Woe):
+        return ["1 of weight of evidence"]
     return [_step(column), *(["missing or not"] * (len(outputs) - 1))]
 
 

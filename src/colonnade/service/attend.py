@@ -11,6 +11,7 @@ from colonnade import __version__, private_files
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.jobs.budget import Budget, Used
 from colonnade.jobs.job import Job
+from colonnade.jobs.label_counts import LabelCounts
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.policy import PolicyDoor
 from colonnade.ledger.ledger import Ledger
@@ -73,10 +74,12 @@ def attend(
     ledger, how = Ledger(party.ledger, sign, check, run={**about, **purpose}, lane=lane), "stopped"
     if budget is not None:
         budget.keep_in(ledger)
+    counts = LabelCounts(party.name, party.policy.max_label_counts, party.policy.max_binnings)
+    counts.keep_in(ledger)
     witness = Witness(ledger, party.name, job.name, (sign, check, credentials), tell)
     common: dict[str, Any] = {
         "job": agreed, "deadline": job.deadline, "patience": job.patience, "observer": observer,
-        "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None),
+        "door": PolicyDoor(party.name, party.policy, ledger, budget if model is None else None, counts),
     }  # fmt: skip
     tell(f"waiting for {', '.join(name for name in job.parties if name != party.name)}")
     try:

@@ -13,19 +13,21 @@ from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
 from colonnade.families import family
 from colonnade.families.protection import SEALED
+from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import allowance
-from colonnade.jobs.consent import check_consent, words_of
+from colonnade.jobs.consent import words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.tree_part import check_limits, grows_trees
+from colonnade.jobs.tree_part import grows_trees
 from colonnade.jobs.words import what_others_learn
 from colonnade.objective import losses
 from colonnade.remote import certificates
 from colonnade.remote.network import look
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.terms import RunTerms
+from colonnade.service.binned import check_card
 from colonnade.service.findings import Finding, tried
-from colonnade.service.run import column_names, sources
+from colonnade.service.run import column_names, how_prepared, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
 from colonnade.tables.near_levels import near_levels
@@ -52,7 +54,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     kind = family(job.family)
     try:
         table = data.load(party.data)
-        prepared = preparation.fit(table, party.prepare, trees=grows_trees(job), reference=job.statistics)
+        prepared = preparation.fit(table, party.prepare, **how_prepared(job))
+        check_card(job, party.name, prepared)
         columns = column_names(prepared)
         batch = job.algorithm.smallest_batch(table.rows, len(job.holders))
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
@@ -61,16 +64,16 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     found += [Finding("spelling", None, sentence) for sentence in near_levels(table)]
 
     def policy() -> str:
-        check_consent(party.policy, party.name, job)
+        check_allowed(job, party)
         party.policy.check_company(party.name, job.parties, job.summed)
-        party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
         party.policy.check_part(party.name, len(columns), batch)
         party.policy.check_rounds(party.name, -(-table.rows // job.algorithm.batch_for(table.rows)))
-        check_limits(job, party)
         return "allows this job"
 
     def budget() -> str:
         """What may leave: the number of columns is known, that of common people is not yet."""
+        if job.protection == SEALED and job.folds and party.name not in job.holders:
+            return _held_out_numbers(party, job.tries, most, width)
         if job.protection == SEALED and job.validation and party.name not in job.holders:
             return (
                 f"training is sealed; for the metric one number about each held-out person leaves, as in a prediction. "
@@ -85,7 +88,7 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
             return "scores come to this party, which holds all labels, and nothing that comes of its columns leaves it"
         batches = -(-table.rows // job.algorithm.batch_for(table.rows))
         sizes = (1, len(job.parties), len(job.holders), batches)
-        least = kind.least_numbers(job.algorithm, job.model, sizes)
+        least = job.fits * kind.least_numbers(job.algorithm, job.model, sizes) + (job.tries if job.folds else 0)
         if least > most:
             raise PolicyRefused(
                 f"{job.algorithm.name} lets out {least:.0f} numbers about each person at least, the policy of "
@@ -116,6 +119,20 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
     shown = what_others_learn(job, party.name, width, rows=table.rows, directions_at_most=most)
     others = [Finding(about, None, "\n".join(told) or "nothing") for about, told in shown.items()]
     return [*found, tried("policy", policy), *([tried("budget", budget)] if kind.adds_up else []), *others]
+
+
+def _held_out_numbers(party: PartyFile, tries: int, most: int, width: int) -> str:
+    """Say how many scores of each person a sealed search shows; refuse more than the policy lets out."""
+    rule = f"{most} (max_directions = {party.policy.max_directions:g} of {width} columns)"
+    if tries > most:
+        raise PolicyRefused(
+            f"a search of {tries} candidates shows {tries} numbers about each person, held out once for each; the "
+            f"policy of {party.name!r} allows {rule}; try fewer, or raise max_directions"
+        )
+    return (
+        f"training is sealed; for the scores of held-out people {tries} numbers about each leave, as in predictions. "
+        f"In all runs together {rule} may"
+    )
 
 
 def _batches(job: Job, party: PartyFile, rows: int, columns: int) -> str:

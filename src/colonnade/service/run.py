@@ -18,6 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade import private_files
+from colonnade.binning.cells import FineColumn
+from colonnade.binning.options import BinningOptions
+from colonnade.binning.prepared import cells_of, with_bins
 from colonnade.data import labels
 from colonnade.errors import ColonnadeError, DataError, InputError, LabelError
 from colonnade.families import family
@@ -27,13 +30,14 @@ from colonnade.families.store import SUFFIX
 from colonnade.inference.category_tests import CategoryTest
 from colonnade.inference.statistics import Coefficient, Fit, own_table, own_tests, warn_far
 from colonnade.jobs import model_file, people
+from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import Budget, allowance
 from colonnade.jobs.checkpoints import Checkpoints
-from colonnade.jobs.consent import check_consent, hides_all, words_of
+from colonnade.jobs.consent import hides_all, words_of
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import Prepared, Trained
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.tree_part import check_limits, grows_trees, own_part
+from colonnade.jobs.tree_part import grows_trees, own_part
 from colonnade.jobs.words import lines, what_others_learn
 from colonnade.objective import metrics
 from colonnade.objective.decisions import Threshold, chosen, given
@@ -43,6 +47,7 @@ from colonnade.remote.terms import RunTerms
 from colonnade.report import held_out_file
 from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
+from colonnade.service.binned import check_card, save_bins
 from colonnade.service.calibrating import calibrated
 from colonnade.service.start import TERM, same_start, starting
 from colonnade.service.training import Keepers, Rows, take_part
@@ -68,6 +73,11 @@ def sources(learned: LearnedPreparation) -> int:
     return len({column.name for column in learned.columns}) or len(column_names(learned))
 
 
+def how_prepared(job: Job) -> dict[str, bool]:
+    """Return how the columns of a job's tables are prepared, where a party's file does not say it."""
+    return {"trees": grows_trees(job), "reference": job.statistics, "binned": job.binning is not None}
+
+
 @dataclass(frozen=True)
 class PreparedTable:
     """A table, with what was learned from its training rows."""
@@ -90,7 +100,8 @@ class PreparedTable:
 class TableSource:
     """A party's table in the form that `training` takes.
 
-    `trees` are prepared otherwise than other models, and categories whose coefficients are read have a `reference`.
+    `trees` are prepared otherwise than other models, categories whose coefficients are read have a `reference`, and
+    `binned` columns become weights of evidence.
     """
 
     def __init__(
@@ -100,29 +111,50 @@ class TableSource:
         *,
         trees: bool = False,
         reference: bool = False,
+        binned: bool = False,
         class_weight: Any = None,
     ) -> None:
-        self.table, self._prepare, self._how = table, prepare, {"trees": trees, "reference": reference}
+        self.table, self._prepare = table, prepare
+        self._how = {"trees": trees, "reference": reference, "binned": binned}
         self.class_weight = class_weight
         self.rows, self.ids, self.labels, self.weights = table.rows, table.ids, table.label, table.weight
         self.added = table.added
-        self.learned: LearnedPreparation | None = None  # as soon as `prepare` was called
+        self.learned: LearnedPreparation | None = None  # as soon as `prepare` or `binned` was called
         self.trained_on: Rows | None = None  # the rows of the training, by then
+        self.cut: list[FineColumn] = []  # where columns have bins
+        self.found: Any = None
 
     @classmethod
     def of(cls, job: Job, party: PartyFile) -> TableSource:
         """Read the table that a party's file describes."""
         weights = party.data["class_weight"]
-        return cls(
-            data.load(party.data), party.prepare, trees=grows_trees(job), reference=job.statistics, class_weight=weights
-        )
+        return cls(data.load(party.data), party.prepare, **how_prepared(job), class_weight=weights)
 
     def prepare(self, rows: Rows) -> PreparedTable:
         """Learn the preparation from these rows."""
         self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
         self.trained_on = rows
-        names = column_names(self.learned)
-        return PreparedTable(self.table, self.learned, names, sources(self.learned))
+        return self._prepared(self.learned)
+
+    def cells(self, rows: Rows, options: BinningOptions) -> list[FineColumn]:
+        """Learn the preparation from these rows, as far as a party can alone, and cut columns into fine cells."""
+        self.learned = preparation.fit(self.table, self._prepare, rows, **self._how)
+        self.trained_on, self.cut = rows, cells_of(self.learned, self.table.take(rows), options)
+        return self.cut
+
+    def binned(self, found: Any) -> PreparedTable:
+        """Learn the rest of the preparation from the bins that were found of these cells."""
+        if self.learned is None:
+            raise DataError("bins belong to cells; cut the columns into cells first")
+        self.found = found
+        self.learned = with_bins(self.learned, self.cut, found)
+        if not self.learned.columns:
+            where = self.table.where
+            raise DataError(f"no column of {where} has bins that stay; lower min_iv under [binning], or leave the job")
+        return self._prepared(self.learned)
+
+    def _prepared(self, learned: LearnedPreparation) -> PreparedTable:
+        return PreparedTable(self.table, learned, column_names(learned), sources(learned))
 
     def whole(self) -> LearnedPreparation | None:
         """Learn the preparation from all rows; None where some of these can't be prepared."""
@@ -206,9 +238,7 @@ def run_job(
     from colonnade.alignment.protocol import align
 
     first, job = starting(job, party, start)
-    check_consent(party.policy, party.name, job)
-    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
-    check_limits(job, party)
+    check_allowed(job, party)
     kind = family(job.family)
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
@@ -218,6 +248,7 @@ def run_job(
         tell(f"{source.rows:,} rows read")
         known = source.whole()
         if known is not None:
+            check_card(job, party.name, known)
             own_part(job, party, column_names(known), known.categories)  # refused before anything is sent
         width = None if known is None else sources(known)
         most = None if width is None else allowance(party.policy.max_directions, width)
@@ -257,6 +288,8 @@ def run_job(
     source, trained = outcome.value
     trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
     version, in_use = keep_version(job, party, source, trained, history.records)
+    for line in save_bins(version.folder, job, party.name, source, trained.state):
+        tell(line)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
@@ -299,6 +332,8 @@ def keep_version(
     job: Job, party: PartyFile, source: TableSource, trained: Trained, history: list[dict[str, Any]]
 ) -> tuple[Version, bool]:
     """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now."""
+    validated = trained.validated
+    whole, job = job, job if validated is None else job.candidate(validated.best)
     shelf = Shelf(party.folder, party.name)
     folder = shelf.place(trained.training)
     about = about_training(job, trained, history)
@@ -307,6 +342,8 @@ def keep_version(
     model_file.save(folder, job, party.name, trained, source.learned, about)
     people.remember(party, folder, source.ids, trained.people)
     model_file.save_history(folder, history)
+    if validated is not None:
+        model_file.save_validation(folder, whole, validated)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
     if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
@@ -314,8 +351,7 @@ def keep_version(
     version = Version(trained.training, folder, about)
     version.write()
     in_use = shelf.ended(version)
-    for name in ("rows", "state", "training"):
-        Checkpoints(party.checkpoints / name, b"").clear()  # the model is saved: nothing to go on from
+    _forget(party)
     return version, in_use
 
 
@@ -327,6 +363,10 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
         "loss": "loss", "metric": metric, "validation_loss": "held-out loss", "validation_metric": f"held-out {metric}",
     }  # fmt: skip
     figures = {name: float(record[key]) for key, name in names.items() if key in record}
+    if trained.validated is not None and trained.validated.scores is not None:
+        figures[f"cross-validated {job.scoring or 'score'}"] = float(
+            trained.validated.scores[trained.validated.best].mean()
+        )
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "job": job.name, "parent": job.agreed.get(TERM, ""),
         "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
@@ -338,6 +378,13 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
     }  # fmt: skip
 
 
+def _forget(party: PartyFile) -> None:
+    """Remove what was kept to go on from, as the model is saved."""
+    fits = [f"fits/{path.name}" for path in (party.checkpoints / "fits").glob("*")]
+    for name in ("rows", "state", "training", *fits):
+        Checkpoints(party.checkpoints / name, b"").clear()
+
+
 def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     """Return where the party keeps its rows, by job and ids, and its state, by columns and labels besides."""
     mine = RunTerms.of(job.parties, job.agreed).digest + source.digest()
@@ -345,8 +392,11 @@ def kept_by(job: Job, party: PartyFile, source: TableSource) -> Keepers:
     def state(trained_on: bytes) -> Checkpoints:
         return Checkpoints(party.checkpoints / "state", mine + trained_on, job.checkpoint_every)
 
+    def fit(trained_on: bytes, number: int) -> Checkpoints:
+        return Checkpoints(party.checkpoints / "fits" / str(number), mine + trained_on)
+
     return Keepers(
-        Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine)
+        Checkpoints(party.checkpoints / "rows", mine), state, Checkpoints(party.checkpoints / "training", mine), fit
     )
 
 

@@ -1,27 +1,31 @@
 """One job at one party, from its table to its part of the model: a coroutine over a `Net`, like every program.
 
 1. alignment     which of its rows all parties have, in one order (kept, so that a resumed job has the same rows)
-2. preparation   of its columns, learned on its training rows
+2. preparation   of its columns, learned on its training rows; where the job has bins, together with the label holder
 3. classes       the label holders agree on them; the others hear how many scores a row has
-4. training id   which all parties derive together, and by which the parts of the model know each other
-5. training      through the door of `families.training`, whatever the family of the model
-6. statistics    of the coefficients, by `inference.program`, where the job asks for them
+4. folds         where the job has any: how good each candidate is on held-out rows (`service.folds`)
+5. training id   which all parties derive together, and by which the parts of the model know each other
+6. training      through the door of `families.training`, whatever the family of the model
+7. statistics    of the coefficients, by `inference.program`, where the job asks for them
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.binning.cells import FineColumn
+from colonnade.binning.options import BinningOptions
 from colonnade.data.class_weights import named_in_texts
 from colonnade.data.party import Party
 from colonnade.engine.kept import Keeper, common_version
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, ProtocolError
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, ProtocolError
 from colonnade.families import family
 from colonnade.families.checks import check_values, warn_before, with_class_weights
 from colonnade.families.training import TrainingPart, rows_of, train
@@ -32,6 +36,7 @@ from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, 
 from colonnade.objective import losses
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
+from colonnade.service.binned import prepare_bins
 from colonnade.versions.identity import agree_on_id, people_digest
 
 Rows = npt.NDArray[np.int64]
@@ -53,6 +58,14 @@ class Source(Protocol):
         """Learn the preparation of the columns on these rows."""
         ...
 
+    def cells(self, rows: Rows, options: BinningOptions) -> list[FineColumn]:
+        """Cut columns into fine cells on these rows, where a job has bins."""
+        ...
+
+    def binned(self, found: Any) -> Prepared:
+        """Learn the rest of the preparation from the bins that were found of these cells."""
+        ...
+
 
 @dataclass(frozen=True)
 class Keepers:
@@ -61,6 +74,7 @@ class Keepers:
     rows: Keeper
     state: Callable[[bytes], Keeper]  # given a digest of what is trained on
     training: Keeper | None = None  # the id of the training
+    fit: Callable[[bytes, int], Keeper] | None = None  # of a cross-validation: given that digest, and its number
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,7 @@ class Ready:
     mine: TrainingPart
     people: Rows  # all common rows, held-out ones too
     apart: Rows  # the held-out ones of them
+    fold: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]  # its two parts, prepared for it
     everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
 
 
@@ -138,20 +153,34 @@ async def get_ready(
         How many numbers about people may leave this party from here on.
     """
     loss = losses.loss(job.loss)
+    if job.folds and source.added is not None:
+        raise OptionError("folds do not take an offset or exposure yet; leave folds or the column out")
     rows = await _common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
-    prepared = await net.in_thread(source.prepare, train)
+    if job.binning is None:
+        prepared = await net.in_thread(source.prepare, train)
+    else:
+        prepared = await prepare_bins(net, job, job.binning, source, train)
     check(len(prepared.columns), job.algorithm.smallest_batch(len(train), len(job.holders)))
     if budget is not None:
         budget.open(prepared.sources, len(rows))
     classes, outputs = await agree_on_classes(net, job, source, rows)
 
-    async def part(of: Rows) -> Party:
+    async def part(of: Rows, by: Prepared = prepared) -> Party:
         along = (source.labels, source.weights, source.added)
         y, weights, added = (None if each is None else np.asarray(each)[of] for each in along)
-        X, names = await net.in_thread(prepared.matrix, of), prepared.columns
-        coded = prepared.categories
-        return Party(net.me, X, y, columns=names, sample_weight=weights, offset=added, categories=coded)
+        X, names = await net.in_thread(by.matrix, of), by.columns
+        return Party(net.me, X, y, columns=names, sample_weight=weights, offset=added, categories=by.categories)
+
+    async def fold(places: tuple[Rows, Rows]) -> tuple[TrainingPart, TrainingPart]:
+        """The preparation is learned anew from what the fold trains on, and from nothing that it holds out."""
+        some, others = (train[each] for each in places)
+        by = await net.in_thread(copy(source).prepare, some)
+        check(len(by.columns), job.algorithm.smallest_batch(len(some), len(job.holders)))
+        first, second = await part(some, by), await part(others, by)
+        if (asked := getattr(source, "class_weight", None)) is not None:  # held-out people count as they are
+            (first,), _ = with_class_weights(named_in_texts(asked, classes), (first,), None, classes)
+        return TrainingPart.of(first, classes, loss), TrainingPart.of(second, classes, loss)
 
     own, apart = await part(train), await part(held_out) if len(held_out) else None
     if (asked := getattr(source, "class_weight", None)) is not None:
@@ -168,7 +197,7 @@ async def get_ready(
         y = None if source.labels is None else np.asarray(source.labels)[of]
         return rows_of(Party(net.me, prepared.matrix(of), y, columns=prepared.columns), classes, loss)
 
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, held_out, everything)
+    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, held_out, fold, everything)
 
 
 async def take_part(
@@ -192,23 +221,41 @@ async def take_part(
         show; nobody else is told.
     """
     ready = await get_ready(net, job, source, align, check, keepers, budget)
+    chosen, over, found_out = job, net, None
+    if job.folds:
+        from colonnade.service.folds import cross_validated
+
+        over, found_out = await cross_validated(net, job, ready, keepers, budget)
+        chosen = job.candidate(found_out.best)
     # One number about each person is put aside for the statistics, which come after training.
     spendable = budget.all_but(1.0) if budget is not None and job.statistics else budget
     brought = await net.in_thread(family(job.family).brings, own(ready.prepared), ready.everything)
     mine, outputs = replace(ready.mine, own=brought), ready.outputs
     known: tuple[Any, ...] = (mine.X, mine.y, mine.labelled, mine.validation, mine.weights, mine.held_out_weights)
+    if found_out is not None:
+        known = (*known, found_out.best)
     if not family(job.family).takes_own:  # a network is named by its file, which may have moved
         known = (*known, mine.own)
     keeper = None if keepers is None else keepers.state(await net.in_thread(digest_of, known))
     common = await net.in_thread(people_digest, None if job.aligned else source.ids, ready.people, net.me)
     facts = (RunTerms.of(job.parties, job.agreed).digest, str(job.algorithm.seed).encode(), common)
     training = await agree_on_id(net, facts, None if keepers is None else keepers.training)
-    state = await train(net, job.training(outputs).as_value(), mine.as_value(), keeper, spendable)
-    best = family(job.family).keeps_best(job.training(outputs), ready.held_out)
-    found = await _statistics(net, job, mine, state, budget) if job.statistics else None
+    state = await train(over, chosen.training(outputs).as_value(), mine.as_value(), keeper, spendable)
+    best = family(job.family).keeps_best(chosen.training(outputs), ready.held_out)
+    found = await _statistics(net, chosen, mine, state, budget) if job.statistics else None
     counts = (ready.train, ready.held_out)
     return Trained(
-        state, ready.classes, ready.prepared, *counts, best, outputs, found, ready.people, training, ready.apart
+        state,
+        ready.classes,
+        ready.prepared,
+        *counts,
+        best,
+        outputs,
+        found,
+        ready.people,
+        training,
+        ready.apart,
+        validated=found_out,
     )
 
 

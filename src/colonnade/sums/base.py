@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +82,10 @@ class SecureSum(ABC):
     async def open(self) -> None:
         """Agree on keys, where the sum needs any."""
         return
+
+    def beside(self, net: Any) -> SecureSum:
+        """Return another sum of the same kind for a strand of this run, which agrees on nothing anew."""
+        return type(self)(net, self.topology)
 
     async def total(
         self, tag: str, value: FloatArray, root: str, hidden: npt.NDArray[np.bool_] | None = None

@@ -19,6 +19,7 @@ import numpy as np
 
 from colonnade.crypto.masks import KeyPair, MaskStream, private_stream
 from colonnade.crypto.ring import AnyRing
+from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
 from colonnade.sums.base import SecureSum, tree_sum
 from colonnade.sums.trees import different_pair, topology
@@ -39,18 +40,38 @@ class PairwiseSum(SecureSum):
     def __init__(self, net: Net, topology: str, fraction_bits: int = 36) -> None:
         super().__init__(net, topology, fraction_bits)
         self._shared: list[tuple[bool, MaskStream]] = []
+        self._keys, self._publics = KeyPair(), dict[str, bytes]()
+        self._uses: set[str] = set()  # of these keys, by other sums of the run
         self._made: dict[tuple[int, str], tuple[AnyRing, int]] = {}  # per root and ring: masks, how many are used
         self._blocks: dict[int, int] = {}  # per root: blocks of masks so far
 
     async def open(self) -> None:
         """Exchange public keys and agree on a stream with every other party."""
-        net, keys = self.net, KeyPair()
+        net = self.net
         others = [name for name in net.names if name != net.me]
         for name in others:
-            await net.send(name, "public key", keys.public)
+            await net.send(name, "public key", self._keys.public)
         for name in others:
-            stream = keys.agree(await net.recv(name, "public key"), name)
-            self._shared.append((net.names.index(net.me) < net.names.index(name), stream))
+            self._publics[name] = await net.recv(name, "public key")
+            self._share(name, self._keys.agree(self._publics[name], name))
+
+    def _share(self, name: str, stream: MaskStream) -> None:
+        self._shared.append((self.net.names.index(self.net.me) < self.net.names.index(name), stream))
+
+    def beside(self, net: Any) -> PairwiseSum:
+        """Return a sum for a strand of this run, with streams of its own that come of the keys of this one.
+
+        A mask that hides two values shows their difference, so every sum gets streams under a name used only once.
+        """
+        use = net.next_use()
+        if use in self._uses:
+            raise ProtocolError(f"the masks of {use!r} were made before; masks are never used twice")
+        self._uses.add(use)
+        other = type(self)(net, self.topology)
+        other._keys, other._publics, other._uses = self._keys, self._publics, self._uses
+        for name, public in self._publics.items():
+            other._share(name, self._keys.agree(public, name, use))
+        return other
 
     async def _sum(self, tag: str, value: AnyRing, root: str, serial: int) -> AnyRing | None:
         mask = self._masks(self.net.names.index(root), value.size, value.dtype)

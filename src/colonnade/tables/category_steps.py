@@ -1,4 +1,4 @@
-"""Steps for categories: one column for each, or one of codes. They come last, and `steps` says what steps are."""
+"""Steps for categories, which come last: one column for each, one of codes, or one of weights (`woe`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.settings.settings import nearest
+from colonnade.tables.woe import Woe
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Slots: TypeAlias = npt.NDArray[np.int64]  # the output column that is 1, -1 for none
@@ -143,7 +144,7 @@ class Categories:
         return np.where(np.isnan(x), np.nan, found)
 
 
-LastStep: TypeAlias = OneHot | Categories
+LastStep: TypeAlias = OneHot | Categories | Woe
 
 
 def _others(categories: Any, counts: npt.NDArray[np.int64], kept: Any) -> tuple[Any, ...] | None:

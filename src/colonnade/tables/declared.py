@@ -10,6 +10,7 @@ from colonnade.settings.settings import Settings, nearest, shown
 from colonnade.tables.category_steps import Categories, LastStep, OneHot
 from colonnade.tables.dates import Date, date_steps
 from colonnade.tables.steps import STEPS, Clip, Impute, Log1p, NumberStep, Scale, Standardise
+from colonnade.tables.woe import Woe
 
 Step: TypeAlias = NumberStep | LastStep | Date
 _NAMES = (*STEPS, Date.name, "as-is")
@@ -20,6 +21,7 @@ _PLAIN: dict[str, Callable[[], Step]] = {
     "log1p": Log1p,
     "one-hot": OneHot,
     "categories": Categories,
+    "woe": Woe,
     "date": Date,
 }
 
@@ -43,8 +45,8 @@ def _steps(settings: Settings, name: str) -> tuple[Step, ...]:
             steps += made
             continue
         steps.append(made)
-        if number and any(isinstance(step, (OneHot, Categories, str)) for step in steps[:-1]):
-            words = "nothing can follow one-hot or categories, and as-is stands alone; remove one of the steps"
+        if number and any(isinstance(step, (OneHot, Categories, Woe, str)) for step in steps[:-1]):
+            words = "nothing can follow one-hot, categories or woe, and as-is stands alone; remove one of the steps"
             raise settings.error(place, words)
         if number and steps[-1] == "as-is":
             raise settings.error(place, "as-is stands alone; remove it or the other steps")
@@ -115,8 +117,14 @@ def _one_hot(options: Any) -> OneHot:
     return OneHot(**options)
 
 
+def _woe(options: Any) -> Woe:
+    if not isinstance(options, dict) or set(options) != {"categories"} or not isinstance(options["categories"], bool):
+        raise ValueError("must be like { woe = { categories = true } }, for numbers that only stand for something")
+    return Woe(nominal=options["categories"])
+
+
 _MAKERS: dict[str, Callable[[Any], NumberStep | LastStep | tuple[Date, ...]]] = {
-    "impute": _impute, "clip": _clip, "one-hot": _one_hot, "date": date_steps,
+    "impute": _impute, "clip": _clip, "one-hot": _one_hot, "woe": _woe, "date": date_steps,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
 from colonnade.tables.category_steps import Categories, OneHot, Slots
 from colonnade.tables.steps import UnfitRow
+from colonnade.tables.woe import Woe
 
 if TYPE_CHECKING:
     from colonnade.tables.learned import Column
@@ -60,6 +61,9 @@ class Filling:
         if isinstance(column.last, OneHot):
             yield FilledPiece(at, None, column.last.slots_of_numbers(x))
             return
+        if isinstance(column.last, Woe):
+            yield FilledPiece(at, column.last.weigh(column.last.bins_of_numbers(x)), None)
+            return
         if isinstance(column.last, Categories):
             yield FilledPiece(at, column.last.codes_of_numbers(x), None)
             return
@@ -102,9 +106,11 @@ class Filling:
 
 
 def _of_texts(column: Column, source: Numbers | Texts) -> Array | None:
-    """Return what each category of a text column becomes: a slot, or a code; the last is for missing ones."""
+    """Return what each category of a text column becomes: a slot, a code or a weight; the last is for missing ones."""
     if not isinstance(source, Texts) or column.last is None:
         return None
     if isinstance(column.last, OneHot):
         return column.last.slots_of_codes(source.categories)
+    if isinstance(column.last, Woe):
+        return column.last.weigh(column.last.bins_of_texts(source.categories))
     return column.last.codes_of_texts(source.categories)

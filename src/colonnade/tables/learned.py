@@ -19,6 +19,7 @@ from colonnade.tables.filling import Filling
 from colonnade.tables.sparse_preparation import SparsePreparation
 from colonnade.tables.steps import Impute, NumberStep, UnfitRow, step_from_value, step_to_value
 from colonnade.tables.table import Table
+from colonnade.tables.woe import Woe
 
 Array = npt.NDArray[Any]
 PREPARATION, _SCALES = "preparation", "preparation_scales"  # in a party's part of a model
@@ -99,7 +100,7 @@ class Column:
         steps = []
         for one in value["steps"]:
             step = step_from_value(one)
-            if isinstance(step, (OneHot, Categories)):
+            if isinstance(step, (OneHot, Categories, Woe)):
                 raise ValueError(f"{step.name} is not the last step")
             steps.append(step)
         last = None if value["hot"] is None else step_from_value(value["hot"])
@@ -110,7 +111,7 @@ class Column:
                 raise ValueError("the date is none that is known")
             date = Date(form, part)
         bare = value["text"] and date is None
-        if not (last is None or isinstance(last, (OneHot, Categories))) or (bare and (last is None or steps)):
+        if not (last is None or isinstance(last, (OneHot, Categories, Woe))) or (bare and (last is None or steps)):
             raise ValueError("the steps do not fit the column")
         how = (bool(value["named"]), bool(value.get("gaps", False)))
         return cls(str(value["name"]), bool(value["text"]), tuple(steps), last, *how, date)
@@ -147,6 +148,11 @@ class LearnedPreparation:
         starts = [sum(widths[:number]) for number in range(len(widths))]
         coded = (isinstance(column.last, Categories) for column in self.columns)
         return tuple(at for at, is_coded in zip(starts, coded, strict=True) if is_coded)
+
+    @property
+    def weighed(self) -> dict[str, Woe]:
+        """The bins of each prepared column that holds weights of evidence, by its name."""
+        return {column.called: column.last for column in self.columns if isinstance(column.last, Woe)}
 
     @property
     def levels(self) -> dict[str, tuple[tuple[int, ...], str | None]]:
@@ -199,7 +205,8 @@ class LearnedPreparation:
             except ValueError as error:
                 raise DataError(f"column {column.name!r} of {table.where} {error}") from None
         numbers = [source.values.dtype for _, source in columns if isinstance(source, Numbers)]
-        dtype = np.float32 if numbers and all(kind == np.float32 for kind in numbers) else np.float64
+        small = numbers and all(kind == np.float32 for kind in numbers) and not self.weighed
+        dtype = np.float32 if small else np.float64
         filling = Filling(table.where, columns, table.rows)
         return filling.csr(dtype) if _SPARSE * filling.filled < filling.width else filling.dense(dtype)
 

@@ -12,6 +12,9 @@ Without it, numbers are imputed with their median and standardised, text is one-
 texts that are dates become days. For boosted trees, which take missing values and categories as they are, numbers stay
 as they are and text becomes codes of categories; `region = ["categories"]` asks for codes of numbers that
 only stand for something. `declared` reads the section.
+
+In a job with `[binning]`, columns that are not named here become weights of evidence, and `income = ["woe"]` asks for
+it by name; the bins themselves are found by `colonnade.binning` with the label holder.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from colonnade.tables.learned import Column, LearnedPreparation
 from colonnade.tables.sparse_preparation import SparsePreparation
 from colonnade.tables.steps import Clip, Impute, Log1p, NumberStep, Scale, Standardise, UnfitRow
 from colonnade.tables.table import Table, unknown_column
+from colonnade.tables.woe import Woe
 
 SECTION = Section(Key("default", Anything), others=Key("column", Anything))
 _NUMBERS: tuple[NumberStep, ...] = (Impute(), Standardise())
@@ -47,11 +51,12 @@ class _Purpose:
     trees: bool = False
     reference: bool = False
     as_is: bool = False
+    binned: bool = False
 
     @property
-    def numbers(self) -> tuple[NumberStep, ...]:
+    def numbers(self) -> tuple[Step, ...]:
         """The steps of numbers of which nobody says anything."""
-        return () if self.trees or self.as_is else _NUMBERS
+        return (Woe(),) if self.binned else () if self.trees or self.as_is else _NUMBERS
 
 
 def fit(
@@ -62,6 +67,7 @@ def fit(
     trees: bool = False,
     reference: bool = False,
     as_is: bool = False,
+    binned: bool = False,
 ) -> LearnedPreparation:
     """Learn each column's steps from these rows (numbers or a mask; None: all of them).
 
@@ -69,13 +75,20 @@ def fit(
     reference: whether it is for a model whose coefficients are to be read: where nobody says otherwise, the most
         frequent category has no column, and the coefficients of the others are differences to it.
     as_is: whether numbers of which nobody says anything stay as they are.
+    binned: whether columns of which nobody says anything become weights of evidence, whose bins are found later.
     """
-    settings, purpose = check({}, SECTION) if settings is None else settings, _Purpose(trees, reference, as_is)
+    settings = check({}, SECTION) if settings is None else settings
+    purpose = _Purpose(trees, reference, as_is, binned)
     numbers = None if rows is None else np.arange(table.rows)[rows]
     if numbers is not None and not len(numbers):
         raise DataError(f"no row of {table.where} is a training row; at least one is needed")
     steps = declared_steps(settings)
     default = steps.pop("default", None)
+    if table.sparse and binned:
+        raise DataError(f"{table.where} is sparse, and bins are made of named columns; give them as such")
+    asked = (name for name, given in steps.items() if any(isinstance(step, Woe) for step in given))
+    if not binned and (named := next(asked, None)):
+        raise settings.error(named, "woe needs bins; add [binning] to the job, or fit a Binning first", DataError)
     if table.sparse:
         return _fit_sparse(table, settings, steps, default, numbers)
     for name in steps:
@@ -133,15 +146,18 @@ def _fit_date(
 ) -> Column:
     """Learn the steps of a column of dates, which are numbers of days, or of a part of each date, from now on."""
     rest = tuple(step for step in given or () if not isinstance(step, Date))
-    usual = () if purpose.trees else _NUMBERS
+    usual = () if purpose.trees else (Woe(),) if purpose.binned else _NUMBERS
     found = _fit_numbers(name, date.numbers(column), rest or usual, given is not None, purpose)
     return replace(found, text=isinstance(column, Texts), date=date)
 
 
 def _fit_text(name: str, column: Texts, given: tuple[Step, ...] | None, purpose: _Purpose) -> Column:
     trees = purpose.trees
-    steps: tuple[Step, ...] = ((Categories() if trees else OneHot()),) if given is None else given
+    usual = Categories() if trees else Woe() if purpose.binned else OneHot()
+    steps: tuple[Step, ...] = (usual,) if given is None else given
     last = steps[-1] if steps else None
+    if isinstance(last, Woe) and len(steps) == 1:
+        return Column(name, True, (), last, given is not None)
     if not isinstance(last, (OneHot, Categories)) or len(steps) > 1:
         only, them = ("categories and one-hot are the only steps", "categories") if trees else (
             "one-hot is the only step", "one-hot"
@@ -157,7 +173,7 @@ def _fit_text(name: str, column: Texts, given: tuple[Step, ...] | None, purpose:
 
 def _learn_last(
     name: str,
-    step: LastStep,
+    step: OneHot | Categories,
     categories: Any,
     counts: npt.NDArray[np.int64],
     missing: npt.NDArray[np.bool_],
@@ -184,6 +200,8 @@ def _fit_numbers(name: str, column: Numbers, steps: tuple[Step, ...], named: boo
         )
     learned: list[NumberStep] = []
     for step in steps:
+        if isinstance(step, Woe):
+            return Column(name, False, tuple(learned), step, named)
         if isinstance(step, (OneHot, Categories)):
             categories, counts = np.unique(x[~np.isnan(x)], return_counts=True)
             last = _learn_last(name, step, categories.tolist(), counts, np.isnan(x), purpose)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.tables.category_steps import Categories, LastStep, OneHot
+from colonnade.tables.woe import Woe
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -152,7 +153,7 @@ class Log1p:
 
 NumberStep: TypeAlias = Impute | Clip | Standardise | Scale | Log1p
 STEPS: dict[str, type[NumberStep] | type[LastStep]] = {
-    step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot, Categories)
+    step.name: step for step in (Impute, Clip, Standardise, Scale, Log1p, OneHot, Categories, Woe)
 }
 
 
@@ -163,8 +164,10 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "how": (str, *_NUMBER), "indicator": (bool,), "fill": _NUMBER, "low": _NUMBER, "high": _NUMBER, "mean": _NUMBER,
     "deviation": _NUMBER, "by": _NUMBER, "most": (int,), "least": (int,), "categories": (list,), "other": (bool,),
     "missing": (bool,), "reference": (str, bool, *_NUMBER), "left_out": (int,), "rare": (list,), "counted": (bool,),
-    "quantiles": (list,),
+    "quantiles": (list,), "edges": (list,), "codes": (list,), "goods": (list,), "bads": (list,), "missing_bin": (int,),
+    "other_bin": (int,), "nominal": (bool,),
 }  # fmt: skip
+_WHOLE = ("codes", "goods", "bads")  # lists of whole numbers
 
 
 def step_to_value(step: NumberStep | LastStep) -> dict[str, Any]:
@@ -179,11 +182,11 @@ def step_from_value(value: Any) -> NumberStep | LastStep:
     for name, option in options.items():
         if not isinstance(option, _FIELDS[name]) or (isinstance(option, bool) and bool not in _FIELDS[name]):
             raise ValueError(f"{name} of a step is {type(option).__name__}")
-    for name in ("categories", "rare", "quantiles"):
-        if name in options:
-            options[name] = tuple(options[name])
-            if {type(category) for category in options[name]} not in (set(), {str}, {float}):
-                raise ValueError(f"{name} are neither all text nor all numbers")
+    for name in (one for one in options if list in _FIELDS[one]):
+        options[name] = tuple(options[name])
+        allowed = ({int},) if name in _WHOLE else ({str}, {float})
+        if {type(category) for category in options[name]} not in (set(), *allowed):
+            raise ValueError(f"{name} are neither all text nor all numbers")
     if "left_out" in options and not 0 <= options["left_out"] < len(options.get("categories", ())):
         raise ValueError("the reference is none of the categories")
     return kind(**options)

@@ -1,0 +1,79 @@
+"""Cross-validation and search in a job: every fold prepared for itself, every number counted, every fit kept."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from colonnade.families import family
+from colonnade.jobs.budget import Budget, BudgetShare
+from colonnade.jobs.job import Job
+from colonnade.jobs.model_file import JobValidation, digest_of
+from colonnade.objective import losses
+from colonnade.runtimes.net import Net
+from colonnade.runtimes.strands import MainStrand
+from colonnade.service.training import Keepers, Ready
+from colonnade.validation.folds import check_folds, drawn_folds
+from colonnade.validation.program import ValidationTerms, Validator
+
+
+async def cross_validated(
+    net: Net, job: Job, ready: Ready, keepers: Keepers | None, budget: Budget | None
+) -> tuple[MainStrand, JobValidation]:
+    """Train and score every candidate on every fold; return where the last training goes on, and what was found."""
+    folds = drawn_folds(ready.train, job.folds, job.algorithm.seed)
+    jobs = tuple(job.candidate(number).training(ready.outputs) for number in range(job.tries))
+    terms = ValidationTerms(jobs, folds, (job.scoring,))
+    if net.me == terms.leader:
+        check_folds(folds, losses.loss(job.loss), ready.mine.y, ready.mine.labelled, net.me)
+    share = _share(net, job, ready, terms, budget)
+
+    def charge(numbers: float) -> None:
+        if budget is not None:
+            budget.charge(numbers)
+
+    keeper = None
+    if keepers is not None and keepers.fit is not None:
+        mine = ready.mine
+        known_by = await net.in_thread(digest_of, (mine.X, mine.y, mine.labelled, mine.weights))
+        keeper = partial(keepers.fit, known_by)
+    validator = Validator(
+        net, terms, ready.fold, (None,) * len(jobs), ready.mine.y,
+        limit=lambda: None if share is None or budget is None else BudgetShare(budget, share),
+        charge=charge, keeper=keeper,
+    )  # fmt: skip
+    fits, scores, best = await validator.run()
+    fold = np.zeros(ready.train, dtype=np.int64)
+    z: Any = None
+    for number, (_, apart) in enumerate(folds):
+        fold[apart] = number
+        if (found := fits[best, number].z) is not None:
+            z = np.zeros((ready.train, *found.shape[1:])) if z is None else z
+            z[apart] = found
+    known = scores[:, :, 0] if net.me == terms.leader else None
+    return validator.strand(), JobValidation(best, known, fold, z)
+
+
+def _share(net: Net, job: Job, ready: Ready, terms: ValidationTerms, budget: Budget | None) -> float | None:
+    """Return the numbers about each person that may leave in one fit on a fold; None where no fit lets any out.
+
+    What is left is shared by all fits alike, once the scores of held-out people, and what statistics need, are put
+    aside. A fit is counted as if it were about everybody, though each person is missing in one fold.
+    """
+    if budget is None:
+        return None
+    kind, fits = family(job.family), job.fits
+    aside = float(job.statistics) + (float(ready.outputs * len(terms.jobs)) if net.me != terms.leader else 0.0)
+    batches = -(-ready.train // job.algorithm.batch_for(ready.train))
+    sizes = (ready.outputs, len(job.parties), len(job.holders), batches)
+    silent = job.holders == (net.me,) and not job.algorithm.tells_signals
+    least = 0.0 if silent else kind.least_numbers(job.algorithm, job.model, sizes)
+    budget.check(aside + least * fits, f"a cross-validation of {len(terms.jobs)} candidates in {job.folds} folds")
+    if not least:
+        return None
+    share = (budget.left - aside) / fits
+    words = f"the policy of {net.me!r} lets {share:.1f} numbers about each person out in each of the {fits} fits"
+    net.report(("warning", f"{words}; a fit ends there at the latest"))
+    return share

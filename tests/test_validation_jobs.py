@@ -1,0 +1,300 @@
+"""Folds and searches in jobs: what is agreed on, found, shown and counted, and how a broken run goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+import colonnade as cn
+from colonnade.alignment.protocol import align
+from colonnade.cli.organisation import validation_lines
+from colonnade.errors import OptionError, PolicyRefused, RunFailed
+from colonnade.families.linear import LinearOptions
+from colonnade.jobs.budget import Budget
+from colonnade.jobs.model_file import save_validation
+from colonnade.jobs.policy import Policy, PolicyDoor, kind_of
+from colonnade.jobs.words import leaks_of, what_others_learn
+from colonnade.leaks import CHOSEN, HELD_OUT, NOTHING
+from colonnade.service.training import Keepers, take_part
+from colonnade.validation.folds import drawn_folds
+from test_job import complete, job
+from test_job_training import Plain
+from test_kept import Shelf
+from test_leaks import Record, job_with, sources
+from test_protection_jobs import BARE, with_word
+
+ROWS, WIDTH = 90, 6
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((ROWS, WIDTH))
+Y = (X @ np.linspace(-1, 1, WIDTH) + RNG.logistic(size=ROWS) > 0).astype(int)
+VALUES = (0.3, 0.003, 0.03)
+EXACT = cn.BlockNewton(tol=1e-11, epochs=40)
+SEALED = cn.SealedNewton()
+
+
+def searched(algorithm=EXACT, parties=2, values=VALUES, folds=3, **changes):
+    """A job that tries values of l2."""
+    candidates = tuple((LinearOptions(l2=l2), algorithm) for l2 in values)
+    grid = tuple({"l2": l2} for l2 in values)
+    some = {"grid": grid, "candidates": candidates} if len(values) > 1 else {}
+    scoring = "neg_mean_squared_error" if changes.get("loss") == "square" else "neg_log_loss"
+    return replace(job_with(algorithm, parties, **changes), folds=folds, scoring=scoring, **some)
+
+
+def run(job_, y=Y, *, budgets=None, keepers=None, reports=None, breaks=None):
+    found, given = {}, sources(job_.parties, job_.holders, y, X)
+
+    def program_of(name):
+        async def program(net):
+            budget = (budgets or {}).get(name)
+            if budget is not None:
+                net.door = PolicyDoor(name, Policy(), None, budget)
+            if breaks is not None and name == "bank":
+                breaks(net)
+            kept = None if keepers is None else keepers[name]
+            found[name] = await take_part(net, job_, given[name], align, lambda *_: None, kept, budget=budget)
+
+        return program
+
+    def observe(name, _, value):
+        if reports is not None:
+            reports.append((name, value))
+
+    cn.Simulation().run({name: (program_of(name), ()) for name in job_.parties}, observe)
+    return found
+
+
+# -- what is found ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_a_search_is_grid_search_and_ends_with_the_model_of_a_plain_job(parties):
+    job_ = searched(parties=parties)
+    found = run(job_)
+    folds = drawn_folds(ROWS, 3, job_.algorithm.seed)
+    theirs = LogisticRegression(solver="newton-cholesky", tol=1e-12)
+    known = GridSearchCV(
+        theirs, {"C": [1 / (60 * l2) for l2 in VALUES]}, scoring="neg_log_loss", cv=list(folds), refit=False
+    ).fit(X, Y)
+    mine = found["bank"].validated
+    assert mine.scores.mean(axis=1) == pytest.approx(known.cv_results_["mean_test_score"], abs=1e-6)
+    assert {one.validated.best for one in found.values()} == {known.best_index_}
+    assert found["shop"].validated.scores is None
+    assert found["shop"].validated.z is None
+    plain = run(job_with(EXACT, parties, model=LinearOptions(l2=VALUES[known.best_index_])))
+    for name, trained in found.items():
+        assert np.array_equal(trained.state[0], plain[name].state[0])
+        assert trained.rows == ROWS
+    fitted = [clone(theirs).set_params(C=1 / (60 * VALUES[mine.best])).fit(X[train], Y[train]) for train, _ in folds]
+    for number, (_, apart) in enumerate(folds):
+        assert (mine.fold[apart] == number).all()
+        assert mine.z[apart] == pytest.approx(fitted[number].decision_function(X[apart]), abs=1e-4)
+
+
+def test_every_fold_is_prepared_from_what_it_trains_on(monkeypatch):
+    """The preparation sees no held-out row, and the model's own is learned from all rows."""
+    seen = []
+
+    class Scaled(Plain):
+        def __init__(self, table, rows):
+            super().__init__(table)
+            self.mean = table[rows].mean(axis=0)
+
+        def matrix(self, rows):
+            return super().matrix(rows) - self.mean
+
+    def prepare(source, rows):
+        seen.append(set(np.asarray(rows).tolist()))
+        return Scaled(source.X, rows)
+
+    monkeypatch.setattr("test_leaks.Whole.prepare", prepare)
+    found = run(searched(values=(0.03,)))
+    folds = drawn_folds(ROWS, 3, EXACT.seed)
+    for train, _ in folds:
+        assert seen.count(set(train.tolist())) == 2  # once at each of the two parties
+    assert seen.count(set(range(ROWS))) == 2
+    assert found["shop"].prepared.mean == pytest.approx(X[:, 3:].mean(axis=0))
+
+
+def test_what_a_party_reads_of_it(tmp_path):
+    job_ = searched()
+    found = run(job_)
+    for name in ("bank", "shop"):
+        (tmp_path / name).mkdir()
+        save_validation(tmp_path / name, job_, found[name].validated)
+    bank, shop = (json.loads((tmp_path / name / "validation.json").read_text()) for name in ("bank", "shop"))
+    assert bank["best"] == shop["best"] == found["bank"].validated.best
+    assert [one["options"]["l2"] for one in bank["candidates"]] == list(VALUES)
+    assert len(bank["candidates"][0]["scores"]) == 3
+    assert all(set(one) == {"options"} for one in shop["candidates"])
+    told = validation_lines(bank, "bank")
+    assert len(told) == 3
+    assert told[bank["best"]].endswith("over 3 folds, the best")
+    (line,) = validation_lines(shop, "bank")
+    assert line == f"l2 = {VALUES[shop['best']]} does best on held-out people, as bank finds"
+
+
+# -- what is shown and counted ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job_", "y"),
+    [
+        (searched(cn.BlockNewton(epochs=2), 2), Y),
+        (searched(cn.BlockNewton(epochs=2), 3), Y),
+        (searched(cn.FedBCD(epochs=2), 2, values=(0.1,)), Y),
+        (searched(SEALED, 2, loss="square", folds=2, values=(0.1, 0.01)), X[:, 0] + X[:, 5]),
+    ],
+)
+def test_every_message_is_declared(job_, y, monkeypatch):
+    record = Record(monkeypatch)
+    run(job_, y, keepers={name: Keepers(Shelf(), lambda _: Shelf(), None, lambda *_: Shelf()) for name in job_.parties})
+    leaks = leaks_of(job_)
+    kinds = {kind for _, _, kind, _ in record.letters}
+    assert "held-out scores" in kinds
+    assert ("choice" in kinds) == (len(job_.candidates) > 1)
+    assert not record.unaccounted(job_.setting(ROWS), leaks)
+    for kind in {"held-out scores", "choice"} & kinds - set(NOTHING):
+        lying = [leak for leak in leaks if kind not in leak.kinds]
+        assert {found for *_, found in record.unaccounted(job_.setting(ROWS), lying)} >= {kind}
+
+
+def test_what_is_shown_counts_every_fit():
+    one, many = job_with(EXACT), searched()
+    shown = {leak.name: leak.numbers for leak in leaks_of(one) if leak.left and leak.numbers}
+    more = {leak.name: leak.numbers for leak in leaks_of(many) if leak.left and leak.numbers}
+    assert all(more[name] == numbers * 10 for name, numbers in shown.items())  # 3 x 3 fits, and the last one
+    assert more[HELD_OUT] == 3
+    assert {HELD_OUT, CHOSEN} <= set(many.disclosed())
+    assert CHOSEN not in searched(values=(0.1,)).disclosed()
+    told = " ".join(what_others_learn(searched(SEALED), "shop", 4)["your columns"])
+    assert "the score of everybody, held out once for each candidate, at most 3 numbers about each" in told
+    assert kind_of("directions in fit 12") == "directions"
+    assert kind_of("scores masks in fit 3") == "masks"
+
+
+def test_sealed_folds_pay_for_each_score_of_a_held_out_person():
+    job_ = searched(SEALED, loss="square", folds=2, values=(0.1, 0.01))
+    y = X[:, 0] + X[:, 5]
+    budgets = {"bank": Budget("bank", 1.0), "shop": Budget("shop", 1.0)}
+    run(job_, y, budgets=budgets)
+    assert budgets["shop"].charged == 2.0
+    assert budgets["bank"].charged == 0.0
+    with pytest.raises(
+        (PolicyRefused, RunFailed), match="a cross-validation of 2 candidates in 2 folds lets out 2 num"
+    ):
+        run(job_, y, budgets={"bank": Budget("bank", 0.3), "shop": Budget("shop", 0.3)})
+
+
+def test_open_folds_share_the_budget_and_refuse_one_that_is_too_small():
+    budgets = {"bank": Budget("bank", 40.0), "shop": Budget("shop", 40.0)}
+    reports = []
+    found = run(searched(cn.BlockNewton()), budgets=budgets, reports=reports)
+    assert 10 * 2 < budgets["shop"].charged <= budgets["shop"].allowance == 120
+    assert found["shop"].validated.best in range(3)
+    assert [value for name, value in reports if name == "shop" and value[0] == "warning"] == [
+        ("warning", "the policy of 'shop' lets 11.7 numbers about each person out in each of the 10 fits; a fit ends "
+         "there at the latest")
+    ]  # fmt: skip
+    with pytest.raises((PolicyRefused, RunFailed), match="a cross-validation of 3 candidates in 3 folds lets out"):
+        run(searched(cn.BlockNewton()), budgets={"bank": Budget("bank", 2.0), "shop": Budget("shop", 2.0)})
+
+
+# -- a run that is broken off -----------------------------------------------------------------------------------------
+
+
+def test_a_search_that_is_broken_off_goes_on_with_the_fits_that_all_have_kept():
+    job_ = searched()
+
+    def shelves():
+        def of():
+            fits = {}
+            state = Shelf()
+            return Keepers(Shelf(), lambda _: state, None, lambda _, number: fits.setdefault(number, Shelf())), fits
+
+        made = {name: of() for name in job_.parties}
+        return {name: one[0] for name, one in made.items()}, {name: one[1] for name, one in made.items()}
+
+    whole = run(job_, keepers=shelves()[0])
+    keepers, fits = shelves()
+
+    def breaks(net):
+        send, sent = net.send, []
+
+        async def until(to, tag, value):
+            sent.append(tag)
+            if tag.startswith("signal in fit 6"):
+                raise RuntimeError("pulled out")
+            await send(to, tag, value)
+
+        net.send = until
+
+    with pytest.raises(RunFailed, match="pulled out"):
+        run(job_, keepers=keepers, breaks=breaks)
+    done = {number for number, shelf in fits["bank"].items() if shelf.kept}
+    assert 0 < len(done) < 9
+    fits["shop"][min(done)].kept.clear()  # what one party lacks is done again
+    reports = []
+    again = run(job_, keepers=keepers, reports=reports)
+    assert sum(value[0] == "validation" for name, value in reports if name == "bank") == 9 - len(done) + 1
+    assert again["bank"].validated.scores == pytest.approx(whole["bank"].validated.scores, abs=1e-6)
+    assert np.array_equal(again["shop"].state[0], whole["shop"].state[0])
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+MASKED = with_word("masked")
+
+
+def test_what_a_job_file_says():
+    read = job(complete(MASKED + '[validation]\nfolds = 4\nscoring = "roc_auc"\n[search]\nl2 = [1, 0.1]\n'))
+    assert (read.folds, read.scoring, read.tries, read.fits) == (4, "roc_auc", 2, 9)
+    assert [dict(one) for one in read.grid] == [{"l2": 1}, {"l2": 0.1}]
+    assert [read.candidate(number).model.l2 for number in range(2)] == [1.0, 0.1]
+    assert (read.setting().folds, read.setting().candidates) == (4, 2)
+    both = job(complete(MASKED + "[search]\nl2 = [1.0]\ntol = [1e-4, 1e-5]\n"))
+    assert (both.folds, both.tries) == (5, 2)
+    assert both.candidate(1).algorithm == cn.BlockNewton(tol=1e-5)
+    assert job(complete(MASKED)).candidate(0).fits == 1
+    assert "search" in both.agreed
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[validation]\nfolds = 1\n", r"key validation.folds: must be >= 2"),
+        ("[validation]\nfolds = 3\npart = 0.2\n", r"key validation.part: holds rows out once"),
+        ('[validation]\nscoring = "roc_auc"\n', r"key validation.scoring: scores folds, and the job has none"),
+        ('[validation]\nfolds = 3\nscoring = "auc"\n', r"key validation.scoring: must be one of"),
+        ('[validation]\nfolds = 3\nscoring = "r2"\n', r"key validation.scoring: scoring for models with the loss"),
+        ("[search]\nl2 = 0.1\n", r"key search.l2: must be an? "),
+        ("[search]\nl2 = []\n", r"key search.l2: must be"),
+        ("[search]\nl2 = [0.1, -1.0]\n", r"key search.l2: must be >= 0, got -1"),
+        ("[search]\nmagic = [1]\n", r"key search.magic: no option of \[model\] or of BlockNewton"),
+        ("[search]\nseed = [1, 2]\n", r"key search.seed: no option"),
+        ("[search]\nepochs = [0]\n", r"key search.epochs: epochs must be"),
+        ('[search]\nkind = ["ridge"]\n', r"key search.kind: no option"),
+        ('[sum]\nkind = "encrypted"\n[validation]\nfolds = 2\n', r"key validation.folds: jobs cross-validate linear"),
+    ],
+)
+def test_what_cant_be_is_one_sentence(text, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        job(complete(MASKED + text))
+
+
+def test_kernels_hold_rows_out_once():
+    text = with_word("masked", BARE.replace('kind = "logistic"\nl2 = 0.01', 'kind = "kernel"\nfeatures = 64'))
+    with pytest.raises(OptionError, match=r"key validation.folds: jobs cross-validate linear models"):
+        job(complete(text + "[validation]\nfolds = 2\n"))
+
+
+def test_sealed_folds_must_be_listed():
+    text = complete(with_word("sealed"))
+    with pytest.raises(OptionError, match=r"key validation.folds: a metric on held-out rows shows 'bank' their scores"):
+        job(text + "[validation]\nfolds = 2\n")
