@@ -55,7 +55,7 @@ def parts(y=Y, **changes):
             cn.LogisticRegression(penalty="l1"),
             parts(),
             OptionError,
-            "penalty must be one of 'l2', 'nonconvex', got 'l1'",
+            "penalty must be one of 'l2', 'nonconvex', 'elasticnet', got 'l1'",
         ),
         (cn.LogisticRegression(sum="magic"), parts(), OptionError, "sum must be one of .* got 'magic'"),
         (cn.LogisticRegression(topology="web"), parts(), OptionError, "topology must be one of .* got 'web'"),

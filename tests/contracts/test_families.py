@@ -59,6 +59,10 @@ ESTIMATORS = {
     "LinearSVC": ("linear", lambda: cn.LinearSVC(**SUM), _split(SIDES)),
     "RidgeRegression": ("linear", lambda: cn.RidgeRegression(**SUM), _split(X[:, 0])),
     "PoissonRegression": ("linear", lambda: cn.PoissonRegression(**SUM), _split(COUNTS)),
+    "GammaRegression": ("linear", lambda: cn.GammaRegression(**SUM), _split(COUNTS + 1.0)),
+    "TweedieRegression": ("linear", lambda: cn.TweedieRegression(**SUM), _split(COUNTS)),
+    "NegativeBinomialRegression": ("linear", lambda: cn.NegativeBinomialRegression(**SUM), _split(COUNTS)),
+    "QuantileRegression": ("linear", lambda: cn.QuantileRegression(**SUM), _split(X[:, 0])),
     "averaged": (
         "averaged",
         lambda: cn.LogisticRegression(algorithm=cn.FDML(**SHORT), verbose=0),
@@ -385,8 +389,9 @@ def test_a_warning_that_is_an_error_leaves_a_whole_model(fitted):
 @pytest.mark.parametrize("kind", [name for one in families() for name in one.kinds])
 def test_a_job_has_the_defaults_of_its_own_family(kind):
     """Several families have keys of one name, and mean different things by them."""
-    made = family_of_kind(kind)
-    tables = {"parties": {"bank": {"labels": True, "address": "bank:7443"}, "shop": {}}, "model": {"kind": kind}}
+    made, needed = family_of_kind(kind), {"smoothing": 1.0} if kind == "quantile" else {}
+    model = {"kind": kind, **needed}
+    tables = {"parties": {"bank": {"labels": True, "address": "bank:7443"}, "shop": {}}, "model": model}
     job = described(check({"version": 1, "name": "first", "disclosed": [], **tables}, JOB))
-    assert job.agreed["model"] == {"kind": kind, **{key.name: key.default for key in made.keys}}
+    assert job.agreed["model"] == {**{key.name: key.default for key in made.keys}, **model}
     assert job.loss == made.kinds[kind]

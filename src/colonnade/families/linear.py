@@ -36,7 +36,7 @@ from colonnade.settings.settings import Key, Settings
 # The most multiplications that one party's matrices may take to make once: about a minute of one core.
 _MOST_WORK = 2e11
 _NAMES = ("theta", "intercept", "share")  # what a party's file calls the parts of a state
-# The kind in a job, the loss and the class of every linear model.
+# The kind in a job, the loss and the class of every linear model; a job may give other numbers.
 _MODELS = (
     ("logistic", "logistic", "LogisticRegression"),
     ("softmax", "softmax", "SoftmaxRegression"),
@@ -44,9 +44,9 @@ _MODELS = (
     ("ridge", "square", "RidgeRegression"),
     ("poisson", "poisson", "PoissonRegression"),
     ("gamma", "gamma", "GammaRegression"),
-    ("tweedie", "tweedie", "TweedieRegression"),
-    ("negative-binomial", "negative_binomial", "NegativeBinomialRegression"),
-    ("quantile", "smooth_quantile", "QuantileRegression"),
+    ("tweedie", "tweedie 1.5", "TweedieRegression"),
+    ("negative-binomial", "negative_binomial 1.0", "NegativeBinomialRegression"),
+    ("quantile", "smooth_quantile 0.5 1.0", "QuantileRegression"),
 )
 
 
@@ -109,10 +109,10 @@ class LinearFamily(Family):
 
     def loss_of(self, model: Settings) -> str:
         """Return the loss of a kind, with the parameters that the job gives."""
-        kind, word = model["kind"], self.kinds[model["kind"]]
+        kind, word = model["kind"], _word(self.kinds[model["kind"]])
         needed = NAMED[word][0] if word in NAMED else ()
         for of, other in self.kinds.items():
-            for key in NAMED[other][0] if other in NAMED else ():
+            for key in NAMED[_word(other)][0] if _word(other) in NAMED else ():
                 if key in model.given and key not in needed:
                     raise model.error(key, f"has no meaning for kind {kind!r}, only for {of!r}; remove it")
         if kind == "quantile" and model["smoothing"] is None:
@@ -248,7 +248,7 @@ class LinearFamily(Family):
 
     def estimator(self, loss: str) -> str:
         """Return the class of this loss, as each has a class of its own."""
-        return next(name for _, of, name in _MODELS if of == loss.split(" ", maxsplit=1)[0])
+        return next(name for _, of, name in _MODELS if _word(of) == _word(loss))
 
     def estimator_options(self, options: Any, loss: str) -> dict[str, Any]:
         """Return the options of `LinearModel` that these stand for."""
@@ -326,6 +326,11 @@ class AveragedFamily(LinearFamily):
     def decode(self, loss: str, totals: Any) -> Any:
         """Return the log odds of the combined probability, or for softmax the logarithms of all probabilities."""
         return MIXTURES[loss].log_odds(totals)
+
+
+def _word(loss: str) -> str:
+    """Return the first word of a loss's name, behind which its parameters stand."""
+    return loss.split(" ", maxsplit=1)[0]
 
 
 def _with_offsets(loss: losses.Loss, y: Any) -> losses.Loss:
