@@ -166,7 +166,7 @@ def test_scores_follow_monotone_columns(protection):
         scores = []
         for value in np.linspace(-3, 3, 25):
             moved = [each.take(np.arange(50)) for each in given]
-            moved[party].X = moved[party].X.copy()
+            moved[party]._X = moved[party].X.copy()
             moved[party].X[:, column] = value
             scores.append(made.decision_function(*moved))
         assert (sign * np.diff(np.array(scores), axis=0) >= -1e-12).all()
@@ -482,9 +482,9 @@ def test_predictions_take_missing_values_and_categories_that_training_had_not():
     fit = parties(rows=slice(0, 1_500))
     made = model(trees=20, protection="plain").fit(*fit)
     new = [each.take(np.arange(20)) for each in fit]
-    new[2].X = new[2].X.copy()
+    new[2]._X = new[2].X.copy()
     new[2].X[:, 2] = 77
-    new[0].X = np.full_like(new[0].X, np.nan)
+    new[0]._X = np.full_like(new[0].X, np.nan)
     assert np.isfinite(made.decision_function(*new)).all()
     with pytest.raises(DataError, match=r"names columns \[\] as categories here and \[2\] in training"):
         made.predict(*new[:2], cn.Party("tax", np.nan_to_num(new[2].X)))

@@ -256,7 +256,7 @@ def test_saved_and_loaded(tmp_path):
     with pytest.raises(DataError, match="the folder holds a KernelClassifier, load it as that"):
         cn.KernelRegressor.load(tmp_path)
     with np.load(tmp_path / "party3.colonnade.npz") as archive:  # a party without labels has no coefficients
-        assert set(archive.files) == {"public", "columns", "secret", "phase_secret", "gamma"}
+        assert set(archive.files) == {"public", "about", "columns", "secret", "phase_secret", "gamma"}
 
 
 def test_numbers_may_be_numpys(tmp_path):

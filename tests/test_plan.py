@@ -424,7 +424,12 @@ def test_one_command_each(tmp_path, names, capsys, monkeypatch):
         assert "ms there and back" in text
         rounds[name] = int(re.search(r"BlockNewton \(the job's\) (\d+) ", text)[1])
         files = {path.name for path in (folder / f"{name}-files").rglob("*")}
-        assert files == {"ledger.jsonl", "ledger.jsonl.seal", "ledger.jsonl.key"}  # no model, no history, no checkpoint
+        assert files == {
+            "ledger.jsonl",
+            "ledger.jsonl.seal",
+            "ledger.jsonl.key",
+            "ledger.jsonl.lock",
+        }  # no model, no history, no checkpoint
         capsys.readouterr()
         assert main(["ledger", "verify", str(folder / "job.toml"), "--as", name]) == 0
         party = read_party(folder / f"{name}.toml", read_job(folder / "job.toml"))

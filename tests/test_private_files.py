@@ -156,7 +156,8 @@ def test_weights_of_networks(tmp_path):
         torch_files.read_party(path)
 
 
-def test_a_folder_that_others_may_look_into_is_named_before_a_run(tmp_path, capsys):
+def test_a_folder_that_others_may_look_into_is_named_before_a_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # so that the table breaks no words
     assert main(["init", str(tmp_path / "loans"), "--parties", "bank,shop"]) == 0
     folder = tmp_path / "loans" / "bank-files"
     folder.mkdir(mode=0o755)

@@ -16,7 +16,7 @@ from reproductions.afsgd_setting import PARTIES, runs_on
 from reproductions.imitations import WORDS, imitate
 from reproductions.report import Curve
 from reproductions.sources import SCALES
-from reproductions.stage import REGULAR, UPDATES_AT_A_THIRD, Run, Stage, clock
+from reproductions.stage import REGULAR, UPDATES_AT_A_THIRD, UPDATES_AT_ONCE, Run, Stage, clock
 
 RUN = Run("url", "sgd", True, 16, 16, (1e-3, 1e-2), UPDATES_AT_A_THIRD)
 
@@ -110,10 +110,10 @@ def test_a_slow_cell_is_run_without_its_straggler():
     curves = {replace(RUN, step=1.0): curve(3.0, 6), replace(RUN.twin, step=1.0): curve(4.5, 3)}
     pairs = {RUN: twins.compare(curves, RUN)}
     assert afsgd_speedup.slow(pairs) == pairs
-    free = replace(RUN, straggler=REGULAR)
-    table = afsgd_speedup.causes(pairs, curves, {free: curve(1.5, 3)})
+    off = {replace(RUN, straggler=REGULAR): curve(1.5, 3), replace(RUN, straggler=UPDATES_AT_ONCE): curve(1.0, 2)}
+    table = afsgd_speedup.causes(pairs, curves, off)
     # 1.5 s an epoch against 0.5 s; six epochs where three would do
-    assert table.rows == [("url", "sgd", "1.50", "3.00", "3 / 6 / 3", "3.00")]
+    assert table.rows == [("url", "sgd", "1.50", "3.00", "3 / 6 / 3 / 2", "3.00", "4.50")]
     fast = replace(RUN, data="news20")
     both = curves | {fast: curve(1.0), fast.twin: curve(4.5)}
     assert list(afsgd_speedup.slow({at: twins.compare(both, at) for at in (RUN, fast)})) == [RUN]

@@ -216,7 +216,12 @@ def test_bad_input():
     apart = Y.astype(object)
     apart[COMMON] = None
     bad(LabelError, "none of the 30 rows that 'bank' and 'shop' have in common has a label", source(apart), target())
-    bad(LabelError, "needs exactly two", cn.Party("bank", X_A, np.arange(N) % 3, ids=IDS), target())
+    bad(
+        LabelError,
+        "and the labels hold 3",
+        cn.Party("bank", X_A, np.arange(N) % 3, ids=IDS),
+        target(),
+    )
     far = cn.FedSGD(**(WHOLE | {"step": 1e200}))
     bad(TrainingDiverged, "gave NaN, infinite or huge numbers in round", algorithm=far)
     with pytest.raises(NotFittedError):

@@ -255,7 +255,7 @@ def _step_on_all(
     """One step of a rule that touches every column, whether the batch has a number in it or not."""
     if eta:
         W -= eta * (terms.average + terms.penalty.gradient(W))
-        columns.backward(rows, change, -eta / len(rows), W)
+        columns.backward(rows, change, -eta / max(len(rows), 1), W)
         terms.penalty.shrink(W, eta)
     if weight:
         columns.backward(rows, change, weight, terms.average)

@@ -57,10 +57,8 @@ class SealedFamily(LinearFamily):
                 "'masked'"
             )
         if options.penalises().name != "l2":
-            raise OptionError(
-                f"{'l1' if options.l1 else 'penalty'} is more than sealed training takes, which has the penalty 'l2' "
-                f"only; use protection 'masked'"
-            )
+            given = f"l1 = {options.l1:g}" if options.l1 else repr(options.penalty)
+            raise OptionError(f"sealed training has the penalty 'l2' only, got {given}; use protection 'masked'")
         if loss not in SEALED_LOSSES:
             raise OptionError(
                 f"sealed training has no {loss.split(' ', maxsplit=1)[0].replace('_', ' ')} loss; it has "
