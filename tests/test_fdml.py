@@ -286,6 +286,8 @@ def test_the_signal_is_the_label_and_the_prediction():
         (lambda: cn.FDML(max_staleness=1.5), "max_staleness must be a whole number >= 0, got 1.5"),
         (lambda: cn.FDML(schedule="linear"), "schedule must be one of .*got 'linear'"),
         (lambda: cn.FDML(step=-1.0), "step must be > 0, got -1.0"),
+        (lambda: cn.FDML(snapshot_every=1), "snapshot_every is SVRG's, got 1 with estimator='sgd'; leave it out"),
+        (lambda: cn.FDML(table="start"), "table must be 'zeros' with estimator='sgd'"),
         (lambda: cn.FDML(batch=0), "batch must be >= 1, got 0"),
         (lambda: cn.FDML(epochs=0), "epochs must be >= 1, got 0"),
     ],

@@ -213,13 +213,13 @@ def test_training_ends_with_the_last_feature():
     model = fit(1)
     assert [record["features"] for record in model.history_] == [0, 32, 40]
     assert model.rounds_ == FEATURES // BLOCK
-    assert not any("refit" in record for record in model.history_)
+    assert [record["refit"] for record in model.history_] == [None] * 3
 
 
 def test_the_history_says_when_the_refit_begins():
     model = fit(1, refit=True, epochs=4)
     assert [record["features"] for record in model.history_] == [0, 32, 40, 40, 40]
-    assert {record["epoch"]: record["refit"] for record in model.history_ if "refit" in record} == {2: 11}
+    assert [record["refit"] for record in model.history_] == [None, None, 11, 11, 11]
 
 
 def test_a_batch_of_an_owner_without_features_left_is_passed_over():

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 from torch import nn
 
+import colonnade as cn
 import network_makers
 from colonnade.blocks import torch_modules as modules
 from colonnade.blocks.columns import columns_to_value
@@ -294,12 +295,14 @@ def test_layers_that_are_frozen_stay_as_they_are():
     assert after[2] == ("0.weight", "0.bias")
 
 
-def test_curvature_is_the_largest_eigenvalue():
-    block = block_of(nn.Linear(6, 1, bias=False).double())
-    exact = float(np.linalg.eigvalsh(X.T @ X / len(X))[-1])
-    assert block.curvature(8) == pytest.approx(exact, rel=0.1)
+def test_curvature_is_the_largest_eigenvalue_and_what_a_batch_adds():
     linear = LinearBlock(columns(X), 1, L2(0.0), intercept=False)
-    assert block.curvature(8) <= linear.curvature(8)
+    exact = float(np.linalg.eigvalsh(X.T @ X / len(X))[-1])
+    for outputs in (1, 3):
+        block = block_of(nn.Linear(6, outputs, bias=False).double())
+        assert block.curvature(10**9) == pytest.approx(exact, rel=0.1)
+        for batch in (2, 8, 64):
+            assert block.curvature(batch) == pytest.approx(linear.curvature(batch), rel=0.2)
     deep = block_of(mlp(width=2))
     z = deep.module(torch.from_numpy(X))
     J = np.array(
@@ -308,7 +311,24 @@ def test_curvature_is_the_largest_eigenvalue():
             for one in z.flatten()
         ]
     )
-    assert deep.curvature(8) == pytest.approx(float(np.linalg.norm(J, 2) ** 2 / len(X)), rel=0.1)
+    largest, squared = np.linalg.norm(J, 2) ** 2 / len(X), (J**2).sum(axis=1).mean()
+    assert deep.curvature(10**9) == pytest.approx(largest, rel=0.1)
+    assert deep.curvature(4) == pytest.approx(largest + 3.0 * squared / 4, rel=0.2)
+
+
+def test_an_automatic_step_bears_small_batches_of_rare_columns():
+    """A batch of few rows with rare and large values is far more curved than all rows are."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((600, 4))
+    dense = hidden @ rng.standard_normal((4, 100)) + rng.standard_normal((600, 100))
+    rare = (rng.random((600, 200)) < 0.02).astype(float)
+    rare /= rare.std(axis=0) + 0.02
+    widths = {"a": 100, "b": 200}
+    networks = {name: nn.Sequential(nn.Linear(d, 16), nn.ReLU(), nn.Linear(16, 1)) for name, d in widths.items()}
+    model = cn.NetworkClassifier(networks, algorithm=cn.FedSGD(batch=8, epochs=1, schedule="constant"), verbose=0)
+    model.fit(cn.Party("a", dense, (hidden[:, 0] > 0).astype(int)), cn.Party("b", rare))
+    assert model.history_[-1]["loss"] < 0.3 * model.history_[0]["loss"]
 
 
 def columns(table):

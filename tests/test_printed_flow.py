@@ -217,6 +217,8 @@ def test_what_happens_to_a_slow_party_is_a_choice(behind, used, dropped):
         ({"asynchronous": False}, "flow='paper' needs asynchronous=True"),
         ({"rounds": 5}, "flow='paper' counts no rounds, got rounds=5"),
         ({"behind": "skip"}, "behind must be one of 'thin', 'drop', 'wait', got 'skip'"),
+        ({"behind": "wait"}, "flow='paper' lets signals wait without bound, got behind='wait'; leave it out, or use"),
+        ({"max_staleness": 4}, "flow='paper' lets signals wait without bound, got max_staleness=4; leave it out, or"),
         ({"table": "ones"}, "table must be one of 'zeros', 'start', got 'ones'"),
         ({"estimator": "svrg", "table": "start"}, "table must be 'zeros' with estimator='svrg'; only SAGA"),
         ({"snapshot_every": 0}, "snapshot_every must be >= 1, got 0"),

@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 
 import colonnade as cn
 from colonnade.algorithms.ssca import SSCA
-from colonnade.errors import LimitNotMet, OptionError
+from colonnade.errors import ColonnadeWarning, LimitNotMet, OptionError
 from colonnade.horizontal.messages import method_from_value
 from colonnade.objective.schedules import at_round
 from horizontal_programs import brier, first_half, not_a_pair, too_short
@@ -310,7 +310,10 @@ def test_steps_may_be_functions_and_lists():
         ({"rho": [0.5] * 99}, "rho has 99 values for 100 rounds; give one for each round"),
         ({"rho": [0.5] * 99 + [0.0]}, "rho of round 100 must be a number > 0 and <= 1, got 0.0"),
         ({"rho": [0.5] * 99 + ["x"]}, "rho of round 100 must be a number > 0 and <= 1, got 'x'"),
-        ({"rho": np.ones((100, 2))}, "rho has 0 values for 100 rounds"),
+        ({"rho": np.ones((100, 2))}, r"rho must be one row of values, got an array of shape \(100, 2\)"),
+        ({"rho": np.array([0.9, 0.3])}, r"rho has 2 values for 100 rounds; .*, or a tuple \(a, alpha\)"),
+        ({"rho": 0.5}, r"rho must be \(a, alpha\) .*, a function of the round t, .*, got 0.5 \(float\)"),
+        ({"rho": (0.9, True)}, r"rho must be \(a, alpha\) .*, got \(0.9, True\)"),
         ({"gamma": lambda t: 1 / t if t < 200 else 2.0}, r"gamma\(200\) must be a number > 0 and <= 1, got 2.0"),
         ({"gamma": lambda t: np.nan}, r"gamma\(1\) must be a number > 0 and <= 1, got nan"),
         ({"gamma": lambda: 0.5}, r"gamma must be a function of the round t = 1, 2, ...; gamma\(1\) raised TypeError"),
@@ -322,6 +325,39 @@ def test_steps_may_be_functions_and_lists():
 def test_steps_are_refused_with_a_sentence(options, sentence):
     with pytest.raises(OptionError, match=sentence):
         SSCA(**options)
+
+
+@pytest.mark.parametrize("rho", [lambda t: 0.5 + t / 100, [0.51, 0.52, 0.5, 0.5]])
+def test_steps_that_grow_are_warned_of(rho):
+    one = model(algorithm=SSCA(rounds=2, penalties=2, rho=rho, gamma=[0.4, 0.4, 0.3]))
+    with pytest.warns(ColonnadeWarning, match=r"rho grows from 0.51 in round 1 to 0.52 in round 2; .* ask that it f"):
+        one.fit(*SITES)
+
+
+def test_two_limits_on_one_expression_have_results_of_their_own():
+    limits = [cn.cost() <= 0.9, cn.squared_norm() <= 50.0, cn.cost() <= 0.8, 2 * cn.cost() <= 1.6, cn.cost() <= 0.8]
+    one = model(constraints=limits, algorithm=replace(EXACT, rounds=20)).fit(*SITES)
+    words = {"cost() <= 0.9", "|w|²", "cost() <= 0.8", "2 cost()", "cost() <= 0.8 (2)"}
+    assert set(one.costs_) == set(one.slack_) == set(one.multipliers_) == words
+    assert one.costs_["cost() <= 0.9"] == one.costs_["cost() <= 0.8"] == one.costs_["2 cost()"] / 2
+    with pytest.raises(LimitNotMet, match=r"cost\(\) <= 1e-06 is 0\.\d+, the limit 1e-06"):
+        model(constraints=[cn.cost() <= 0.9, cn.cost() <= 1e-6], algorithm=SSCA(rounds=2)).fit(*SITES)
+
+
+@pytest.mark.parametrize(
+    ("write", "sentence"),
+    [
+        (lambda: cn.cost() < 1, r"cost\(\) < 1 is no limit, as limits may be reached; write <="),
+        (lambda: cn.cost("wide") > 1, r"cost\('wide'\) > 1 is no limit, as limits may be reached; write >="),
+        (
+            lambda: cn.cost() ** 2,
+            r"\(cost\(\)\) \*\* 2 is no sum .*; limit cost\(\) itself with <=, or name a function",
+        ),
+    ],
+)
+def test_what_is_no_expression_says_what_to_write(write, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        write()
 
 
 # -- the paper's form -------------------------------------------------------------------------------------------------

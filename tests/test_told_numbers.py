@@ -54,3 +54,16 @@ def test_a_number_of_columns_that_cannot_be_is_refused(told):
     model = cn.LogisticRegression(algorithm=cn.FDML(asynchronous=False, epochs=1, batch=20), verbose=0)
     with pytest.raises(ProtocolError, match="'party1' must tell how many columns all have at 'all columns'"):
         model.fit(*PARTIES, on=Telling("all columns", told))
+
+
+@pytest.mark.parametrize("told", [None, True, (True, True), (True, True, 0), (1, 1, 0), ("no", True, False)])
+def test_a_verdict_that_is_not_three_bools_is_refused(told):
+    model = cn.LogisticRegression(algorithm=cn.VFB2(asynchronous=False, epochs=1, batch=20), verbose=0)
+    with pytest.raises(ProtocolError, match="'party1' must tell three bools at step 'verdict'"):
+        model.fit(*PARTIES, on=Telling("verdict", told))
+
+
+def test_a_first_verdict_does_not_send_anybody_back():
+    model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1, batch=20), verbose=0)
+    with pytest.raises(ProtocolError, match="'party1' goes back at step 'verdict', where nothing was evaluated before"):
+        model.fit(*PARTIES, on=Telling("verdict", (False, False, False)))

@@ -365,6 +365,8 @@ def test_the_papers_step_sizes_and_alone_in_a_process():
         (lambda: cn.VFB2(max_staleness=-1, asynchronous=False), "max_staleness must be >= 0, got -1"),
         (lambda: cn.VFB2(threads=0), "threads must be >= 1, got 0"),
         (lambda: cn.VFB2(threads=2, asynchronous=False), "threads must be 1 with asynchronous=False, got 2"),
+        (lambda: cn.VFB2("sgd", snapshot_every=3), "snapshot_every is SVRG's, got 3 with estimator='sgd'; leave"),
+        (lambda: cn.AFSGD("saga", snapshot_every=1), "snapshot_every is SVRG's, got 1 with estimator='saga'"),
         (lambda: cn.VFB2(seconds=0), "seconds must be > 0, got 0"),
         (lambda: cn.VFB2(goal=float("nan")), "goal must be a finite number, got nan"),
         (lambda: cn.VFB2(batch=0), "batch must be >= 1, got 0"),

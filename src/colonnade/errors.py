@@ -12,6 +12,7 @@
     ├── LedgerError                 a ledger that can't be read or believed
     ├── CheckpointError             a state that can't be kept, or is no longer there
     ├── NotFittedError              a model is used before `fit`
+    │   └── MissingUntilFitted      an attribute of it (AttributeError)
     ├── LimitNotMet                 a model was trained, and its cost is above the limit it was given
     ├── RingOverflow                a value is too large for the fixed-point ring
     ├── TrainingDiverged            a network gave NaN or infinity: names the party and the round
@@ -82,6 +83,10 @@ class CheckpointError(ColonnadeError):
 
 class NotFittedError(ColonnadeError):
     """A model is asked for something that only exists after `fit`."""
+
+
+class MissingUntilFitted(NotFittedError, AttributeError):
+    """The same of an attribute, so that `hasattr` finds it missing."""
 
 
 class LimitNotMet(ColonnadeError):
@@ -180,9 +185,15 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def at_least(name: str, value: float, low: float, *, strict: bool = False, finite: bool = False) -> None:
-    """Refuse a number below `low` (or equal to it, with `strict`) and NaN; with `finite`, refuse infinity as well."""
-    if not isinstance(value, Real) or not (value > low if strict else value >= low):
-        raise OptionError(f"{name} must be {'>' if strict else '>='} {low:g}, got {value!r}")
+    """Refuse a number below `low` (or equal to it, with `strict`) and NaN, and what is no number, as True is none.
+
+    With `finite`, refuse infinity as well.
+    """
+    allowed = f"{'>' if strict else '>='} {low:g}"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise OptionError(f"{name} must be a number {allowed}, got {value!r} ({type(value).__name__})")
+    if not (value > low if strict else value >= low):
+        raise OptionError(f"{name} must be {allowed}, got {value!r}")
     if finite and value == inf:
         raise OptionError(f"{name} must be a finite number, got {value!r}")
 
@@ -190,5 +201,5 @@ def at_least(name: str, value: float, low: float, *, strict: bool = False, finit
 def whole_number(name: str, value: object, low: int) -> None:
     """Refuse anything but a whole number that is not below `low`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise OptionError(f"{name} must be a whole number >= {low}, got {value!r}")
+        raise OptionError(f"{name} must be a whole number >= {low}, got {value!r} ({type(value).__name__})")
     at_least(name, int(value), low)

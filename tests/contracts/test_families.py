@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import warnings
@@ -181,6 +182,13 @@ def test_options_are_those_of_the_constructor(name):
     assert type(model)(**model.get_params(deep=False)).get_params() == model.get_params()
     with pytest.raises(OptionError, match="the option's name must be one of"):
         model.set_params(magic=1)
+    for attribute in ("times_", "history_", "traffic_", "rounds_", "classes_", "protection_"):
+        with pytest.raises(NotFittedError, match=f"this {type(model).__name__} is not fitted; call fit"):
+            getattr(model, attribute)
+    assert not hasattr(model, "times_")
+    with pytest.raises(AttributeError, match="object has no attribute 'magic'"):
+        _ = model.magic
+    assert copy.deepcopy(model).get_params().keys() == model.get_params().keys()
     with pytest.raises(NotFittedError, match="is not fitted"):
         model.predict(X if name == "SSCAClassifier" else cn.Party("party2", X))
 

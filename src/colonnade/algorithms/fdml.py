@@ -42,8 +42,8 @@ class FDML(VFB2):
     estimator : {"sgd"}
         FDML has no other update rule.
     asynchronous, max_staleness, threads, flow, behind, snapshot_every, table, **training
-        As in `VFB2`, but the flow is always "bounded", what is for SVRG and SAGA has no effect, and the schedule is
-        FDML's own by default, "sqrt": eta0 / sqrt(t).
+        As in `VFB2`, but the flow is always "bounded", what is for SVRG and SAGA is refused, and the schedule is FDML's
+        own by default, "sqrt": eta0 / sqrt(t).
     """
 
     estimator: str = "sgd"

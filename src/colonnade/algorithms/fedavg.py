@@ -91,7 +91,8 @@ class FedAvg(LocalSteps):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole_number("epochs", self.epochs, 1)
-        if not isinstance(self.fraction, (int, float)) or not 0 < self.fraction <= 1:
+        known = isinstance(self.fraction, (int, float)) and not isinstance(self.fraction, bool)
+        if not known or not 0 < self.fraction <= 1:
             raise OptionError(f"fraction must be a number > 0 and <= 1, got {self.fraction!r}")
 
     def chosen(self, sites: int, t: int) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ import numpy as np
 from colonnade.algorithms.quadratics import Array, Quadratic, Solution, lemma_1, solve
 from colonnade.engine.rounds import Rounds
 from colonnade.errors import OptionError, at_least, one_of, whole_number
-from colonnade.objective.schedules import Schedule, at_round, check_steps, is_power, told_steps
+from colonnade.objective.schedules import Schedule, at_round, check_steps, first_rise, is_power, told_steps
 
 SURROGATES = ("paper", "linear", "convex")
 
@@ -44,6 +44,7 @@ class SSCA(Rounds):
         rounds 1, 2, ..., at least as many as `rounds`, the last of which stays. All must be > 0 and <= 1. A function is
         asked at the start, by whoever starts the run, and what is sent are its values. The paper's theorems ask that
         rho, gamma and gamma / rho tend to 0, that the sums of rho and of gamma diverge and that of gamma^2 does not.
+        Steps that grow are warned of.
     tau : float
         The weight of |w - w_t|^2 in (6) and (8).
     correct : bool
@@ -112,6 +113,17 @@ class SSCA(Rounds):
         most = self.rounds * self.penalties
         told = replace(self, rho=told_steps(self.rho, most), gamma=told_steps(self.gamma, most))
         return super(SSCA, told).as_value()
+
+    def warnings(self) -> tuple[str, ...]:
+        """Steps that grow from one round to the next are seldom meant, and nothing is proven of them."""
+        rises = {option: first_rise(getattr(self, option), self.rounds * self.penalties) for option in ("rho", "gamma")}
+        return tuple(
+            f"{option} grows from {at_round(getattr(self, option), t - 1):g} in round {t - 1} to "
+            f"{at_round(getattr(self, option), t):g} in round {t}; the paper's theorems ask that it falls, as (a, "
+            f"alpha) for a / t^alpha does"
+            for option, t in rises.items()
+            if t is not None
+        )
 
     def steps(self, t: int) -> tuple[float, float]:
         """rho and gamma of round t, counted from 1."""

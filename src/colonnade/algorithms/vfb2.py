@@ -59,7 +59,7 @@ class VFB2(Training):
         signals wait for slow parties without bound. It needs a schedule that is not "adaptive".
     behind : {"thin", "drop", "wait"}
         What happens if a party is slow: it takes fewer rows of every batch, or it drops signals, or all wait for it.
-        Nothing of that with flow="paper".
+        Nothing of that with flow="paper", which refuses it like another `max_staleness`.
     snapshot_every : int
         Epochs from one of SVRG's snapshots to the next. In the printed flow there is one at the start, too.
     table : {"zeros", "start"}
@@ -118,6 +118,10 @@ class VFB2(Training):
         whole_number("snapshot_every", self.snapshot_every, 1)
         if self.table != "zeros" and self.estimator != "saga":
             raise OptionError(f"table must be 'zeros' with estimator={self.estimator!r}; only SAGA keeps a table")
+        if self.snapshot_every != VFB2.snapshot_every and self.estimator != "svrg":
+            raise OptionError(
+                f"snapshot_every is SVRG's, got {self.snapshot_every} with estimator={self.estimator!r}; leave it out"
+            )
         if self.flow == "paper":
             self._check_printed()
 
@@ -127,6 +131,12 @@ class VFB2(Training):
             raise OptionError("flow='paper' needs asynchronous=True, got False; the synchronous twin has one flow")
         if self.rounds is not None:
             raise OptionError(f"flow='paper' counts no rounds, got rounds={self.rounds}; use epochs, seconds or a goal")
+        for option, default in (("behind", VFB2.behind), ("max_staleness", VFB2.max_staleness)):
+            if getattr(self, option) != default:
+                raise OptionError(
+                    f"flow='paper' lets signals wait without bound, got {option}={getattr(self, option)!r}; leave it "
+                    f"out, or use flow='bounded'"
+                )
         if self.schedule == "adaptive":
             raise OptionError(
                 "flow='paper' can't go back to better parameters while others go on, got schedule='adaptive'; use "

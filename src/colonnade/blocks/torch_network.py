@@ -22,6 +22,7 @@ from colonnade.errors import DataError, OptionError
 
 _CHUNK = 512  # rows that are scored at a time: bounds the memory of a convolution's images
 _SAMPLE, _POWER_STEPS = 256, 12  # rows and steps of the power iteration behind "auto" step sizes
+_PROBES = 4  # of the rows' mean squared length, beside it
 _TRIED = 2  # rows that a network is tried with before anything is sent
 _RAISED = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)  # from torch, if something does not fit
 
@@ -147,10 +148,11 @@ class NetworkBlock:
         return self.l2
 
     def curvature(self, batch: int) -> float:
-        """Return the largest eigenvalue of J^T J / n over a sample of rows, where J is dz/dtheta at the parameters now.
+        """Return the largest eigenvalue of J^T J / n, plus thrice the mean squared length of a row of J over b.
 
-        For a linear module this is the linear block's curvature. A network's own curvature comes on top and changes on
-        the way, so the step is a first guess, which schedule="adaptive" shortens.
+        J is dz/dtheta at the parameters now, over a sample of rows. A batch is more curved than all rows are, by the
+        more the fewer rows it has. For a linear module this is the linear block's curvature. A network's own curvature
+        comes on top and changes on the way, so the step is a first guess, which schedule="adaptive" shortens.
         """
         torch = need_torch()
         if not self.parameters:
@@ -175,7 +177,13 @@ class NetworkBlock:
                 largest = float(u.double().square().sum()) / len(rows)
                 for i, one in zip(used, back, strict=True):
                     v[i] = one
-        return largest
+            # Signs s at random: |J^T s|^2 is on average the sum of the rows' squared lengths (Hutchinson).
+            squared = 0.0
+            for _ in range(_PROBES if used else 0):
+                signs = torch.randint(0, 2, z.shape, generator=stream).to(z.dtype) * 2 - 1
+                back = torch.autograd.grad(z, [self.parameters[i] for i in used], signs, retain_graph=True)
+                squared += sum(float(one.double().square().sum()) for one in back) / (_PROBES * z.numel())
+        return largest + 3.0 * squared / batch
 
     def intercept_curvature(self) -> float:
         """Return 0, as a network's intercepts are part of `curvature`."""

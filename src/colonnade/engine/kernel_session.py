@@ -162,12 +162,9 @@ class KernelSession(Session):
 
     async def evaluate(self, epoch: int) -> bool:
         """See `Session.evaluate`; the history also has how many features are drawn, and where the refit began."""
-        (index, rounds), exchange = self.stopping.judged, self.exchange
         if self.net.me == self.leader:
-            found = {"features": exchange.drawn_features}
-            if exchange.refit_from is not None and exchange.refit_from > rounds:
-                found["refit"] = exchange.refit_from
-            self.stopping.report(("also", index, tuple(found.items())))
+            found = (("features", self.exchange.drawn_features), ("refit", self.exchange.refit_from))
+            self.stopping.report(("also", self.stopping.judged, found))
         return await super().evaluate(epoch)
 
     async def open_lanes(self) -> dict[str, Lane]:

@@ -107,7 +107,11 @@ class Training:
         if self.tol is not None:
             at_least("tol", self.tol, 0)
         for option, value in (("goal", self.goal), ("metric_goal", self.metric_goal)):
-            if value is not None and not (isinstance(value, Real) and isfinite(value)):
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise OptionError(f"{option} must be a finite number, got {value!r} ({type(value).__name__})")
+            if not isfinite(value):
                 raise OptionError(f"{option} must be a finite number, got {value!r}")
         if self.seconds is not None:
             at_least("seconds", self.seconds, 0, strict=True)

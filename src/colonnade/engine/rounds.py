@@ -51,6 +51,10 @@ class Rounds:
         if self.wait is not None:
             at_least("wait", self.wait, 0, strict=True, finite=True)
 
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed here, and should be known before a run."""
+        return ()
+
     def batch_for(self, rows: int) -> int:
         """Rows of a site's mini-batch; it can't have more than there are."""
         return min(rows, 100 if self.batch is None else self.batch)

@@ -176,6 +176,11 @@ class Session(Exchanges):
     def _batches(self) -> int:
         return sum(-(-len(rows) // self.batch) for rows in self.train.owned.values())
 
+    @property
+    def boldness(self) -> float:
+        """How many times as long as the bound on the curvature says a step may be."""
+        return self.options.boldness(self.job.loss)
+
     async def _agree_on_step(self) -> float:
         """eta0: as given, or the inverse of a bound on the curvature of a batch's mean loss, summed securely.
 
@@ -202,7 +207,7 @@ class Session(Exchanges):
         # does not keep the steps of all others short.
         pace = min(1.0, columns / ones) if ones else 1.0
         # The penalty's own curvature bears no boldness: beyond 2 / l2 every step overshoots.
-        loss = bound * (columns + pace * ones) / self.options.boldness(self.job.loss)
+        loss = bound * (columns + pace * ones) / self.boldness
         eta0 = 1.0 / max(loss + self.block.penalty_curvature(), 1e-12)
         self.block.intercept_pace = pace
         await self.tell("step size", (eta0, pace))
@@ -290,7 +295,8 @@ class Session(Exchanges):
         """Add up what the parties have measured, and hear the leader's verdict; says whether to go on."""
         totals = await self._totals(shares)
         if totals is None:
-            best, improved, stop = await self.net.recv(self.leader, "verdict")
+            told = await self.net.recv(self.leader, "verdict")
+            best, improved, stop = self.stopping.believed(told, self.leader)
         else:
             best, improved, stop = self.stopping.judge(epoch, totals, self.numbers_ahead())
             await self.tell("verdict", (best, improved, stop))

@@ -17,6 +17,7 @@ from colonnade.blocks import FloatArray, Rows, Stateful
 from colonnade.engine.allowance import Allowance
 from colonnade.engine.exchange import Flow
 from colonnade.engine.options import SEARCH, SHRINK, Training
+from colonnade.errors import ProtocolError
 from colonnade.runtimes.net import Net
 
 # Evaluations that "adaptive" may spend on finding a first step that helps: 4^-20 is short enough for anything.
@@ -44,9 +45,9 @@ class Stopping:
         self._held_out: FloatArray | None = None  # the same of the best evaluation, whose parameters are the model
 
     @property
-    def judged(self) -> tuple[int, int]:
-        """How many evaluations there have been, and how many rounds at the last of them."""
-        return self._records, self._rounds
+    def judged(self) -> int:
+        """How many evaluations there have been."""
+        return self._records
 
     def eta(self) -> float:
         """The step size of this party's next step."""
@@ -58,7 +59,7 @@ class Stopping:
     def judge(self, epoch: int, totals: FloatArray, ahead: float, left: float = 0.0) -> tuple[bool, bool, bool]:
         """Write the record of an evaluation; say if it is the best, if it is worth going on like this, and if to stop.
 
-        Stateful
+        Parameters
         ----------
         epoch : int
             The epoch that the evaluation belongs to.
@@ -93,13 +94,22 @@ class Stopping:
             or not self.allowance.affords(ahead)
             or self.late()
         )
-        return watched < lowest, improved, stop
+        return watched < lowest, bool(improved), bool(stop)
 
     def late(self) -> bool:
         """Whether the time for training is over."""
         return self.options.seconds is not None and self.net.elapsed() >= self.options.seconds
 
     # -- at every party -----------------------------------------------------------------------------------------
+
+    def believed(self, told: Any, leader: str) -> tuple[bool, bool, bool]:
+        """Return a verdict that was received, as `judge` makes them; the first evaluation is never a step back."""
+        if type(told) is not tuple or [type(one) for one in told] != [bool] * 3:
+            raise ProtocolError(f"party {leader!r} must tell three bools at step 'verdict'")
+        best, improved, stop = told
+        if not improved and self._records == 0:
+            raise ProtocolError(f"party {leader!r} goes back at step 'verdict', where nothing was evaluated before")
+        return best, improved, stop
 
     def heed(self, best: bool, improved: bool) -> None:
         """Do what follows from a verdict: remember the best parameters, adapt the step, report what was sent."""

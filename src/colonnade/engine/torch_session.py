@@ -50,6 +50,13 @@ class NetworkSession(Session):
             self._sampled = part
         return self._sampled
 
+    @property
+    def boldness(self) -> float:
+        """Return at most 2 for each local step: a network's curvature grows on the way, and longer steps run away."""
+        local = getattr(self.options, "steps_between", None)
+        steps = 1 if local is None else local(self.batch, len(self.net.names))
+        return min(super().boldness, 2.0 * steps)
+
     async def agree(self) -> None:
         """Agree as every session does; then give step="auto" the meaning that it has for Adam."""
         await super().agree()

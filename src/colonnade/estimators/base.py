@@ -10,7 +10,7 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType, MethodType
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from colonnade import private_files
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
-from colonnade.errors import DataError, LabelError, NotFittedError, OptionError, one_of
+from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError, one_of
 from colonnade.estimators import preparing
 from colonnade.estimators.thresholds import ThresholdMixin
 from colonnade.families import family, store
@@ -295,9 +295,19 @@ class Estimator(ThresholdMixin):
 
     # -- use ----------------------------------------------------------------------------------------------------
 
-    def _check_fitted(self) -> None:
+    def _check_fitted(self, error: type[NotFittedError] = NotFittedError) -> None:
         if not hasattr(self, "_states"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(*parties) or load(folder) first")
+            raise error(f"this {type(self).__name__} is not fitted; call fit(*parties) or load(folder) first")
+
+    if not TYPE_CHECKING:  # a type checker would believe that there is every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of what training leaves, such as `times_`, that there was no training yet."""
+            if name.endswith("_") and not name.startswith("_"):
+                self._check_fitted(MissingUntilFitted)
+            if name in dir(type(self)):  # a property or the like, which says itself what is missing
+                return object.__getattribute__(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def history_frame(self) -> Any:
         """Return `history_` as a pandas data frame, one row per evaluation.

@@ -110,7 +110,8 @@ class SSCAClassifier(Estimator):
     costs_, slack_, multipliers_ : dict
         {class or group: number} for each limit, {words of a constraint: number} for each of `constraints`, or {None:
         number} for all rows: the cost, or what the constraint limits, at the last evaluation (empty where too few sites
-        answered), how far the limit was relaxed, and its Lagrange multiplier.
+        answered), how far the limit was relaxed, and its Lagrange multiplier. Words of a constraint are those of what
+        it limits, "cost()", with the limit where two are on the same: "cost() <= 0.5".
     penalty_ : float
         The price of slack at the end of the run.
     met_ : bool
@@ -300,6 +301,8 @@ class SSCAClassifier(Estimator):
         if added == "pairwise" and sites < 2:
             word = "sum='pairwise'" if self.sum == "pairwise" else "protection='masked'"
             raise OptionError(f"{word} needs at least two sites: the sum of one site is its own part")
+        for sentence in method.warnings():
+            warnings.warn(sentence, ColonnadeWarning, stacklevel=3)
         return method
 
     def _sum(self) -> str:

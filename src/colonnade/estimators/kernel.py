@@ -71,7 +71,7 @@ class KernelModel(Estimator):
         The kernel's gamma, also where the option was "scale".
     parties_, holders_, classes_, columns_, history_, traffic_, times_, rounds_, sum_, protection_
         Who took part and how training went; `Estimator` describes each of them. A record of `history_` also has
-        `features`, how many are drawn by then; the first one since which steps draw no more has that round as `refit`.
+        `features`, how many are drawn by then, and `refit`, the round from which on steps draw no more, or None.
     """
 
     _LOSSES: ClassVar[dict[str, str]]

@@ -61,7 +61,8 @@ def check_networks(networks: Any, shapes: Shapes, optimisers: Optimisers, partie
 
 def _check_shape(given: Any, party: str) -> None:
     sizes = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
-    if given is not None and not (sizes and all(isinstance(size, Integral) and int(size) >= 1 for size in sizes)):
+    whole = (isinstance(size, Integral) and not isinstance(size, bool) and int(size) >= 1 for size in sizes)
+    if given is not None and not (sizes and all(whole)):
         raise OptionError(f"the shape of party {party!r} must be whole numbers >= 1 such as (1, 28, 14), got {given!r}")
 
 

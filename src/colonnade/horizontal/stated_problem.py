@@ -58,7 +58,10 @@ class StatedProblem:
         labels: tuple[Any, ...] | None = None,
         usual: bool = False,
     ) -> StatedProblem:
-        """Make numbers of an objective and constraints; `labels` are the constraints' own words by default."""
+        """Make numbers of an objective and constraints; `labels` are the constraints' own words by default.
+
+        These are the words of its expression; where two limits are on one expression, those of the limit.
+        """
         constraints = tuple(constraints)
         every = (objective, *(limit.expression for limit in constraints))
         terms = dict.fromkeys(term for expression in every for term, _ in expression.terms)
@@ -84,7 +87,7 @@ class StatedProblem:
             measures,
             Problem(functions[0], tuple(functions[1:])),
             tuple(limit.most for limit in constraints),
-            tuple(str(limit.expression) for limit in constraints) if labels is None else labels,
+            _words(constraints) if labels is None else labels,
             own,
             tuple(term.function for term in alone),
             usual,
@@ -126,6 +129,15 @@ class StatedProblem:
             f"the limits could not all be met in {rounds} rounds: {'; '.join(missed)}; raise them, or give more "
             f"rounds, a larger batch or more hidden cells (the model as it is can be used)"
         )
+
+
+def _words(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+    """Words for each constraint that no other one has: what is limited, with its limit, and a number if need be."""
+    short = [str(limit.expression) for limit in constraints]
+    whole = [words if short.count(words) == 1 else str(limit) for words, limit in zip(short, constraints, strict=True)]
+    return tuple(
+        words if (nth := whole[:at].count(words)) == 0 else f"{words} ({nth + 1})" for at, words in enumerate(whole)
+    )
 
 
 def _function(expression: Expression, terms: Sequence[Term]) -> Function:

@@ -86,6 +86,18 @@ class Expression:
         limit: Constraint = -self <= -as_expression(other)
         return limit
 
+    def __lt__(self, other: Any) -> Constraint:
+        raise OptionError(f"{self} < {other} is no limit, as limits may be reached; write <=")
+
+    def __gt__(self, other: Any) -> Constraint:
+        raise OptionError(f"{self} > {other} is no limit, as limits may be reached; write >=")
+
+    def __pow__(self, power: Any) -> Expression:
+        raise OptionError(
+            f"({self}) ** {power} is no sum of terms with weights; limit {self} itself with <=, or name a function of "
+            f"your own with mean_of or of_parameters"
+        )
+
     def __bool__(self) -> bool:
         raise OptionError(f"{self} is an expression, which is neither true nor false; compare it with <=")
 

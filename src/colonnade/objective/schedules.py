@@ -41,17 +41,35 @@ def check_steps(name: str, given: Any, rounds: int, most: int) -> Schedule:
         asked: Schedule = given
         return asked
     if isinstance(given, np.ndarray):
-        values: list[Any] = given.tolist() if given.ndim == 1 else []
+        if given.ndim != 1:
+            raise OptionError(f"{name} must be one row of values, got an array of shape {given.shape}")
+        values: list[Any] = given.tolist()
     elif isinstance(given, (tuple, list)) and len(given) > 2:
         values = [*given]
-    else:
+    elif is_power(given):
         check_schedule(name, given, most=1.0)
         return (given[0], given[1])
+    else:
+        raise OptionError(
+            f"{name} must be (a, alpha) for a / t^alpha, a function of the round t, or a value for each round, got "
+            f"{given!r} ({type(given).__name__})"
+        )
     if len(values) < rounds:
-        raise OptionError(f"{name} has {len(values)} values for {rounds} rounds; give one for each round")
+        raise OptionError(
+            f"{name} has {len(values)} values for {rounds} rounds; give one for each round, or a tuple (a, alpha) for "
+            f"a / t^alpha"
+        )
     for t, value in enumerate(values, 1):
         _check_value(f"{name} of round {t}", value)
     return _filled([float(value) for value in values])
+
+
+def first_rise(given: Schedule, most: int) -> int | None:
+    """Return the first of `most` rounds with a longer step than the one before; None where steps never grow."""
+    if is_power(given):
+        return None
+    values = [at_round(given, t) for t in range(1, most + 1)]
+    return next((t for t in range(2, most + 1) if values[t - 1] > values[t - 2]), None)
 
 
 def told_steps(given: Schedule, most: int) -> Schedule:
