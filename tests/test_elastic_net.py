@@ -258,7 +258,7 @@ def test_refused():
     cases = [
         (cn.LogisticRegression(l1=-1.0), "l1 must be >= 0, got -1.0"),
         (cn.LogisticRegression(l1=0.1, penalty="nonconvex"), "l1 goes with penalty='elasticnet' or 'l2'"),
-        (cn.LogisticRegression(l1=0.1, protection="sealed"), "l1 is more than sealed training takes"),
+        (cn.LogisticRegression(l1=0.1, protection="sealed"), "sealed training has the penalty 'l2' only, got l1"),
         (cn.LogisticRegression(l1=0.1, algorithm=cn.FDML()), "FDML takes no l1"),
         (cn.LogisticRegression(l1=0.1, sum="encrypted"), "needs penalty 'l2', got 'elasticnet'"),
         (cn.LogisticRegression(l1=0.1, algorithm=cn.BlockNewton(order="sequential")), "with l1 takes no order"),

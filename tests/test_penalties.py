@@ -108,7 +108,7 @@ def test_registry():
 @every_penalty
 @pytest.mark.parametrize("strength", [-1e-9, math.nan, None, "1"])
 def test_refused_strength(name, strength):
-    with pytest.raises(OptionError, match=r"^l2 must be >= 0, got "):
+    with pytest.raises(OptionError, match=r"^l2 must be (a number )?>= 0, got "):
         penalty(name, strength)
 
 

@@ -606,7 +606,7 @@ def test_many_categories_share_a_code(tmp_path):
     ("steps", "sentence"),
     [
         ('city = ["impute"]', "holds text, for which categories and one-hot are the only steps; give it categories"),
-        ('city = ["categories", "scale"]', "nothing can follow one-hot or categories, and as-is stands alone"),
+        ('city = ["categories", "scale"]', "nothing can follow one-hot, categories or woe, and as-is stands alone"),
         ("city = [{ categories = { most = 3 } }]", 'categories takes no options; write "categories"'),
     ],
 )
