@@ -416,7 +416,7 @@ def test_a_message_that_is_too_long_is_refused_at_the_sender(runtime):
 
 @pytest.mark.parametrize("deadline", [0.0, -1.0, float("nan"), "soon"])
 def test_a_deadline_is_a_positive_number(runtime, deadline):
-    with pytest.raises(OptionError, match="deadline must be (a number )?> 0"):
+    with pytest.raises(OptionError, match=r"deadline must be (a number )?> 0"):
         runtime(deadline=deadline)
 
 
