@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from colonnade.report import svg
+import colonnade as cn
+from colonnade.objective import losses
+from colonnade.report import held_out_file, svg
 from colonnade.report.contents import JudgedPeople, OwnCoefficient, OwnTable
 from colonnade.report.page import page_of
 from colonnade.report.style import DARK, LETTERS, LIGHT, style_sheet
@@ -200,3 +202,20 @@ def test_places_in_a_chart_are_linear_and_inside():
 )
 def test_numbers_at_axes_are_short(value, text):
     assert svg.short_number(value) == text
+
+
+def test_a_calibrated_model_decides_in_its_report_as_it_does_elsewhere():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((600, 4))
+    y = (X[:, 0] + X[:, 2] + rng.standard_normal(600) > 1.2).astype(int)
+    rows, new = np.arange(300), np.arange(300, 600)
+    bank, shop = cn.Party("bank", X[:, :2], y), cn.Party("shop", X[:, 2:])
+    model = cn.LogisticRegression(l2=1e-3, verbose=0).fit(bank.take(rows), shop.take(rows))
+    held_out = (bank.take(new), shop.take(new))
+    model.calibrate(*held_out, method="isotonic").choose_threshold(*held_out, by="ks")
+    z = model.decision_function(*held_out)
+    shown = held_out_file.shown_scores(losses.loss("logistic"), z)
+    taken = (model.predict(*held_out) == model.classes_[1]).astype(float)
+    limit = held_out_file.lowest_taken(shown, taken)
+    np.testing.assert_array_equal(shown >= limit, taken > 0)
+    assert held_out_file.lowest_taken(shown, np.zeros(300)) > shown.max()

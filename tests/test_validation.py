@@ -449,7 +449,7 @@ def test_models_without_folds_are_refused():
     [
         (cn.LogisticRegression(class_weight="balanced", verbose=0), {}, "do not take class_weight yet"),
         (cn.LogisticRegression(verbose=0), {"offset": np.zeros(40)}, "an offset or exposure yet, and party 'bank'"),
-        (cn.LogisticRegression(verbose=0), {"prepare": {}}, "would be learned from held-out rows too"),
+        (cn.LogisticRegression(verbose=0), {"prepare": {}}, "would be learned from held-out rows too; give"),
     ],
 )
 def test_what_folds_would_get_wrong_is_refused(model, party, words):

@@ -53,6 +53,15 @@ def fold_count(settings: Settings, made: Family, loss: str, sum_name: str) -> in
     return folds
 
 
+# What a job may search for. Other options change what training shows, how much of it or the loss itself, and a job says
+# these once for all of its fits.
+_SEARCHED = frozenset({"l2", "l1", "penalty", "intercept", "step", "proximal", "tol"})
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
 Candidates = tuple[tuple[Mapping[str, Any], ...], tuple[tuple[Any, Training], ...]]
 
 
@@ -76,11 +85,12 @@ def candidates_of(
     names = [name for name in table if name in table.given]
     if not names:
         return (), ()
-    known = {one.name for one in fields(algorithm)} - {"seed"}  # which draws the folds
+    known = ({*section.keys} | {one.name for one in fields(algorithm)}) & _SEARCHED
+    if settings["run"]["statistics"]:
+        known -= {"l1", "penalty"}  # whose models have none
     for name in names:
-        if name == "kind" or name not in {*section.keys, *known}:
-            allowed = ", ".join(sorted({*section.keys, *known} - {"kind"}))
-            raise table.error(name, f"no option of [model] or of {algorithm.name} in [algorithm]; those are {allowed}")
+        if name not in known:
+            raise table.error(name, f"can't be searched for in this job, which may be for {_listed(known)}")
     grid = tuple(
         dict(zip(names, values, strict=True)) for values in itertools.product(*(table[name] for name in names))
     )

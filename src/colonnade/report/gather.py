@@ -26,11 +26,14 @@ from colonnade.jobs.words import what_others_learn
 from colonnade.ledger.lines import seal_file
 from colonnade.ledger.verify import verify
 from colonnade.objective import losses, metrics
+from colonnade.objective.calibration import decided_by
+from colonnade.objective.decisions import has_chances
 from colonnade.objective.losses import Loss
 from colonnade.remote.signatures import checker, vouched_by
 from colonnade.report import held_out_file
 from colonnade.report.alone import alone
 from colonnade.report.contents import ColumnLine, JudgedPeople, LedgerLines, OwnCoefficient, OwnTable, ReportContents
+from colonnade.report.held_out_file import BEFORE, lowest_taken
 from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
 from colonnade.report.units import units
 from colonnade.tables import data
@@ -62,7 +65,7 @@ def gather(
     loss, holds = losses.loss(job.loss), party.name in job.holders
     _check(job, party.name, part, holds=holds, later=later, threshold=threshold)
     people, words = _people(party, part, loss, later) if holds else ([], "")
-    limit, why = _threshold(loss, threshold, part)
+    limit, why = _threshold(loss, threshold, part, people)
     history = _history(part.folder)
     names = [record["metric_name"] for record in history if "metric_name" in record]
     coefficients, table = _own(party.name, part)
@@ -128,9 +131,15 @@ def _people(party: PartyFile, part: ModelPart, loss: Loss, later: Path | None) -
     return found, words
 
 
-def _threshold(loss: Loss, given: float | None, part: ModelPart) -> tuple[float, str]:
+def _threshold(loss: Loss, given: float | None, part: ModelPart, people: Sequence[JudgedPeople]) -> tuple[float, str]:
     if given is not None:
         return given, "as --threshold says"
+    if part.calibration is not None and people:
+        shown = people[0].score
+        with np.errstate(divide="ignore"):
+            z = np.log(shown) - np.log1p(-shown) if has_chances(loss) else shown
+        why = "where both classes are equally likely" if part.threshold is None else part.threshold.why
+        return lowest_taken(shown, decided_by(z, loss, part.threshold, part.calibration)), f"{why}; {BEFORE}"
     if part.threshold is not None:
         return part.threshold.shown(loss), part.threshold.why
     if loss.name == "logistic":

@@ -51,6 +51,15 @@ def shown_scores(loss: Loss, z: Floats) -> Floats:
     return np.asarray(z if loss.kind == "binary" else loss.predict(z), dtype=np.float64)
 
 
+BEFORE = "scores are shown as they are before calibration"
+
+
+def lowest_taken(shown: Floats, decided: Floats) -> float:
+    """Return the lowest of these scores that is taken for the second class: the threshold, as these people see it."""
+    taken = shown[decided > 0]
+    return float(taken.min()) if len(taken) else float(np.nextafter(shown.max(), np.inf))
+
+
 def save(folder: Path, job: Job, party: str, table: tuple[Any, Any, Any], trained: Trained) -> None:
     """Write the file into a version's folder, at a party that holds labels and judged the model by held-out rows.
 

@@ -17,10 +17,11 @@ from colonnade.estimators.base import Estimator
 from colonnade.families import family
 from colonnade.inference.statistics import Statistics
 from colonnade.objective import metrics
+from colonnade.objective.calibration import decided_by
 from colonnade.objective.losses import Floats, Loss
 from colonnade.report.contents import JudgedPeople, OwnCoefficient, ReportContents
 from colonnade.report.gather import metric_words
-from colonnade.report.held_out_file import shown_scores
+from colonnade.report.held_out_file import BEFORE, lowest_taken, shown_scores
 from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
 from colonnade.report.page import page_of
 
@@ -67,7 +68,8 @@ def write_report(
     if own is None or own.y is None or own.labelled is None or not own.labelled.all():
         raise OptionError(f"a report needs people with their labels; give party {me!r} of other rows, with y")
     loss = model._minimised()
-    score = shown_scores(loss, np.asarray(model.decision_function(*parties), dtype=np.float64))
+    z = np.asarray(model.decision_function(*parties), dtype=np.float64)
+    score = shown_scores(loss, z)
     alone = _alone(model, me, loss, own, train)
     y = labels.encode(own.y, model.classes_, loss)
     y = (y > 0).astype(np.int64) if loss.kind == "binary" else y
@@ -75,14 +77,17 @@ def write_report(
     words = f"{me} alone is a {type(model).__name__} of its own columns, with the same people and the same options."
     rows = f"{train[0].rows:,} people" if train else ""
     facts = [("of", " and ".join(model.parties_)), ("on", rows), ("protection", model.protection_)]
+    limit, why = model.threshold_ if loss.kind == "binary" else 0.0, model._threshold.why if model._threshold else ""
+    if model.calibration_ is not None:
+        limit = lowest_taken(score, decided_by(z, loss, model._threshold, model.calibration_))
+        why = f"{why}; {BEFORE}" if why else BEFORE
     contents = ReportContents(
         party=me, job="a model from Python", model=type(model).__name__, kind=loss.kind,
         probability=loss.name == "logistic", classes=tuple(str(one) for one in np.asarray(model.classes_).tolist()),
         facts=[(name, value) for name, value in facts if value], history=model.history_,
         metric=metric_words(names[-1] if names else metrics.metric_name(loss)),
         people=[JudgedPeople(people, y, score, alone, own.sample_weight)],
-        threshold=model.threshold_ if loss.kind == "binary" else 0.0,
-        threshold_words="" if model._threshold is None else model._threshold.why,
+        threshold=limit, threshold_words=why,
         alone_words=words if train else "Give the people of the training (train=) to see what the others' columns add.",
         coefficients=_coefficients(model, me, statistics),
     )  # fmt: skip

@@ -38,7 +38,8 @@ def page_of(of: ReportContents) -> str:
 
 _NOBODY = (
     "No people were held out, so nobody knows how good the model is for people whom it has not seen. Hold some out: "
-    "part = 0.2 under [validation] of job.toml, or give people of a later period with --later."
+    "part = 0.2 under [validation] of job.toml, or give people of a later period with --later. If the job has folds, "
+    "what they say is in validation.json, in the folder of this version."
 )
 
 

@@ -141,12 +141,12 @@ def _check_taken(model: Estimator, candidates: list[dict[str, Any]], parties: tu
     if getattr(model, "class_weight", None) is not None or any("class_weight" in params for params in candidates):
         raise OptionError("folds do not take class_weight yet; give a Party sample_weight, or fit each fold itself")
     for party in parties:
-        if party.offset is not None:
+        if party.added is not None:
             raise OptionError(f"folds do not take an offset or exposure yet, and party {party.name!r} has one")
-        if party.prepare is not None:
+        if party.raw is not None or party.prepare is not None:
             raise OptionError(
-                f"the steps in prepare of party {party.name!r} would be learned from held-out rows too; give prepared "
-                f"columns, or let a job with folds learn them in each fold"
+                f"what prepares the columns of party {party.name!r} would be learned from held-out rows too; give "
+                f"numbers, or let a job with folds learn it in each fold"
             )
 
 
