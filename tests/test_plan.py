@@ -507,3 +507,13 @@ def test_a_job_with_a_clock_of_its_own_is_planned(algorithm):
     for plan in plans.values():
         assert plan.forecasts[0].rounds.likely == pytest.approx(outcome.traffic.rounds, rel=0.3, abs=2)
         assert plan.forecasts[0].seconds.likely == pytest.approx(outcome.seconds, rel=0.5)
+
+
+def test_a_sample_takes_its_rows_weights_along():
+    X, weights = np.arange(50.0)[:, None], np.arange(50.0)
+    apart = (X[:20], np.ones(20), np.ones(20, bool))
+    part = TrainingPart(X, np.ones(50), np.ones(50, bool), apart, None, weights, weights[:20])
+    found = sample(part, 10, 50, (0, 1))
+    np.testing.assert_array_equal(found.weights, found.X[:, 0])
+    np.testing.assert_array_equal(found.held_out_weights, found.validation[0][:, 0])
+    assert len(found.held_out_weights) == 4

@@ -11,12 +11,11 @@ from typing import Any
 
 from colonnade.algorithms.boosted import OpenBoosting
 from colonnade.errors import at_least
+from colonnade.jobs.allowed import check_allowed
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.checkpoints import Checkpoints
-from colonnade.jobs.consent import check_consent
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
-from colonnade.jobs.tree_part import check_limits
 from colonnade.planning.candidates import check_plannable
 from colonnade.planning.figures import NEAR, Forecast, Plan
 from colonnade.planning.forecast import Span
@@ -56,9 +55,9 @@ def plan_job(
 
     at_least("seconds", seconds, 0, strict=True, finite=True)
     check_plannable(job)
-    check_consent(party.policy, party.name, job)
-    party.policy.check_shown(party.name, job.algorithm.name, job.disclosed())
-    check_limits(job, party)
+    check_allowed(job, party)
+    if job.fits > 1:
+        tell(f"the plan is of one training; with its folds the job has {job.fits:,}")
     line, kept = Line("planning", None, verbose), party.checkpoints / "plan"
 
     def read() -> tuple[Any, ...]:

@@ -161,17 +161,19 @@ async def attempt(
 
 def sample(mine: TrainingPart, rows: int, of: int, seed: tuple[int, int]) -> TrainingPart:
     """The same rows at every party, out of `of`, and as large a part of the held-out ones."""
-    held_out, apart = None, mine.validation
+    held_out, apart, weights = None, mine.validation, mine.held_out_weights
     if apart is not None:
         count = apart[0][3][0] if isinstance(apart[0], tuple) else len(apart[0])
-        held_out = _some(apart, max(1, round(count * rows / of)), count, seed)
-    return TrainingPart(*_some((mine.X, mine.y, mine.labelled), rows, of, seed), held_out)
+        *held_out, weights = _some((*apart, weights), max(1, round(count * rows / of)), count, seed)
+    X, y, labelled, own = _some((mine.X, mine.y, mine.labelled, mine.weights), rows, of, seed)
+    parts = None if held_out is None else tuple(held_out)
+    return TrainingPart(X, y, labelled, parts, weights=own, held_out_weights=weights)
 
 
-def _some(part: Any, rows: int, of: int, seed: tuple[int, int]) -> tuple[Any, Any, Any]:
-    X, y, labelled = part
+def _some(part: Any, rows: int, of: int, seed: tuple[int, int]) -> tuple[Any, ...]:
+    X, *along = part
     chosen = np.sort(np.random.default_rng([*seed, of]).permutation(of)[:rows])
-    return rows_of_value(X, chosen), None if y is None else y[chosen], None if labelled is None else labelled[chosen]
+    return rows_of_value(X, chosen), *(None if each is None else each[chosen] for each in along)
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ def folds_of(cv: Any, rows: int, seed: int) -> Folds:
     """Return the folds that the option `cv` stands for: how many are drawn, or the (train, test) rows of each."""
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
         whole_number("cv", int(cv), FEWEST)
+        whole_number("seed", seed, 0)
         return drawn_folds(rows, int(cv), seed)
     if not isinstance(cv, Iterable) or isinstance(cv, (str, bytes)):
         raise OptionError(f"cv must be a number of folds or pairs of (train, test) rows, got {cv!r}")
