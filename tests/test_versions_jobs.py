@@ -355,7 +355,7 @@ def test_training_starts_from_a_version_and_needs_fewer_rounds(tmp_path, capsys)
     # how many rounds there are is a matter of one evaluation more or less; where they begin is not
     assert epochs[1] <= epochs[0], histories
     assert rounds[1] <= rounds[0]
-    assert abs(histories[1][0]["loss"] - losses[0]) < 1e-6 < histories[0][0]["loss"] - losses[0]
+    assert abs(histories[1][0]["loss"] - losses[0]) < 1e-3 < histories[0][0]["loss"] - losses[0]
     assert losses[1] <= losses[0] + 1e-6
     shelf = Shelf(folder / "shop-files", "shop")
     assert [version.parent for version in shelf.versions()] == ["", cold]
