@@ -278,7 +278,7 @@ def test_what_a_job_file_says():
         ("[search]\nl2 = [0.1, -1.0]\n", r"key search.l2: must be >= 0, got -1"),
         (
             "[search]\nmagic = [1]\n",
-            r"key search.magic: can\'t be searched for in this job, which may be for intercept, l1, l2",
+            r"key search.magic: can't be searched for; this job may search for intercept, l1, l2",
         ),
         ("[search]\nseed = [1, 2]\n", r"key search.seed: can't be searched for"),
         ("[search]\nepochs = [0]\n", r"key search.epochs: can't be searched for"),

@@ -237,9 +237,11 @@ class _Party:
             # Without an intercept the null model is the one whose scores are all 0, as in R.
             null = self._null_score(means[0]) if self.block.intercept is not None else 0.0
             for name in self.session.job.holders[1:]:
-                await self.net.send(name, "null score", null)
+                await self.net.send(name, "null score", float(null))
         elif self.net.me in self.session.job.holders:
-            null = float(await self.net.recv(self.session.leader, "null score"))
+            null = await self.net.recv(self.session.leader, "null score")
+            if type(null) is not float or not math.isfinite(null):
+                raise ProtocolError(f"party {self.session.leader!r} must tell a finite number at step 'null score'")
         mine = [
             deviance(loss, self.z, self.y),
             deviance(loss, null + self.offset + np.zeros(len(self.z)), self.y),

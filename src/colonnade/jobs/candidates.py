@@ -58,10 +58,6 @@ def fold_count(settings: Settings, made: Family, loss: str, sum_name: str) -> in
 _SEARCHED = frozenset({"l2", "l1", "penalty", "intercept", "step", "proximal", "tol"})
 
 
-def _listed(names: set[str]) -> str:
-    return ", ".join(sorted(names))
-
-
 Candidates = tuple[tuple[Mapping[str, Any], ...], tuple[tuple[Any, Training], ...]]
 
 
@@ -90,7 +86,7 @@ def candidates_of(
         known -= {"l1", "penalty"}  # whose models have none
     for name in names:
         if name not in known:
-            raise table.error(name, f"can't be searched for in this job, which may be for {_listed(known)}")
+            raise table.error(name, f"can't be searched for; this job may search for {', '.join(sorted(known))}")
     grid = tuple(
         dict(zip(names, values, strict=True)) for values in itertools.product(*(table[name] for name in names))
     )

@@ -368,7 +368,9 @@ def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) ->
             trained.validated.scores[trained.validated.best].mean()
         )
     return {
-        "date": datetime.now(UTC).isoformat(timespec="microseconds"), "job": job.name, "parent": job.agreed.get(TERM, ""),
+        # so fine that versions which end one after the other have an order
+        "date": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "job": job.name, "parent": job.agreed.get(TERM, ""),
         "rows": trained.rows, "held_out": trained.held_out, "protection": job.protection,
         "options": {"kind": family(job.family).estimator(job.loss), **asdict(job.model)},
         "algorithm": {"kind": job.algorithm.name, **asdict(job.algorithm)},

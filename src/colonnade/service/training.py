@@ -360,6 +360,7 @@ def _own_labels(me: str, job: Job, source: Source, rows: Rows) -> npt.NDArray[An
 
 def _told(value: Any, party: str) -> tuple[tuple[Any, ...], int]:
     fits = type(value) is tuple and len(value) == 2 and type(value[0]) is tuple and type(value[1]) is int
-    if not fits or len(value[0]) > _MOST_CLASSES or any(type(one) not in (str, int, float, bool) for one in value[0]):
+    fits = fits and len(value[0]) <= _MOST_CLASSES and 0 <= value[1] <= _MOST_CLASSES
+    if not fits or any(type(one) not in (str, int, float, bool) for one in value[0]):
         raise ProtocolError(f"party {party!r} must tell classes as numbers or texts at step 'classes'")
     return value[0], value[1]
