@@ -19,7 +19,8 @@ from colonnade.attacks.heard import by_own_model
 from colonnade.attacks.own_gradients import Opened, opened_gradients
 from colonnade.runtimes.net import OWN
 
-_STEPS, _PATIENT = 400, 0.1
+_MOST_STEPS, _LEAST_STEPS, _WORK = 400, 60, 4e8  # as many as these multiplications allow
+_PULL = 1e-3  # of others' scores towards 0
 
 
 class BatchLabels(Attack):
@@ -45,7 +46,8 @@ class BatchLabels(Attack):
             often[one.rows] += 1.0
         y, z = np.full(case.rows, 0.5), np.zeros(case.rows)
         ahead, t = y, 1.0
-        for _ in range(_STEPS):
+        size = sum(basis.size for basis, _ in spaces)
+        for _ in range(int(np.clip(_WORK / size, _LEAST_STEPS, _MOST_STEPS))):
             toward, of_score = np.zeros(case.rows), np.zeros(case.rows)
             for one, (basis, aim), mine in zip(told, spaces, own, strict=True):
                 p = 1.0 / (1.0 + np.exp(-np.clip(z[one.rows] + mine, -30.0, 30.0)))
@@ -55,7 +57,7 @@ class BatchLabels(Attack):
             step = toward / np.maximum(often, 1.0)
             new, after = np.clip(ahead - step, 0.0, 1.0), (1.0 + np.sqrt(1.0 + 4.0 * t * t)) / 2.0
             ahead, y, t = new + (t - 1.0) / after * (new - y), new, after
-            z -= of_score / np.maximum(often, 1.0) + _PATIENT * 0.01 * z
+            z -= of_score / np.maximum(often, 1.0) + _PULL * z
         return Guess(rows, labels=y[rows])
 
     def alone(self, case: Case) -> Guess | None:

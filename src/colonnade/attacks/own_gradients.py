@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from colonnade.attacks.case import LABELS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.attacks.heard import Exchange, by_own_model, summed
+from colonnade.attacks.heard import Heard, by_own_model, summed
 from colonnade.runtimes.net import CLEAR
 
 _RIDGE = 1e-9
@@ -68,10 +68,10 @@ class GradientCorrelation(Attack):
             of_holder = [one for one in told if one.holder == holder]
             slopes = np.array([_slopes(one) for one in of_holder])
             for one, beyond in zip(of_holder, slopes - _usual(slopes, case, holder, of_holder), strict=True):
-                found.append(Exchange(one.rows, -(one.x @ beyond) / _VARIANCE))
+                found.append(Heard(one.rows, -(one.x @ beyond) / _VARIANCE))
         sums, rows = summed(case, found, case.outputs)
         if case.score is not None:
-            sums = sums + case.score[rows].reshape(len(rows), -1)
+            sums += case.score[rows].reshape(len(rows), -1)
         return Guess(rows, labels=sums[:, 0] if case.outputs == 1 else sums)
 
     def alone(self, case: Case) -> Guess | None:
@@ -83,8 +83,7 @@ def _slopes(one: Opened) -> FloatArray:
     """Return (X^T X)^-1 X^T s, the linear model of a batch's signals."""
     gram = one.x.T @ one.x
     gram.flat[:: len(gram) + 1] += _RIDGE * max(float(np.trace(gram)), 1e-300) / len(gram)
-    found: FloatArray = np.linalg.solve(gram, one.gradient * len(one.rows))
-    return found
+    return np.asarray(np.linalg.solve(gram, one.gradient * len(one.rows)), dtype=np.float64)
 
 
 def _usual(slopes: FloatArray, case: Case, holder: str, told: list[Opened]) -> FloatArray:
@@ -96,4 +95,5 @@ def _usual(slopes: FloatArray, case: Case, holder: str, told: list[Opened]) -> F
     sums = np.concatenate([np.zeros((1, *slopes.shape[1:])), np.cumsum(slopes, axis=0)])
     first = np.maximum(np.arange(len(slopes)) - reach, 0)
     last = np.minimum(np.arange(len(slopes)) + reach + 1, len(slopes))
-    return np.asarray((sums[last] - sums[first]) / (last - first)[:, None, None], dtype=np.float64)
+    found: FloatArray = np.divide(sums[last] - sums[first], (last - first)[:, None, None], dtype=np.float64)
+    return found
