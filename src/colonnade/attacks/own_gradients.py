@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from colonnade.attacks.case import LABELS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.attacks.heard import Heard, by_own_model, summed
+from colonnade.attacks.heard import RowNumbers, by_own_model, summed
 from colonnade.runtimes.net import CLEAR
 
 _RIDGE = 1e-9
@@ -68,7 +68,7 @@ class GradientCorrelation(Attack):
             of_holder = [one for one in told if one.holder == holder]
             slopes = np.array([_slopes(one) for one in of_holder])
             for one, beyond in zip(of_holder, slopes - _usual(slopes, case, holder, of_holder), strict=True):
-                found.append(Heard(one.rows, -(one.x @ beyond) / _VARIANCE))
+                found.append(RowNumbers(one.rows, -(one.x @ beyond) / _VARIANCE))
         sums, rows = summed(case, found, case.outputs)
         if case.score is not None:
             sums += case.score[rows].reshape(len(rows), -1)

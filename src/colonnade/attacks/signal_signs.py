@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.attacks.case import LABELS, Attack, Case, Guess
-from colonnade.attacks.heard import Heard, by_own_model, signals_of, summed
+from colonnade.attacks.heard import RowNumbers, by_own_model, signals_of, summed
 
 
 class SignalSigns(Attack):
@@ -31,7 +31,7 @@ class SignalSigns(Attack):
         told = [one for one in signals_of(case) if one.values.shape[1] == case.outputs]
         if not told:
             return None
-        found, rows = summed(case, [Heard(one.rows, -np.sign(one.values)) for one in told], case.outputs)
+        found, rows = summed(case, [RowNumbers(one.rows, -np.sign(one.values)) for one in told], case.outputs)
         if case.outputs > 1:
             return Guess(rows, labels=found)
         silent = found[:, 0] == 0.0

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.attacks.case import LABELS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.attacks.heard import Heard, by_own_model, contributions_of, curvatures_of, signals_of, summed
+from colonnade.attacks.heard import RowNumbers, by_own_model, contributions_of, curvatures_of, signals_of, summed
 
 
 class SignalValues(Attack):
@@ -62,8 +62,8 @@ class SignalCurvatures(Attack):
         both = [(s, c) for s, c in zip(told, bends, strict=True) if np.array_equal(s.rows, c.rows)]
         if not both:
             return None
-        found, rows = summed(case, [Heard(s.rows, c.values - s.values) for s, c in both])
-        often, _ = summed(case, [Heard(s.rows, np.ones((len(s.rows), 1))) for s, _ in both])
+        found, rows = summed(case, [RowNumbers(s.rows, c.values - s.values) for s, c in both])
+        often, _ = summed(case, [RowNumbers(s.rows, np.ones((len(s.rows), 1))) for s, _ in both])
         return Guess(rows, labels=(found / often)[:, 0])
 
     def alone(self, case: Case) -> Guess | None:
@@ -71,7 +71,7 @@ class SignalCurvatures(Attack):
         return by_own_model(case)
 
 
-def _of_same_rows(own: list[Heard], at: int, rows: Rows) -> FloatArray:
+def _of_same_rows(own: list[RowNumbers], at: int, rows: Rows) -> FloatArray:
     """Return the attacker's own part of the scores behind a signal, 0 where it is not known."""
     if at < len(own) and own[at].values.shape[1] == 1 and np.array_equal(own[at].rows, rows):
         return own[at].values[:, 0]

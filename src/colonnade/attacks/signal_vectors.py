@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from colonnade.attacks.case import LABELS, Attack, Case, FloatArray, Guess, Rows
 from colonnade.attacks.completion import completed_alone
-from colonnade.attacks.heard import Heard, by_own_model, in_common, lengths, signals_of, summed, two_classes
+from colonnade.attacks.heard import RowNumbers, by_own_model, in_common, lengths, signals_of, summed, two_classes
 
 _SEALED = 'protection="sealed"; a network has no such switch'
 
@@ -39,8 +39,8 @@ class SignalNorms(Attack):
         if not told or not two_classes(case):
             return None
         sizes = [(rows, lengths(values)) for rows, values in told]
-        found, rows = summed(case, [Heard(rows, (size / size.mean())[:, None]) for rows, size in sizes])
-        often, _ = summed(case, [Heard(rows, np.ones((len(rows), 1))) for rows, _ in told])
+        found, rows = summed(case, [RowNumbers(rows, (size / size.mean())[:, None]) for rows, size in sizes])
+        often, _ = summed(case, [RowNumbers(rows, np.ones((len(rows), 1))) for rows, _ in told])
         return Guess(rows, labels=(found / often)[:, 0])
 
     def alone(self, case: Case) -> Guess | None:
@@ -73,25 +73,25 @@ class SignalDirections(Attack):
             units = values / lengths(values)[:, None]
             place = {int(row): at for at, row in enumerate(rows)}
             for at, row in enumerate(known.rows):
-                if int(row) in place:
+                if int(row) in place and units[place[int(row)]].any():  # one that rounds to 0 has no direction
                     last[at] = units[place[int(row)]]
             score = np.zeros((len(rows), classes))
             for k in range(classes):
                 if (labels == k).any():
                     score[:, k] = units @ last[labels == k].mean(axis=0)
-            found.append(Heard(rows, score))
+            found.append(RowNumbers(rows, score))
         sums, heard = summed(case, found, classes)
         return Guess(heard, labels=sums[:, 1] - sums[:, 0] if classes == 2 else sums)
 
-    def _first(self, told: list[Heard], known: Rows) -> FloatArray:
+    def _first(self, told: list[RowNumbers], known: Rows) -> FloatArray:
         """Return the direction of each known row when it is first heard of; 0 if it never is."""
         first = np.zeros((len(known), told[-1].values.shape[1]))
         for rows, values in reversed(told):
             place = {int(row): at for at, row in enumerate(rows)}
             for at, row in enumerate(known):
-                if int(row) in place:
+                if int(row) in place and values[place[int(row)]].any():
                     value = values[place[int(row)]]
-                    first[at] = value / max(float(np.linalg.norm(value)), 1e-300)
+                    first[at] = value / float(np.linalg.norm(value))
         return first
 
     def alone(self, case: Case) -> Guess | None:
@@ -117,7 +117,7 @@ class SpectralSignals(Attack):
         for rows, values in told:
             direction = first_direction(values)
             last = -direction if direction @ last < 0.0 else direction
-            found.append(Heard(rows, along(values, last)[:, None]))
+            found.append(RowNumbers(rows, along(values, last)[:, None]))
         sums, heard = summed(case, found)
         return Guess(heard, labels=sums[:, 0])
 
