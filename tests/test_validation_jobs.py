@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 
 import colonnade as cn
@@ -47,8 +48,9 @@ def searched(algorithm=EXACT, parties=2, values=VALUES, folds=3, **changes):
     return replace(job_with(algorithm, parties, **changes), folds=folds, scoring=scoring, **some)
 
 
-def run(job_, y=Y, *, budgets=None, keepers=None, reports=None, breaks=None):
+def run(job_, y=Y, *, budgets=None, keepers=None, reports=None, breaks=None, weights=None, class_weight=None):
     found, given = {}, sources(job_.parties, job_.holders, y, X)
+    given["bank"].weights, given["bank"].class_weight = weights, class_weight
 
     def program_of(name):
         async def program(net):
@@ -95,6 +97,18 @@ def test_a_search_is_grid_search_and_ends_with_the_model_of_a_plain_job(parties)
     for number, (_, apart) in enumerate(folds):
         assert (mine.fold[apart] == number).all()
         assert mine.z[apart] == pytest.approx(fitted[number].decision_function(X[apart]), abs=1e-4)
+
+
+def test_held_out_people_count_by_their_weights_and_not_by_their_class():
+    weights = np.random.default_rng(2).gamma(0.6, size=ROWS)
+    options = LinearOptions(l2=0.03, weighted=True)
+    job_ = replace(searched(values=(0.03,)), model=options, candidates=())
+    mine = run(job_, weights=weights, class_weight={0: 3.0})["bank"].validated
+    trained = weights * np.where(Y == 0, 3.0, 1.0)
+    for fold, (train, apart) in enumerate(drawn_folds(ROWS, 3, EXACT.seed)):
+        one = LogisticRegression(C=1 / (0.03 * trained[train].sum()), solver="newton-cholesky", tol=1e-12)
+        chances = one.fit(X[train], Y[train], sample_weight=trained[train]).predict_proba(X[apart])
+        assert mine.scores[0, fold] == pytest.approx(-log_loss(Y[apart], chances, sample_weight=weights[apart]), 1e-6)
 
 
 def test_every_fold_is_prepared_from_what_it_trains_on(monkeypatch):

@@ -415,17 +415,12 @@ class Estimator(ThresholdMixin):
             return metrics.goodness(loss, truth, self.predict(*parties, on=on), weights)
         self._check_fitted()
         scorers.check_scoring(scoring, loss)
-        if weights is not None:
-            raise OptionError(
-                f"score with scoring={scoring!r} counts every row once, and a party has sample_weight; leave out one "
-                f"of the two"
-            )
         y = labels.encode(truth, self.classes_, loss)
         if scorers.SCORERS[scoring].takes in ("label", "value"):
             predicted = self.predict(*parties, on=on)
             predicted = labels.encode(predicted, self.classes_, loss) if len(self.classes_) else predicted
-            return scorers.scored(scoring, loss, y, y, predicted)
-        return scorers.scored(scoring, loss, self.decision_function(*parties, on=on), y)
+            return scorers.scored(scoring, loss, y, y, predicted, weights)
+        return scorers.scored(scoring, loss, self.decision_function(*parties, on=on), y, weights=weights)
 
     # -- keep ---------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ async def cross_validated(
         known_by = await net.in_thread(digest_of, (mine.X, mine.y, mine.labelled, mine.weights))
         keeper = partial(keepers.fit, known_by)
     validator = Validator(
-        net, terms, ready.fold, (None,) * len(jobs), ready.mine.y,
+        net, terms, ready.fold, (None,) * len(jobs), ready.mine.y, ready.counts,
         limit=lambda: None if share is None or budget is None else BudgetShare(budget, share),
         charge=charge, keeper=keeper,
     )  # fmt: skip

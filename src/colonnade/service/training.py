@@ -91,6 +91,7 @@ class Ready:
     apart: Rows  # the held-out ones of them
     fold: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]  # its two parts, prepared for it
     everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
+    counts: Any = None  # how much each row that is trained on counts where it is held out in a fold; classes do not
 
 
 def start_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -197,7 +198,9 @@ async def get_ready(
         y = None if source.labels is None else np.asarray(source.labels)[of]
         return rows_of(Party(net.me, prepared.matrix(of), y, columns=prepared.columns), classes, loss)
 
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, held_out, fold, everything)
+    counts = None if source.weights is None else np.asarray(source.weights, dtype=np.float64)[train]
+    sizes = (len(train), len(held_out))
+    return Ready(prepared, classes, outputs, *sizes, mine, rows, held_out, fold, everything, counts)
 
 
 async def take_part(

@@ -141,8 +141,9 @@ class Validator:
         Returns this party's rows of a fold: to train on, and held-out ones. None is all rows, for the last fit.
     own
         What this party brings to each candidate beside its columns.
-    y
-        The labels of all rows as the loss takes them, at the first label holder.
+    y, weights
+        The labels of all rows as the loss takes them, and how much each row counts in scores, at the first label
+        holder; without weights all rows count alike.
     limit
         Returns a limit of numbers that may leave in one fit on a fold; None where all parties are in one hand.
     charge
@@ -156,6 +157,7 @@ class Validator:
     part: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]
     own: tuple[Any, ...]
     y: Any = None
+    weights: Any = None
     limit: Callable[[], Limit | None] = lambda: None
     charge: Callable[[float], None] = lambda _: None
     keeper: Callable[[int], Keeper] | None = None
@@ -224,9 +226,10 @@ class Validator:
         found = np.full((len(terms.jobs), len(terms.folds), len(terms.scoring)), math.nan)
         if net.me == terms.leader:
             for (candidate, fold), fit in self._fits.items():
-                loss = losses.loss(terms.jobs[candidate].loss)
-                y = self.y[terms.folds[fold][1]]
-                found[candidate, fold] = [scorers.scored(name, loss, fit.z, y) for name in terms.scoring]
+                loss, apart = losses.loss(terms.jobs[candidate].loss), terms.folds[fold][1]
+                y, weights = self.y[apart], None if self.weights is None else self.weights[apart]
+                scores = [scorers.scored(name, loss, fit.z, y, weights=weights) for name in terms.scoring]
+                found[candidate, fold] = scores
         if not terms.refit or len(terms.jobs) == 1:
             return found, 0 if terms.refit else -1
         if net.me == terms.leader:
@@ -299,7 +302,7 @@ async def validate(net: Net, told: Any, part: Any, own: Any) -> Any:
     async def rows_of_fold(fold: tuple[Rows, Rows]) -> tuple[TrainingPart, TrainingPart]:
         return mine.take(fold[0]), mine.take(fold[1])
 
-    validator = Validator(net, terms, rows_of_fold, own, mine.y)
+    validator = Validator(net, terms, rows_of_fold, own, mine.y, mine.weights)
     fits, scores, best = await validator.run()
     refit: Any = None
     if terms.refit:
