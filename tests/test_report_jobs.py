@@ -181,7 +181,10 @@ def test_columns_are_described_as_they_were_in_training(loans, tmp_path):
     assert text == ColumnLine("text", 0.25, (), (("b", 0.5), ("a", 0.25)))
     assert empty.missing == 1.0
     assert one == ColumnLine("one", 0.25, (2.0,) * 5)
-    Strict(page_of(contents_of(columns=[text, empty, one])))
+    day = ColumnLine("joined", 0.0, (0.0, 31.0, 59.0, 90.0, 365.0), days=True)
+    page = page_of(contents_of(columns=[text, empty, one, day]))
+    Strict(page)
+    assert all(f"<td>{one}</td>" in page for one in ("1970-01-01", "1970-02-01", "1971-01-01"))
 
 
 def test_a_party_without_labels_has_a_page_without_scores(loans):

@@ -82,12 +82,15 @@ class ColumnLine:
         Numbers below which 1, 10, 50, 90 and 99 of 100 rows are; empty for a column of text.
     levels
         (category, share) of the most frequent ones; empty for a column of numbers.
+    days
+        Whether the numbers are dates, in days since the first of January 1970.
     """
 
     name: str
     missing: float = 0.0
     quantiles: tuple[float, ...] = ()
     levels: tuple[tuple[str, float], ...] = ()
+    days: bool = False
 
 
 @dataclass(frozen=True)

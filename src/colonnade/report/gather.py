@@ -105,7 +105,7 @@ def _columns(folder: Path) -> list[ColumnLine]:
             found.append(ColumnLine(name, one.missing_share, (), levels))
         elif one.rows > one.missing:
             tenths = (one.edges[0], one.median, one.edges[-1]) if one.edges else (one.median,) * 3
-            found.append(ColumnLine(name, one.missing_share, (one.low, *tenths, one.high)))
+            found.append(ColumnLine(name, one.missing_share, (one.low, *tenths, one.high), days=one.days))
         else:
             found.append(ColumnLine(name, one.missing_share, (math.nan,) * 5))
     return found

@@ -63,7 +63,7 @@ def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str],
     profiles = read_profiles(part.folder) if table.rows >= FEWEST else None
     if profiles is None:
         return
-    found = drift_of(profiles, table)
+    found = drift_of(profiles, table, part.prepared)
     for line in notes(found, levels=False):  # those are said above, with what becomes of them
         tell(f"note: {line}")
     check_drift(party.name, found, party.policy.max_drift, party.policy.max_missing)

@@ -346,7 +346,7 @@ def keep_version(
         model_file.save_validation(folder, whole, validated)
     held_out_file.save(folder, job, party.name, (source.ids, source.labels, source.weights), trained)
     _save_statistics(folder, job, trained, source.learned)
-    if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
+    if (profiles := profiles_of(source.table.take(source.trained_on), source.learned)) is not None:
         write_profiles(folder, profiles)
     version = Version(trained.training, folder, about)
     version.write()
