@@ -94,6 +94,28 @@ class ColumnLine:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """Options that were tried, and how good they were on each fold; no scores where this party was not told."""
+
+    name: str
+    scores: tuple[float, ...] = ()
+    mean: float = math.nan
+    spread: float = math.nan
+
+
+@dataclass(frozen=True)
+class Folds:
+    """What a cross-validation or a search found: by which scorer, on how many folds of how many people, and who won."""
+
+    count: int
+    scoring: str
+    best: int
+    candidates: Sequence[Candidate]
+    leader: str  # the label holder who has the scores
+    rows: int
+
+
+@dataclass(frozen=True)
 class LedgerLines:
     """What the party's ledger says of everything that has left it so far."""
 
@@ -127,6 +149,8 @@ class ReportContents:
         What the metric in the history is called.
     people
         On whom the model was judged.
+    folds
+        How good the model, and what was tried beside it, was on folds; None where a job has none.
     threshold, threshold_words
         From which score on somebody is taken for the second class, and where this number comes from.
     alone_words
@@ -154,6 +178,7 @@ class ReportContents:
     history: Sequence[Mapping[str, Any]] = ()
     metric: str = "metric"
     people: Sequence[JudgedPeople] = ()
+    folds: Folds | None = None
     threshold: float = 0.5
     threshold_words: str = ""
     alone_words: str = ""
