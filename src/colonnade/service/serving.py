@@ -150,7 +150,9 @@ def serve_http(
     from colonnade.service.http import Server, token_in
 
     part, _ = loaded(party, version)  # mistakes in it are told before anybody is dialled
-    server = Server(address, token_in(party.folder / "http.token"), part.prepared, public=public)
+    beside = {role: str(party.data[role]) for role in ("exposure", "offset") if party.data[role] is not None}
+    token = token_in(party.folder / "http.token")
+    server = Server(address, token, part.prepared, beside=beside, public=public)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
@@ -188,10 +190,10 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
-            if rows is not None:  # features of people, for an exposure of 1
+            if rows is not None:  # features of people, who bring their exposures
                 here = _among(ids, served)
                 judge(party, part, rows.take(here), tell)
-                return part.prepared.apply(rows.take(here)) if here.any() else None, here, None
+                return part.prepared.apply(rows.take(here)) if here.any() else None, here, rows.added
             places, known = directory.find(ids)
             added = None if table.added is None else np.zeros(len(ids))
             if added is not None:
