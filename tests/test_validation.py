@@ -142,6 +142,8 @@ def test_the_model_of_a_search_has_its_own_history_and_traffic():
     best = found.best_estimator_
     assert [one["loss"] for one in best.history_] == [one["loss"] for one in alone.history_]
     assert best.rounds_ == alone.rounds_ < found.traffic_["shop"].rounds
+    assert set(found.times_) == {"bank", "shop"}
+    assert 0 < alone.times_["bank"].total < found.times_["bank"].total
     assert best.traffic_["shop"].by_step == {
         step: count for step, count in alone.traffic_["shop"].by_step.items() if step not in ("public key", "goodbye")
     }
