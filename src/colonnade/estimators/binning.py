@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from colonnade.binning.bin_table import BinTable, iv_lines
 from colonnade.binning.cells import FineColumn
-from colonnade.binning.options import LEAST, MONOTONE, BinningOptions
+from colonnade.binning.options import LEAST, MONOTONE, BinningOptions, unweighed
 from colonnade.binning.prepared import bins_in, cells_of, with_bins
 from colonnade.binning.program import bin_columns, check_classes
 from colonnade.data import labels
@@ -118,7 +118,8 @@ class Binning:
         ----------
         *parties : Party
             The same rows in the same order at each of them, and labels of two classes at one. Values may be missing,
-            and texts are categories; rows without a label are not counted. A column with steps of its own in the
+            and texts are categories; rows without a label are not counted. Bins count people, whatever rows weigh. A
+            column with steps of its own in the
             party's `prepare` has no bins, unless the last of them is "woe".
         on : Runtime, optional
             Where the parties run, as for models.
@@ -139,6 +140,8 @@ class Binning:
         labelled, y = np.asarray(holder.labelled), np.asarray(holder.y)
         classes = labels.class_labels(y[labelled], losses.loss("logistic"))
         bad = labelled & (y == classes[1])
+        if holder.sample_weight is not None:
+            tell(unweighed(holder.name))
         check_classes(holder.name, int(labelled.sum() - bad.sum()), int(bad.sum()), options.least)
         learned, cells = dict[str, LearnedPreparation](), dict[str, list[FineColumn]]()
         for party in parties:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from colonnade import private_files
 from colonnade.binning.cells import FineColumn
-from colonnade.binning.options import BinningOptions
+from colonnade.binning.options import BinningOptions, unweighed
 from colonnade.binning.prepared import cells_of, with_bins
 from colonnade.data import labels
 from colonnade.errors import ColonnadeError, DataError, InputError, LabelError
@@ -246,6 +246,8 @@ def run_job(
         source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
         tell(f"{source.rows:,} rows read")
+        if job.binning is not None and getattr(job.model, "weighted", False) and party.name in job.holders:
+            tell(f"note: {unweighed(party.name)}")
         known = source.whole()
         if known is not None:
             check_card(job, party.name, known)
