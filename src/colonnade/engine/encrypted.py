@@ -51,7 +51,7 @@ from colonnade.engine.exchange import Signals
 from colonnade.engine.session import Session
 from colonnade.errors import ProtocolError
 from colonnade.leaks import COLUMNS, GRADIENTS, OF_COLUMNS, OF_LABELS, Leak, Setting, nothing
-from colonnade.runtimes.net import Net
+from colonnade.runtimes.net import CLEAR, TOLD, Net
 from colonnade.runtimes.wire import expect_array
 
 # A signal has so many bits after the point, and as many as this altogether, besides its sign; fewer for a sum of very
@@ -204,6 +204,8 @@ class EncryptedSignals(Signals):
     async def give(self, signal: FloatArray, rows: Rows, to: Sequence[str]) -> None:
         """Send [[s]], the same to all."""
         net, own = self.session.net, cast("SecretKey", self.own)
+        if net.watcher is not None:
+            net.watcher.saw(TOLD, "signal", "all others", signal, rows)
         whole = whole_signals(signal.reshape(len(rows), -1), net.me, self.bits, self.fraction_bits)
         if not to:
             return
@@ -238,7 +240,10 @@ class EncryptedSignals(Signals):
                 f"what party {holder!r} sent at step 'opened gradient' is not the gradient that it was sent to open; "
                 f"it uses another key, or its signals were none"
             )
-        return whole * (columns.scale / 2.0**FRACTION_BITS)[:, None] / len(rows)
+        found: FloatArray = whole * (columns.scale / 2.0**FRACTION_BITS)[:, None] / len(rows)
+        if net.watcher is not None:
+            net.watcher.saw(CLEAR, "own gradient", holder, found, rows)
+        return found
 
     async def _blinded(self, holder: str, rows: Rows) -> Shares:
         """Send the gradient of this party's own columns under masks; return the masks."""

@@ -186,11 +186,17 @@ class Exchanges:
         found = self.draws.batches(epoch, whole=epoch == 1 and self._whole_first)
         # What leaves about the row that is drawn most often, beyond what leaves about all rows on average.
         self.allowance.focus(float(self.draws.excess() * self._told))
-        yield from found[: self.rounds_left // self.options.exchanges(len(self.net.names))]
+        found = found[: self.rounds_left // self.options.exchanges(len(self.net.names))]
+        if self.net.watcher is not None:
+            self.net.watcher.expects(found, epoch)
+        yield from found
 
     def whole_pass(self, epoch: int) -> list[Batch]:
         """Every row once, whatever the batches of this epoch are drawn like."""
-        return self.draws.passes(epoch)
+        found = self.draws.passes(epoch)
+        if self.net.watcher is not None:
+            self.net.watcher.expects_whole(found, epoch)
+        return found
 
     @cached_property
     def draws(self) -> Draws:

@@ -108,6 +108,12 @@ class Exchange:
             cost += part.columns.nonzeros(rows[piece.rows]) * width
             mine.append(self._directions.project(part.columns, rows[piece.rows], (index, piece.number), width))
         await self.net.work(cost, "forward")
+        if self.net.watcher is not None:
+            places = [(index, piece.number) for piece in pieces]
+            widths = [span.stop - span.start for span in spans]
+            self.net.watcher.turns_to(
+                [(rows[piece.rows], at, width) for piece, at, width in zip(pieces, places, widths, strict=True)]
+            )
         total = await lane.sum.total_phases(lane.tag("phases"), merged(mine), owner)
         if total is not None:
             at = 0

@@ -24,7 +24,7 @@ from colonnade.errors import ProtocolError
 from colonnade.leaks import LABELLED, MEAN, OBJECTIVE, OF_COLUMNS, OF_LABELS, Leak, Setting, columns, objective
 from colonnade.objective import losses, metrics
 from colonnade.objective.weighted import Weighted, amount_of, weights_of
-from colonnade.runtimes.net import Net
+from colonnade.runtimes.net import DID, Net
 from colonnade.sums import open_sum
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class Session(Exchanges):
         for part in (self.train, self.validation):
             if part is not None:
                 await self.share_out(part)
+                if self.net.watcher is not None:
+                    self.net.watcher.shares_out(part.owned, part.rows, self.options)
                 if isinstance(self.job.loss, Weighted):
                     found = await weigh(self.net, self.sum, self.job.holders, self.job.sum, part)
                     self.uneven = found if part is self.train else self.uneven
@@ -236,7 +238,10 @@ class Session(Exchanges):
 
     def eta(self) -> float:
         """The step size of this party's next step."""
-        return self.stopping.eta()
+        eta = self.stopping.eta()
+        if self.net.watcher is not None:
+            self.net.watcher.saw(DID, "eta", self.net.me, eta)
+        return eta
 
     # -- evaluation ---------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from colonnade.engine.shared_coefficients import (
     upper,
 )
 from colonnade.errors import RingOverflow
+from colonnade.runtimes.net import OWN, TOTAL
 from colonnade.runtimes.wire import expect_array
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class SharedProducts(EncryptedSignals):
         made: its shares of the others' contributions, where it has asked for them already.
         """
         session, net, rows = self.session, self.session.net, len(mine)
+        watcher, about, grain = net.watcher, None, session.sum.ring.grain
+        if watcher is not None:
+            about = watcher.rows_of(tag, net.me, rows)
+            watcher.saw(OWN, tag, net.me, mine, about, grain)
         elements = session.sum.ring.encode(mine.reshape(rows, -1), net.me)
         if not made:
             await self.ask_all(tag, rows, {name: share.value for name, share in self.with_columns.items()})
@@ -110,7 +115,10 @@ class SharedProducts(EncryptedSignals):
                 f"scores at step {tag!r} reach {worst:.3g}, the shares hold less than {most:.3g}; scale the columns, "
                 f"use a smaller step, or stronger l2"
             )
-        return self.block.flat(found)
+        scores = self.block.flat(found)
+        if watcher is not None:
+            watcher.saw(TOTAL, tag, "all others", scores - mine, about, grain)
+        return scores
 
     @property
     def with_columns(self) -> dict[str, CoefficientShare]:

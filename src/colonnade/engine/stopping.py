@@ -18,7 +18,7 @@ from colonnade.engine.allowance import Allowance
 from colonnade.engine.exchange import Flow
 from colonnade.engine.options import SEARCH, SHRINK, Training
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.net import Net
+from colonnade.runtimes.net import DID, Net
 
 # Evaluations that "adaptive" may spend on finding a first step that helps: 4^-20 is short enough for anything.
 _LONGEST_SEARCH = 20
@@ -113,6 +113,8 @@ class Stopping:
 
     def heed(self, best: bool, improved: bool) -> None:
         """Do what follows from a verdict: remember the best parameters, adapt the step, report what was sent."""
+        if self.net.watcher is not None:
+            self.net.watcher.saw(DID, "heed", self.net.me, (best, improved))
         adaptive, passed = self.options.schedule == "adaptive", self._passed()
         self._moved = self._moved or (improved and self._records > 0)
         if best and (adaptive or self.validated):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 import colonnade
 from colonnade import private_files
+from colonnade.audit.findings import MAX_ADVANTAGE
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED
@@ -47,6 +48,9 @@ from colonnade.sums import choose_sum
 from colonnade.sums.trees import check_kind
 from colonnade.tables.learned import PREPARATION, LearnedPreparation
 from colonnade.versions.identity import own_id
+
+if TYPE_CHECKING:
+    from colonnade.audit.auditing import Audit
 
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="Estimator")
@@ -421,6 +425,52 @@ class Estimator(ThresholdMixin):
             predicted = labels.encode(predicted, self.classes_, loss) if len(self.classes_) else predicted
             return scorers.scored(scoring, loss, y, y, predicted, weights)
         return scorers.scored(scoring, loss, self.decision_function(*parties, on=on), y, weights=weights)
+
+    # -- audit --------------------------------------------------------------------------------------------------
+
+    def audit(
+        self,
+        *parties: Party,
+        attacks: Sequence[str] | None = None,
+        attackers: Sequence[str] | None = None,
+        threshold: float = MAX_ADVANTAGE,
+        slow: bool = False,
+        seed: int = 0,
+    ) -> Audit:
+        """Return what each party could find out about the others from the training of this model, measured.
+
+        The model is trained again with these parties, which has the same bits, and everybody's view of the run is
+        attacked. Each attack stands beside its floor: what shuffled rows give, or what the attacker's own columns and
+        its own part of the finished model give, whichever is more.
+
+        Parameters
+        ----------
+        *parties : Party
+            The parties and rows of the training.
+        attacks : list of str, optional
+            The names of some attacks, as the table has them; None is all.
+        attackers : list of str, optional
+            The parties whose views are attacked; None is all of them.
+        threshold : float
+            From which advantage on a finding is open. The advantage is the part of what the floor leaves to be found
+            that was found: 0 is nothing, and 1 is all of it.
+        slow : bool
+            Whether attacks that take minutes are carried out, too.
+        seed : int
+            Of the attackers' random choices, such as which rows they know.
+
+        Returns
+        -------
+        Audit
+            The findings, worst first; `print` shows them as a table, and `to_frame` returns a pandas frame.
+        """
+        from colonnade.audit.of_model import audit_model
+
+        self._check_fitted()
+        ordered = tuple(in_order(parties, self.parties_, "audit"))
+        return audit_model(
+            self, ordered, attacks=attacks, attackers=attackers, threshold=threshold, slow=slow, seed=seed
+        )
 
     # -- keep ---------------------------------------------------------------------------------------------------
 

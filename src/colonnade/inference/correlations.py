@@ -38,7 +38,7 @@ from colonnade.crypto.lattice_products import (
 )
 from colonnade.engine.encrypted import hear_bytes, hear_key, sent_by
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.net import Net
+from colonnade.runtimes.net import OWN, TOTAL, Net
 from colonnade.runtimes.wire import Value, expect_array
 
 # The numbers of white columns are at most 1. Encrypted, they have FRACTION_BITS after the point and one bit before it;
@@ -92,9 +92,15 @@ class Correlations:
 
     async def matrix(self, columns: FloatArray) -> FloatArray | None:
         """Return the products of all parties' columns at the first party of the order, and None elsewhere."""
+        watcher = self._net.watcher
+        if watcher is not None:
+            watcher.saw(OWN, "correlations", self._net.me, columns)
         await self._tell_keys()
         shares = await self._shares(columns)
-        return await self._gather(shares)
+        found = await self._gather(shares)
+        if watcher is not None and found is not None:
+            watcher.saw(TOTAL, "correlations", "all others", found)
+        return found
 
     async def _tell_keys(self) -> None:
         net = self._net

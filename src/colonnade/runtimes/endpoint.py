@@ -27,7 +27,7 @@ from colonnade.errors import (
     RunFailed,
 )
 from colonnade.runtimes.inbox import Inbox
-from colonnade.runtimes.net import Doorkeeper, Observer, Promise, Traffic
+from colonnade.runtimes.net import Doorkeeper, Observer, Promise, Traffic, Watcher
 from colonnade.runtimes.values import NEVER_TOO_HEAVY, ROOM, weight
 from colonnade.runtimes.wire import Value, encoded_size
 
@@ -84,6 +84,8 @@ class Endpoint:
     in_order: ClassVar[bool] = True
     # Where all parties are one user's, only its memory bounds what waits for a program.
     bounded: ClassVar[bool] = True
+    # Only a net around this one, `audit.recording`, has somebody who looks on.
+    watcher: ClassVar[Watcher | None] = None
 
     def __init__(
         self, me: str, names: tuple[str, ...], deadline: float, observer: Observer | None, started: float

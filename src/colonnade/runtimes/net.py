@@ -63,6 +63,40 @@ class Doorkeeper(Protocol):
         ...
 
 
+# What a party that is audited gets to see: at the root of a sum the total less its own part, messages, messages that a
+# mask should have hidden, its own part of a sum, what it tells others, and what it decides by itself.
+TOTAL, CLEAR, PASSING = "total less own part", "message", "not masked"
+OWN, TOLD, DID = "own part", "told", "did"
+
+
+class Watcher(Protocol):
+    """Writes down what a party of an audited run gets to see, as far as no message says it; see `audit.view`."""
+
+    def saw(self, kind: str, tag: str, party: str, value: Any, rows: Any = None, grain: float = 0.0) -> None:
+        """Take down something of a kind in `audit.view`, at a step, from or for a party, and which rows it is about."""
+        ...
+
+    def shares_out(self, owned: Mapping[str, Any], rows: int, options: Any) -> None:
+        """Take down which rows each label holder owns, how many there are, and the algorithm."""
+        ...
+
+    def expects(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
+        """Take down the public order of an epoch: whose batches, of which rows, come next."""
+        ...
+
+    def expects_whole(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
+        """Take down that a pass over all rows comes next, where the algorithm makes one."""
+        ...
+
+    def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
+        """Take down which phases of which rows are summed next."""
+        ...
+
+    def rows_of(self, tag: str, holder: str, count: int) -> Any:
+        """Return the rows that `count` numbers of a step are about, or None where they are about none."""
+        ...
+
+
 class Promise(Protocol):
     """An asyncio future, or its twin under the virtual clock."""
 
@@ -80,6 +114,7 @@ class Net(Protocol):
     names: tuple[str, ...]
     traffic: Traffic
     deadline: float
+    watcher: Watcher | None  # None unless the run is audited
 
     async def send(self, to: str, tag: str, value: Value) -> None:
         """Send `value` to a party under the name of a step; never waits for the receiver."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.runtimes.endpoint import FRAME_OVERHEAD
-from colonnade.runtimes.net import Net, Traffic
+from colonnade.runtimes.net import Net, Traffic, Watcher
 from colonnade.runtimes.wire import Value, encoded_size
 
 # Of a `Net`: all that sends nothing and belongs to no strand.
@@ -43,6 +43,7 @@ class Strand:
     """
 
     quiet = True  # nobody hears how it goes, so what is only told need not be worked out
+    watcher: Watcher | None = None  # of several programs at once none can say which rows come next
 
     def __init__(self, net: Net, name: str, agreed: Any = None) -> None:
         self.traffic: Traffic = StrandTraffic(net)
@@ -100,6 +101,10 @@ class MainStrand(Strand):
     """
 
     quiet = False
+
+    def __init__(self, net: Net, name: str, agreed: Any = None) -> None:
+        super().__init__(net, name, agreed)
+        self.watcher = net.watcher
 
     def named(self, tag: str) -> str:
         """Return the name of the step as it is."""

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto.ring import AnyRing, FloatArray, PhaseArray, Ring, narrow_ring, noise
 from colonnade.leaks import OF_COLUMNS, SINGLE, Leak, Setting
-from colonnade.runtimes.net import Net, Promise
+from colonnade.runtimes.net import OWN, TOTAL, Net, Promise
 from colonnade.runtimes.wire import expect_array
 from colonnade.sums.trees import topology
 from colonnade.sums.written_trees import Tree
+
+T = TypeVar("T", bound=npt.NDArray[Any])
+
+
+def _unseen(total: T) -> T:
+    """Where nobody looks on, a total is a total."""
+    return total
 
 
 async def tree_sum(net: Net, tag: str, value: AnyRing, tree: Tree) -> AnyRing | None:
@@ -96,11 +103,12 @@ class SecureSum(ABC):
         adds noise instead of its value, so that nobody learns what the others add to them.
         """
         self.count(value.size)
+        seen = self._watched(tag, value, root, self.ring.grain)
         encoded = self.ring.encode(value, self.net.me)
         if hidden is not None:
             encoded[hidden] = noise(encoded[hidden].shape, encoded.dtype)
         summed = await self._in_turn(tag, encoded, root)
-        return None if summed is None else self.ring.decode(summed)
+        return None if summed is None else seen(self.ring.decode(summed))
 
     async def total_elements(
         self, tag: str, elements: AnyRing, root: str, *, about_rows: bool = True
@@ -113,17 +121,20 @@ class SecureSum(ABC):
     async def total_phases(self, tag: str, phases: PhaseArray, root: str) -> PhaseArray | None:
         """Sum points on a circle of 2^32 steps, where there is nothing to round and nothing to overflow."""
         self.count(phases.size)
+        seen = self._watched(tag, phases, root)
         summed = await self._in_turn(tag, phases, root)
-        return None if summed is None else summed.astype(np.uint32, copy=False)
+        return None if summed is None else seen(summed.astype(np.uint32, copy=False))
 
     async def total_narrow(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
         """Sum in half the bytes (`ring.narrow_ring`), for values that the sender has made fit."""
         self.count(value.size)
+        seen = self._watched(tag, value, root, self.narrow.grain)
         summed = await self._in_turn(tag, self.narrow.encode(value, self.net.me), root)
-        return None if summed is None else self.narrow.decode(summed.astype(np.uint32, copy=False))
+        return None if summed is None else seen(self.narrow.decode(summed.astype(np.uint32, copy=False)))
 
     async def total_wide(self, tag: str, value: FloatArray, root: str) -> FloatArray | None:
         """Sum a few numbers of any size, such as a loss or a curvature: whole parts and fractions are summed apart."""
+        seen = self._watched(tag, value, root)
         whole = np.rint(value)
         rings = Ring(self.ring.parties, 0), Ring(self.ring.parties, 52)
         parts = rings[0].encode(whole, self.net.me), rings[1].encode(value - whole, self.net.me)
@@ -131,7 +142,21 @@ class SecureSum(ABC):
         if summed is None:
             return None
         high, low = np.split(summed, 2)
-        return rings[0].decode(high) + rings[1].decode(low)
+        return seen(rings[0].decode(high) + rings[1].decode(low))
+
+    def _watched(self, tag: str, mine: T, root: str, grain: float = 0.0) -> Callable[[T], T]:
+        """Let whoever audits this party know its own part; what is returned takes, and returns, the total."""
+        watcher = self.net.watcher
+        if watcher is None:
+            return _unseen
+        rows = watcher.rows_of(tag, root, len(mine))
+        watcher.saw(OWN, tag, root, mine, rows, grain)
+
+        def seen(total: T) -> T:
+            watcher.saw(TOTAL, tag, "all others", np.subtract(total, mine), rows, grain)
+            return total
+
+        return seen
 
     def count_with(self, other: SecureSum) -> None:
         """Let another sum of the same run count and charge what this one sends."""

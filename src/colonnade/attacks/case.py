@@ -1,0 +1,171 @@
+"""What an attacker has, and what it makes of it: a `Case` goes in, a `Guess` comes out, and the truth is in neither."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.leaks import OF_COLUMNS, OF_LABELS, OF_PEOPLE
+from colonnade.views.view import View
+
+FloatArray = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+# What may be guessed, in the words of `leaks`: a label of each row, columns, and who was trained on or has a property.
+LABELS, COLUMNS, PEOPLE = OF_LABELS, OF_COLUMNS, OF_PEOPLE
+
+
+@dataclass(frozen=True)
+class Known:
+    """What an attacker knows about some of the rows beside the run, as whoever has met these people may.
+
+    Attributes
+    ----------
+    rows
+        Which rows.
+    labels
+        Their labels, as the loss takes them; None where it knows none.
+    columns
+        The target's columns of these rows, in the target's order; None where it knows none.
+    """
+
+    rows: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    labels: npt.NDArray[Any] | None = None
+    columns: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """An attacker, its target, and all that the attacker has.
+
+    Attributes
+    ----------
+    view
+        What the attacker saw of the run, or several parties together.
+    target
+        Whose columns, labels or people are guessed.
+    loss
+        The name of the loss.
+    outputs
+        How many scores a row has.
+    l2
+        How strong the penalty is, where there is one.
+    own
+        The attacker's columns, all rows; None where whoever asks does not have them (see `views.mirror`).
+    labels
+        The attacker's labels as the loss takes them, where it holds any.
+    state
+        The attacker's own part of the finished model, as its family keeps it; None where it has none.
+    score
+        The attacker's own part of the finished model's scores of the training rows; None where it has none.
+    width
+        How many columns the target has, which is no secret.
+    known
+        What the attacker knows about some rows beside the run.
+    public
+        Further facts that everybody knows, by name: `family`, and what further attacks say that they take.
+    asked
+        Scores of the finished model that the attacker asked for, where it may ask: (own columns of these people, their
+        scores, or their probabilities of each class).
+    seed
+        Of the attacker's random choices, so that an audit repeats.
+    """
+
+    view: View
+    target: str
+    loss: str
+    outputs: int = 1
+    l2: float = 0.0
+    own: FloatArray | None = None
+    labels: npt.NDArray[Any] | None = None
+    state: Any = None
+    score: FloatArray | None = None
+    width: int = 0
+    known: Known = field(default_factory=Known)
+    public: Mapping[str, Any] = field(default_factory=dict)
+    asked: tuple[FloatArray | None, FloatArray] | None = None
+    seed: int = 0
+
+    @property
+    def attacker(self) -> str:
+        """Who attacks."""
+        return self.view.me
+
+    @property
+    def rows(self) -> int:
+        """How many rows were trained on."""
+        return self.view.rows
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """Return random numbers for one purpose, the same in every audit with this seed."""
+        return np.random.default_rng([self.seed, *purpose.encode()])
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What an attack found.
+
+    Attributes
+    ----------
+    rows
+        The rows that it is about.
+    labels
+        For labels: a number for each row, the higher the likelier is the second class or the larger is the label; or
+        one for each class and row.
+    columns
+        For columns: an estimate for each of the target's columns, in its order, where the attacker knows which is
+        which; see `matched`.
+    matched
+        Whether the estimates are in the target's order; if not, each is held against the column that it fits best.
+    people
+        For people: a number for each row, the higher the likelier it was trained on, or has the property.
+    """
+
+    rows: Rows
+    labels: FloatArray | None = None
+    columns: FloatArray | None = None
+    matched: bool = False
+    people: FloatArray | None = None
+
+
+class Attack(ABC):
+    """One attack.
+
+    Attributes
+    ----------
+    name
+        What it is called in tables.
+    paper
+        Where it is from: authors, title, year.
+    about
+        LABELS, COLUMNS or PEOPLE.
+    needs
+        What the attacker has to have beside its view, in a few words; "" is nothing.
+    closed_by
+        The switch that closes it, as a user writes it.
+    known_rows
+        How many rows the attacker knows the truth about: one finding for each of these numbers.
+    slow
+        Whether it takes so long that an audit leaves it out unless it is asked for.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    about: ClassVar[str]
+    needs: ClassVar[str] = ""
+    closed_by: ClassVar[str]
+    known_rows: ClassVar[tuple[int, ...]] = (0,)
+    slow: ClassVar[bool] = False
+
+    @abstractmethod
+    def guess(self, case: Case) -> Guess | None:
+        """Return what follows from the case, or None where this attack finds nothing to begin with."""
+
+    def alone(self, case: Case) -> Guess | None:
+        """Return the same guess without the run, from own columns, own model and known rows; None is chance."""
+        return None

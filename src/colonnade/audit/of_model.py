@@ -1,0 +1,126 @@
+"""The audit of a model whose parties are all here: it is trained again, and every party's view is attacked.
+
+Training repeats to the bit from its seed, so the views are those of the run that made the model.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from colonnade.attacks.case import Case, FloatArray
+from colonnade.audit.auditing import Audit, audited
+from colonnade.audit.findings import MAX_ADVANTAGE
+from colonnade.audit.measures import Truth
+from colonnade.data import labels as label_codes
+from colonnade.data.party import Party
+from colonnade.errors import DataError, one_of
+from colonnade.objective.losses import Loss
+from colonnade.views.recording import Recording
+from colonnade.views.view import View
+
+
+def audit_model(
+    model: Any,
+    parties: tuple[Party, ...],
+    *,
+    attacks: Sequence[str] | None = None,
+    attackers: Sequence[str] | None = None,
+    threshold: float = MAX_ADVANTAGE,
+    slow: bool = False,
+    seed: int = 0,
+) -> Audit:
+    """Train a copy of a model again with these parties, write down what each of them sees, and attack every view."""
+    from colonnade.attacks.registry import ATTACKS
+
+    names = tuple(party.name for party in parties)
+    for name in attackers or ():
+        one_of("attackers", name, names)
+    known = {one.name: one for one in ATTACKS}
+    for name in attacks or ():
+        one_of("attacks", name, tuple(known))
+    again, on = trained_again(model, parties)
+    cases = cases_of(again, parties, on.views, attackers=attackers, seed=seed)
+    chosen = None if attacks is None else [known[name] for name in attacks]
+    return audited(cases, attacks=chosen, threshold=threshold, slow=slow)
+
+
+def trained_again(model: Any, parties: tuple[Party, ...]) -> tuple[Any, Recording]:
+    """Return a copy of a model that was trained with these parties while somebody looked on, and what was seen."""
+    again, on = type(model)(**copy.copy(model.get_params(deep=False))), Recording()
+    if "verbose" in again.get_params(deep=False):
+        again.verbose = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the user has heard them at the first training
+        again.fit(*parties, on=on)
+    return again, on
+
+
+def cases_of(
+    model: Any,
+    parties: tuple[Party, ...],
+    views: Mapping[str, View],
+    *,
+    attackers: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Iterator[tuple[Case, Truth]]:
+    """Return what each party has of each other one, and the truth about that one."""
+    loss = model._minimised()
+    columns = {party.name: dense(party) for party in parties}
+    widths = {name: X.shape[1] for name, X in columns.items()}
+    truths = {party.name: truth_of(party, columns[party.name], model.classes_, loss) for party in parties}
+    for party in parties:
+        if attackers is not None and party.name not in attackers:
+            continue
+        view = views[party.name]
+        view.widths, view.rows = widths, view.rows or party.rows
+        for other in parties:
+            if other is party:
+                continue
+            yield Case(
+                view, other.name, loss.name, _outputs(model, loss), float(getattr(model, "l2", 0.0) or 0.0),
+                columns[party.name], truths[party.name].labels, model._states.get(party.name),
+                own_score(model, party.name, columns[party.name]), widths[other.name],
+                public={"family": model._family, "holders": model.holders_, "classes": len(model.classes_)}, seed=seed,
+            ), truths[other.name]  # fmt: skip
+
+
+def dense(party: Party) -> FloatArray:
+    """Return a party's columns as a dense array; attacks solve for columns, of which very wide ones have too many."""
+    X = party.X
+    if hasattr(X, "toarray"):
+        if X.shape[0] * X.shape[1] > 2**28:
+            raise DataError(
+                f"party {party.name!r} has {X.shape[0]:,} rows and {X.shape[1]:,} columns, too many for an audit in "
+                f"memory; audit a sample of its rows or columns"
+            )
+        X = X.toarray()
+    found: FloatArray = np.nan_to_num(np.asarray(X, dtype=np.float64))
+    return found
+
+
+def truth_of(party: Party, columns: FloatArray, classes: Any, loss: Loss) -> Truth:
+    """Return what others should not find out about a party."""
+    if party.y is None:
+        return Truth(columns, party.columns)
+    known = np.asarray(party.labelled)
+    y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
+    y[known] = label_codes.encode(np.asarray(party.y)[known], classes, loss)
+    return Truth(columns, party.columns, y, len(classes), known)
+
+
+def own_score(model: Any, name: str, columns: FloatArray) -> FloatArray | None:
+    """Return a party's own part of the model's scores of the training rows, where it has such a part."""
+    coefficients = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
+    if coefficients is None or name not in coefficients:
+        return None
+    found: FloatArray = columns @ np.asarray(coefficients[name])
+    return found
+
+
+def _outputs(model: Any, loss: Loss) -> int:
+    return loss.outputs(len(model.classes_))

@@ -1,0 +1,185 @@
+"""All that one party of a run saw, in order, and which rows each number is about.
+
+A party sees every message that it receives; at the root of a sum, the total less its own part; and what it does itself:
+its contributions, its steps, the signals that it sends. Which rows a number is about follows from what is public, which
+is who owns which row, the order of batches, and the seed. Messages of a masked sum are uniform and say nothing; one
+that does not look uniform is kept as a number that can be read, so that a missing mask shows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import DataError
+from colonnade.runtimes.net import CLEAR, OWN, PASSING, TOLD
+
+# A uniform number lies in this part of its ring by chance once in 2^3 times, sixteen of them together once in 2^48.
+_NARROW, _ENOUGH = 3, 16
+_GRAINS = {np.dtype(np.uint64): 2.0**-36, np.dtype(np.uint32): 2.0**-20}
+_ALIKE = {"total": "signal", "curvatures": "signal"}  # steps about the same rows as another one
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One thing that a party saw.
+
+    Attributes
+    ----------
+    kind
+        One of those in `runtimes.net`: a total, a message, its own part, and so on.
+    tag
+        The step.
+    party
+        Who sent it, or whom it was for.
+    value
+        The numbers, or whatever else it was.
+    rows
+        The rows that they are about; None where they are about none.
+    grain
+        What the numbers are rounded to.
+    """
+
+    kind: str
+    tag: str
+    party: str
+    value: Any
+    rows: Any = None
+    grain: float = 0.0
+
+
+@dataclass
+class View:
+    """All that one party saw, in order, and what of the job is public; it is the `Watcher` of a recorded run.
+
+    Attributes
+    ----------
+    me, names
+        Who looked, and all parties.
+    seen
+        What it saw, in order.
+    owned
+        The rows of each label holder.
+    rows
+        How many rows are trained on.
+    options
+        The algorithm with its options; None where nothing was trained.
+    widths
+        The columns of each party as far as they are known; how many there are is no secret, statistics tell it too.
+    phases
+        Which angles are to be summed next: (rows, place, width).
+    """
+
+    me: str
+    names: tuple[str, ...]
+    seen: list[Observation] = field(default_factory=list)
+    owned: dict[str, Any] = field(default_factory=dict)
+    rows: int = 0
+    options: Any = None
+    widths: dict[str, int] = field(default_factory=dict)
+    phases: list[tuple[Any, tuple[int, int], int]] = field(default_factory=list)
+    _queues: dict[tuple[str, str], deque[Any]] = field(default_factory=lambda: defaultdict(deque), repr=False)
+
+    def saw(self, kind: str, tag: str, party: str, value: Any, rows: Any = None, grain: float = 0.0) -> None:
+        """Write one thing down."""
+        self.seen.append(Observation(kind, tag, party, value, rows, grain))
+
+    def of(self, kind: str, *tags: str) -> list[Observation]:
+        """Return what was seen of one kind, at steps whose names begin so; at all steps where none is named."""
+        return [one for one in self.seen if one.kind == kind and (not tags or one.tag.startswith(tags))]
+
+    # -- what is public: whose rows come when -------------------------------------------------------------------
+
+    def shares_out(self, owned: Mapping[str, Any], rows: int, options: Any) -> None:
+        """See `Watcher`; of training and held-out rows, the training rows come first and count."""
+        if not self.owned:
+            self.owned, self.rows = dict(owned), rows
+        self.options = options
+
+    def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
+        """See `Watcher`."""
+        self.phases = list(phases)
+
+    def expects(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
+        """The order of an epoch is known: which rows the next sums and signals of each holder are about."""
+        repeats = max(1, len(self.names) - 1) if getattr(self.options, "order", "") == "sequential" else 1
+        for holder, rows in batches:
+            self._queues["scores", holder].extend([rows] * repeats)
+            self._queues["signal", holder].append(rows)
+            for name in self.names:
+                self._queues["embeddings", name].append(rows)
+
+    def expects_whole(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
+        """SVRG's pass over all rows comes before the batches of its epoch."""
+        from colonnade.flows.updates import larger
+
+        options = self.options
+        if getattr(options, "estimator", "") == "svrg" and epoch % options.snapshot_every == 0:
+            for holder, rows in larger(list(batches)):
+                self._queues["snapshot", holder].append(rows)
+                self._queues["signal", holder].append(rows)
+
+    def rows_of(self, tag: str, holder: str, count: int) -> Any:
+        """Return the rows that `count` numbers of a step are about, where it is about rows."""
+        if tag == "phases" or tag.startswith("phases for "):
+            told, self.phases = self.phases, []  # by `turns_to`
+            return told
+        step = tag.split(" for ", maxsplit=1)[0]
+        step = _ALIKE.get(step, step)
+        queue = self._queues.get((step, holder))
+        if queue:
+            rows = queue.popleft()
+        elif step in ("evaluation", "directions", "signal"):
+            rows = self.owned.get(holder, np.arange(count))
+        elif step in ("prediction", "embeddings to evaluate", "embeddings to predict"):
+            rows = np.arange(count)
+        else:
+            return None
+        if count and count != len(rows):
+            raise DataError(f"{count} numbers of {holder!r} at {tag!r} are about {len(rows)} rows, but which")
+        return rows
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def received(self, frm: str, tag: str, value: Any) -> None:
+        """Take down a message, unless it is uniform, as a masked one is."""
+        if isinstance(value, np.ndarray) and value.dtype in _GRAINS:
+            if (numbers := _narrow(value)) is not None and not tag.startswith("phases"):
+                grain = _GRAINS[value.dtype]
+                self.saw(PASSING, tag, frm, numbers * grain, self._last_rows(tag, len(value)), grain)
+            return
+        numbers, grain = opened(value)
+        readable = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and numbers.ndim
+        self.saw(CLEAR, tag, frm, numbers, self.rows_of(tag, frm, len(numbers)) if readable else None, grain)
+
+    def sent(self, to: str, tag: str, value: Any) -> None:
+        """Take down a signal that leaves, once, though it leaves for everybody."""
+        if tag == "signal" and to == next(name for name in self.names if name != self.me):
+            numbers, grain = opened(value)
+            self.saw(TOLD, tag, to, numbers, self.rows_of(tag, self.me, len(numbers)), grain)
+
+    def _last_rows(self, tag: str, count: int) -> Any:
+        """Return the rows of the sum that is under way: those of this party's own part of it."""
+        own = [one for one in self.seen[-64:] if one.kind == OWN and one.tag == tag and len(one.value) == count]
+        return own[-1].rows if own else None
+
+
+def _narrow(value: Any) -> Any:
+    """Return the numbers that ring elements stand for where they are all small, as uniform ones never are; or None."""
+    shift = 8 * value.dtype.itemsize - _NARROW
+    top = (value + (value.dtype.type(1) << value.dtype.type(shift - 1))) >> value.dtype.type(shift)
+    if value.size < _ENOUGH or top.any():
+        return None
+    return value.view(np.int64 if value.dtype == np.uint64 else np.int32)
+
+
+def opened(value: Any) -> tuple[Any, float]:
+    """Return (numbers, what they are rounded to); block Newton's signals are a unit and short numbers."""
+    if type(value) is tuple and len(value) == 2 and isinstance(value[1], np.ndarray) and type(value[0]) is float:
+        unit, short = value
+        return short.astype(np.float64) * unit, unit if short.dtype.kind == "i" else 2.0**-24
+    return value, 0.0
