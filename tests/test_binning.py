@@ -16,8 +16,8 @@ from colonnade.binning.joining import joined_cells
 from colonnade.binning.monotone import best_monotone
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.selection import inflation, selected
+from colonnade.conventions.preparing import table_of
 from colonnade.errors import ColonnadeWarning, DataError, LabelError, NotFittedError, OptionError
-from colonnade.estimators.preparing import table_of
 from colonnade.tables.woe import Woe, information_values, weights_of_evidence
 
 EXACT = {"rel": 1e-12, "abs": 1e-12}

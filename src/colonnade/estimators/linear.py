@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from colonnade.algorithms import ALGORITHMS, Algorithm, SealedNewton
 from colonnade.blocks.columns import columns_to_value
+from colonnade.conventions import preparing
+from colonnade.conventions.probabilities import CalibrationMixin, OnceCalibrated, ProbabilityMixin
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.errors import DataError, OptionError
-from colonnade.estimators import preparing
-from colonnade.estimators.base import CalibrationMixin, Estimator, OnceCalibrated, ProbabilityMixin
+from colonnade.estimators.base import Estimator
 from colonnade.estimators.initial import linear_start
 from colonnade.estimators.torch_files import holds_networks
 from colonnade.families import family

@@ -94,7 +94,7 @@ class ColumnLine:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TriedOptions:
     """Options that were tried, and how good they were on each fold; no scores where this party was not told."""
 
     name: str
@@ -110,7 +110,7 @@ class Folds:
     count: int
     scoring: str
     best: int
-    candidates: Sequence[Candidate]
+    candidates: Sequence[TriedOptions]
     leader: str  # the label holder who has the scores
     rows: int
 

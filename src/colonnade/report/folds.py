@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from colonnade.report.contents import Candidate, Folds, ReportContents
+from colonnade.report.contents import Folds, ReportContents, TriedOptions
 from colonnade.report.markup import HELD_OUT, Page, badge, card, figure_of, grid, table, tiles, words
 from colonnade.report.svg import Plot
 
@@ -39,7 +39,7 @@ _HOW = (
 )
 
 
-def _tiles(found: Folds, best: Candidate) -> str:
+def _tiles(found: Folds, best: TriedOptions) -> str:
     about = f"{found.scoring} over {found.count} folds, {HELD_OUT}"
     pairs = [(f"{_figure(best.mean)} ± {_figure(best.spread)}", about)]
     if len(found.candidates) > 1:
@@ -97,10 +97,10 @@ def _figure(value: float) -> str:
     return figure_of(value, 4)
 
 
-def candidate(options: Sequence[tuple[str, str]], scores: Sequence[float]) -> Candidate:
+def candidate(options: Sequence[tuple[str, str]], scores: Sequence[float]) -> TriedOptions:
     """Return a candidate as a report has it; without scores, where this party does not know them."""
     name = ", ".join(f"{key} = {value}" for key, value in options) or "the model"
     known = np.array(scores, dtype=np.float64)
     if not len(known):
-        return Candidate(name)
-    return Candidate(name, tuple(known.tolist()), float(known.mean()), float(known.std()))
+        return TriedOptions(name)
+    return TriedOptions(name, tuple(known.tolist()), float(known.mean()), float(known.std()))
