@@ -17,7 +17,7 @@ from colonnade.families.training import ScoringPart
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
-    from colonnade.estimators.linear import LinearModel
+    from colonnade.estimators.linear_model import LinearModel
 
 Floats = npt.NDArray[np.float64]
 
