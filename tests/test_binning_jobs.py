@@ -23,7 +23,7 @@ from colonnade.jobs.words import leaks_of, what_others_learn
 from colonnade.leaks import BIN_CORRELATIONS, BIN_COUNTS, CELL_COUNTS
 from colonnade.service.binned import save_bins
 from colonnade.service.new_values import new_values
-from colonnade.service.run import TableSource
+from colonnade.service.table_source import TableSource
 from colonnade.service.training import take_part
 from colonnade.settings.settings import check
 from colonnade.tables.learned import LearnedPreparation

@@ -28,7 +28,7 @@ from colonnade.remote.place import NetworkPlace
 from colonnade.remote.terms import RunTerms
 from colonnade.service.binned import check_card
 from colonnade.service.findings import Finding, tried
-from colonnade.service.run import column_names, how_prepared, sources
+from colonnade.service.table_source import column_names, how_prepared, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
 from colonnade.tables.near_levels import near_levels

@@ -20,7 +20,7 @@ from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.service.attend import attend
 from colonnade.service.new_values import new_values
-from colonnade.service.run import sources
+from colonnade.service.table_source import sources
 from colonnade.tables.table import Table
 from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
 from colonnade.versions.identity import id_in, short
