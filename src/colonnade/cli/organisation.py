@@ -285,7 +285,8 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from colonnade.service.serving import check_place, predict, write
+    from colonnade.jobs.score_file import check_place, write
+    from colonnade.service.serving import predict
 
     check_place(options.out)
     job, party = _read(options)
