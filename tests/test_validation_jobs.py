@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 
 import colonnade as cn
 from colonnade.alignment.protocol import align
-from colonnade.cli.organisation import validation_lines
+from colonnade.cli.training import validation_lines
 from colonnade.errors import OptionError, PolicyRefused, RunFailed
 from colonnade.families import family
 from colonnade.families.linear import LinearOptions
