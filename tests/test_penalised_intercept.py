@@ -70,7 +70,7 @@ def test_a_linear_algorithm_without_labels_elsewhere_has_it_too():
     "algorithm", [cn.BlockNewton(tol=1e-12), cn.AFSGD("saga", asynchronous=False, **LONG)], ids=str
 )
 def test_the_ridge_of_afsgd_vp_has_its_intercept_under_the_penalty(algorithm):
-    """AFSGD-VP, equation (22): mean (w x + b - y)^2 + lambda / 2 (|w|^2 + b^2); our square is half of its, so lambda too."""
+    """AFSGD-VP, (22): mean (w x + b - y)^2 + lambda / 2 (|w|^2 + b^2). Our square is half of that, and so is lambda."""
     strength, y = 0.1, X @ np.arange(D) + 3.0
     optimum = np.linalg.solve(2 * ONES.T @ ONES / N + strength * np.eye(D + 1), 2 * ONES.T @ y / N)
     ridge = cn.RidgeRegression(l2=strength / 2, penalise_intercept=True, algorithm=algorithm, verbose=0)
