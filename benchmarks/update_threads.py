@@ -57,7 +57,7 @@ def _cases(quick: bool) -> list[tuple[str, DataSet, list[cn.Party]]]:
     """The imitation of rcv1 between four parties; news20's and webspam's with nearly all columns at one of two."""
     words = imitate("rcv1.binary", 0.01 if quick else 0.3)
     cases = [("rcv1.binary (imitation, 0.3), four parties", words, cn.split(words.X, words.y, into=4))]
-    for name, scale, small in (("news20.binary", 0.2, 0.02), ("webspam", 0.02, 0.002)):
+    for name, scale, small in (("news20.binary", 0.2, 0.02), ("webspam", 0.01, 0.002)):
         wide = imitate(name, small if quick else scale)
         few = wide.X.shape[1] // 100
         parties = [cn.Party("bank", wide.X[:, :few], wide.y), cn.Party("shop", wide.X[:, few:])]
