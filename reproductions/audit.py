@@ -1,6 +1,6 @@
 """What each algorithm shows, attacked: the audit of every algorithm with two and with three parties.
 
-No paper's table: the question is what an honest partner can find out about labels, columns and people from one run. Each
+No paper's table: the question is what an honest partner can find out about labels, columns and people in one run. Each
 run is audited as `model.audit` does it: every party's view, every attack, each beside what the attacker would have had
 without the run. Breast cancer, 569 people and 30 columns, dealt to the parties in their order; the first holds labels.
 """
@@ -63,6 +63,10 @@ def _network(width: int, *, top: bool) -> Callable[[int], Any]:
     return made
 
 
+def _shared_directions(_: int) -> Any:
+    return cn.KernelClassifier(algorithm=cn.FDSKL(directions="shared"), verbose=0)
+
+
 CELLS = (
     Cell("sealed, `SealedNewton`", _linear(protection="sealed")),
     Cell("masked, `BlockNewton`, the default", _linear()),
@@ -78,7 +82,7 @@ CELLS = (
     Cell('`sum="encrypted"`, `FedSGD`, one label holder', _linear(cn.FedSGD(epochs=3), sum="encrypted")),
     Cell('`sum="encrypted"`, `FedSGD`, two label holders', _linear(cn.FedSGD(epochs=3), sum="encrypted"), 2),
     Cell("kernels, `FDSKL`", lambda _: cn.KernelClassifier(verbose=0)),
-    Cell("kernels, `FDSKL`, shared directions", lambda _: cn.KernelClassifier(algorithm=cn.FDSKL(directions="shared"), verbose=0)),
+    Cell("kernels, `FDSKL`, shared directions", _shared_directions),
     Cell("networks, summed scores", _network(1, top=False), needs="torch"),
     Cell("networks with a top network", _network(4, top=True), needs="torch"),
     Cell("trees, `SealedBoosting`", lambda _: cn.BoostedTreesClassifier(verbose=0)),
@@ -141,7 +145,7 @@ def summary_of(found: Found) -> Table:
         best = [_worst(audit, about) for about in _ABOUT]
         rows.append([cell.words, str(parties), *(_said(one) for one in best)])
     words = [
-        "The advantage is the part of what the attacker could not know without the run that it found: 0 nothing, 1 all.",
+        "The advantage is the part of what an attacker could not know without the run that it found: 0 none, 1 all.",
         "Above 0.05 it counts as open. A dash: no attack had anything to go by.",
     ]
     return Table("summary", "What a partner can find out", _HEAD, rows, words)
