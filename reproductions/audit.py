@@ -39,6 +39,7 @@ class Cell:
     model: Callable[[int], Any]
     active: int = 1
     needs: str = ""
+    columns: int = 30
 
 
 def _linear(algorithm: Any = None, **more: Any) -> Callable[[int], Any]:
@@ -80,7 +81,7 @@ CELLS = (
     Cell("masked, `FDML`", _linear(cn.FDML())),
     Cell("plain sums, `FedSGD`", _linear(cn.FedSGD(), protection="plain")),
     Cell('`sum="encrypted"`, `FedSGD`, one label holder', _linear(cn.FedSGD(epochs=3), sum="encrypted")),
-    Cell('`sum="encrypted"`, `FedSGD`, two label holders', _linear(cn.FedSGD(epochs=3), sum="encrypted"), 2),
+    Cell('`sum="encrypted"`, `FedSGD`, two label holders, six columns', _linear(cn.FedSGD(epochs=3), sum="encrypted"), 2, "", 6),
     Cell("kernels, `FDSKL`", lambda _: cn.KernelClassifier(verbose=0)),
     Cell("kernels, `FDSKL`, shared directions", _shared_directions),
     Cell("networks, summed scores", _network(1, top=False), needs="torch"),
@@ -109,7 +110,7 @@ def audit_of(cell: Cell, parties: int, seed: int = 0) -> Audit:
     from sklearn.datasets import load_breast_cancer
 
     table = load_breast_cancer()
-    X = (table.data - table.data.mean(axis=0)) / table.data.std(axis=0)
+    X = ((table.data - table.data.mean(axis=0)) / table.data.std(axis=0))[:, : cell.columns]
     order = np.random.default_rng(seed).permutation(len(X))
     train, rest = order[: len(X) * 3 // 4], order[len(X) * 3 // 4 :]
     given, others = (cn.split(X[some], table.target[some], into=parties, active=cell.active) for some in (train, rest))
