@@ -46,6 +46,10 @@ def _linear(algorithm: Any = None, **more: Any) -> Callable[[int], Any]:
     return lambda _: cn.LogisticRegression(**({} if algorithm is None else {"algorithm": algorithm}), verbose=0, **more)
 
 
+def _encrypted(_: int) -> Any:
+    return cn.LogisticRegression(algorithm=cn.FedSGD(epochs=3), sum="encrypted", verbose=0)
+
+
 def _network(width: int, *, top: bool) -> Callable[[int], Any]:
     def made(parties: int) -> Any:
         import torch
@@ -80,8 +84,8 @@ CELLS = (
     Cell("masked, `AFSGD`, two label holders", _linear(cn.AFSGD()), 2),
     Cell("masked, `FDML`", _linear(cn.FDML())),
     Cell("plain sums, `FedSGD`", _linear(cn.FedSGD(), protection="plain")),
-    Cell('`sum="encrypted"`, `FedSGD`, one label holder', _linear(cn.FedSGD(epochs=3), sum="encrypted")),
-    Cell('`sum="encrypted"`, `FedSGD`, two label holders, six columns', _linear(cn.FedSGD(epochs=3), sum="encrypted"), 2, "", 6),
+    Cell('`sum="encrypted"`, `FedSGD`', _encrypted),
+    Cell('`sum="encrypted"`, `FedSGD`, two label holders, four columns', _encrypted, 2, "", 4),
     Cell("kernels, `FDSKL`", lambda _: cn.KernelClassifier(verbose=0)),
     Cell("kernels, `FDSKL`, shared directions", _shared_directions),
     Cell("networks, summed scores", _network(1, top=False), needs="torch"),
