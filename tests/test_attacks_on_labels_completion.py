@@ -82,6 +82,13 @@ def test_larger_steps_make_the_model_rely_on_whoever_takes_them():
     assert not [one for one in model.audit(*parts, attacks=[PASSIVE, ACTIVE]).findings if one.attack == ACTIVE]
 
 
+def test_who_hears_no_signal_takes_no_larger_step():
+    parts = cn.split(*many_columns(300, 4), into=2)
+    for options in ({"protection": "sealed"}, {"sum": "encrypted", "algorithm": cn.FedSGD(epochs=1)}):
+        model = cn.LogisticRegression(verbose=0, **options).fit(*parts)
+        assert model.audit(*parts, attacks=[ACTIVE], slow=True).findings == ()
+
+
 def test_steps_are_five_times_as_large_at_most_and_never_smaller():
     net = GreedyNet(None)
     heard = [net._larger(np.full(4, size)) / size for size in (1.0, 1.0, 100.0, 1e-3)]
