@@ -201,7 +201,7 @@ def test_the_page_of_a_job_with_folds_shows_them(tmp_path):
     page = Strict(page_of(of))
     for one, l2 in zip(told["candidates"], ("10.0", "0.01"), strict=True):
         assert f"l2 = {l2}" in page.text
-        assert all(f"{score:.4g}" in page.text for score in (one["mean"], one["std"], *one["scores"]))
+        assert all(f"{score:.4f}" in page.text for score in (one["mean"], one["std"], *one["scores"]))
     shop = Strict(page_of(gather(job, parties["shop"])))
     assert re.search(r"l2 = [\d.]+ is the best of 2 candidates on 3 folds, as bank has found", shop.text)
     assert "of each fold" not in shop.text
