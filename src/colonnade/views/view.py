@@ -83,6 +83,7 @@ class View:
     widths: dict[str, int] = field(default_factory=dict)
     phases: list[tuple[Any, tuple[int, int], int]] = field(default_factory=list)
     _queues: dict[tuple[str, str], deque[Any]] = field(default_factory=lambda: defaultdict(deque), repr=False)
+    _told: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), repr=False)
 
     def saw(self, kind: str, tag: str, party: str, value: Any, rows: Any = None, grain: float = 0.0) -> None:
         """Write one thing down."""
@@ -111,7 +112,8 @@ class View:
             self._queues["scores", holder].extend([rows] * repeats)
             self._queues["signal", holder].append(rows)
             for name in self.names:
-                self._queues["embeddings", name].append(rows)
+                for step in ("embeddings", "representations"):
+                    self._queues[step, name].append(rows)
 
     def expects_whole(self, batches: Collection[tuple[str, Any]], epoch: int) -> None:
         """SVRG's pass over all rows comes before the batches of its epoch."""
@@ -135,13 +137,23 @@ class View:
             rows = queue.popleft()
         elif step in ("evaluation", "directions", "signal"):
             rows = self.owned.get(holder, np.arange(count))
-        elif step in ("prediction", "embeddings to evaluate", "embeddings to predict"):
+        elif step in ("prediction", "embeddings to predict"):
             rows = np.arange(count)
+        elif step in ("embeddings to evaluate", "representations to evaluate"):
+            rows = self._next_rows(step, holder, count)
         else:
             return None
         if count and count != len(rows):
             raise DataError(f"{count} numbers of {holder!r} at {tag!r} are about {len(rows)} rows, but which")
         return rows
+
+    def _next_rows(self, step: str, holder: str, count: int) -> Any:
+        """Return the rows that come next where all rows are told a portion at a time."""
+        start = self._told[step, holder]
+        if start + count > self.rows:
+            start = 0
+        self._told[step, holder] = (start + count) % max(1, self.rows)
+        return np.arange(start, start + count)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
