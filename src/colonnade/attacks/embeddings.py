@@ -38,7 +38,7 @@ class EmbeddingRegression(Attack):
     name: ClassVar[str] = "inversion of embeddings"
     paper: ClassVar[str] = "He et al. 2019"
     about: ClassVar[str] = COLUMNS
-    closed_by: ClassVar[str] = "top=None, three parties"
+    closed_by: ClassVar[str] = 'a linear model with protection="sealed"'
     known_rows: ClassVar[tuple[int, ...]] = (0, 20, 200)
 
     def guess(self, case: Case) -> Guess | None:

@@ -18,7 +18,7 @@ from colonnade.attacks.case import PROPERTY, Case, FloatArray
 from colonnade.audit.auditing import Audit, audited
 from colonnade.audit.findings import MAX_ADVANTAGE
 from colonnade.audit.measures import Truth
-from colonnade.audit.outsiders import outsider
+from colonnade.audit.outsiders import OUTSIDER, outsider
 from colonnade.data import labels as label_codes
 from colonnade.data.party import Party
 from colonnade.errors import DataError, one_of
@@ -48,7 +48,7 @@ def audit_model(
 
     names = tuple(party.name for party in parties)
     for name in attackers or ():
-        one_of("attackers", name, names)
+        one_of("attackers", name, (*names, OUTSIDER) if others else names)
     known = {one.name: one for one in ATTACKS}
     for name in attacks or ():
         one_of("attacks", name, tuple(known))
