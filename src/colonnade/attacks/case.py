@@ -64,6 +64,8 @@ class Case:
         The attacker's columns, all rows; None where whoever asks does not have them (see `views.mirror`).
     labels
         The attacker's labels as the loss takes them, where it holds any.
+    labelled
+        Which rows it holds a label of; None is none.
     state
         The attacker's own part of the finished model, as its family keeps it; None where it has none.
     score
@@ -109,6 +111,7 @@ class Case:
     play: Callable[[Any], View] | None = None
     ask: Callable[[list[str]], npt.NDArray[np.bool_] | None] | None = None
     seed: int = 0
+    labelled: npt.NDArray[np.bool_] | None = None
 
     @property
     def attacker(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess, Rows
 from colonnade.blocks.torch_modules import alone, module_of, need_torch
 from colonnade.errors import OptionError
+from colonnade.runtimes.net import PASSING
 from colonnade.views.rows_seen import numbers_of, regressed, rows_seen, standardised, told_by
 
 _MOST_ROWS = 2_000  # that columns are guessed of
@@ -103,9 +104,9 @@ class InitialInversion(Attack):
 def _first(case: Case) -> tuple[Rows, FloatArray] | None:
     """Return (rows, numbers) of the first that was seen of a target's network, before its first step."""
     for one in told_by(case.view, case.target, signals=False):
-        numbers = numbers_of(one)
-        if numbers is not None and one.kind != "not masked":
-            return np.asarray(one.rows), numbers
+        found = numbers_of(one)
+        if found is not None and one.kind != PASSING:
+            return found
     return None
 
 

@@ -66,10 +66,11 @@ def _epochs(case: Case) -> tuple[list[FloatArray], list[FloatArray]]:
     for one in case.view.seen:
         if one.kind == DID and one.tag == "eta":
             eta = float(one.value)
-        elif one.kind == TOLD and one.party == case.target and (numbers := numbers_of(one)) is not None:
+        elif one.kind == TOLD and one.party == case.target and (told := numbers_of(one)) is not None:
+            rows, numbers = told
             if under_way is None or under_way.shape[1] != numbers.shape[1]:
                 under_way = np.zeros((case.rows, numbers.shape[1]))
-            under_way[one.rows] += eta * numbers / len(one.rows)
+            under_way[rows] += eta * numbers / len(rows)
         elif (found := _evaluated(case, one)) is not None:
             if before is not None and under_way is not None and found.shape == before.shape == under_way.shape:
                 deltas.append(under_way)
@@ -82,9 +83,9 @@ def _evaluated(case: Case, one: Observation) -> FloatArray | None:
     """Return the target's numbers of all rows at an evaluation, where an observation holds them."""
     mine = one.kind == CLEAR and one.party == case.target
     alone = one.kind == TOTAL and len(case.view.names) == 2
-    numbers = numbers_of(one) if (mine or alone) and one.tag in _EVALUATIONS else None
-    if numbers is None or len(numbers) != case.rows:
+    seen = numbers_of(one) if (mine or alone) and one.tag in _EVALUATIONS else None
+    if seen is None or len(seen[0]) != case.rows:
         return None
-    ordered = np.empty_like(numbers)
-    ordered[one.rows] = numbers
+    ordered = np.empty_like(seen[1])
+    ordered[seen[0]] = seen[1]
     return ordered

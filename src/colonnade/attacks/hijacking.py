@@ -23,7 +23,7 @@ from colonnade.blocks.torch_modules import alone, need_torch
 from colonnade.families.torch_networks import SplitFamily
 from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.runtimes.net import CLEAR, Net, Program
-from colonnade.views.rows_seen import numbers_of, regressed
+from colonnade.views.rows_seen import passes_of, regressed
 
 _HIDDEN, _RATE, _BATCH = 64, 1e-3, 64  # of the attacker's networks, which learn by Adam
 _PENALTY, _CRITIC_STEPS = 10.0, 3  # of the critic's gradients, and of its own for each message
@@ -48,12 +48,11 @@ class Hijacking(Attack):
         mind = Hijacker(*case.others, case.own, int(case.rng("hijacking").integers(1 << 31)))
         view = case.play(hijacked(mind, case.target))
         last = [one for one in view.of(CLEAR, "embeddings to evaluate") if one.party == case.target]
-        numbers = numbers_of(last[-1]) if last else None
-        if numbers is None or len(numbers) != case.rows:
+        passes = passes_of(last, case.rows)
+        if not passes:
             return None
         rows = sampled(case)
-        found = mind.decoded(numbers)
-        return Guess(rows, columns=found[rows], matched=True)
+        return Guess(rows, columns=mind.decoded(passes[-1])[rows], matched=True)
 
     def alone(self, case: Case) -> Guess | None:
         """Regress columns on own columns, on the rows of other people."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -144,7 +145,8 @@ def cases_of(
                 own_score(model, party.name, columns[party.name]), widths[other.name],
                 public=public, others=(apart[party.name], apart[other.name]) if others else None,
                 play=partial(_played, model, parties, party.name), seed=seed,
-            ), truths[other.name]  # fmt: skip
+                labelled=truths[party.name].labelled,
+            ), hidden_from(truths[party.name], truths[other.name])  # fmt: skip
     found = outsider(model, parties, others, seed) if others else None
     if found is not None and (attackers is None or found[0].attacker in attackers):
         yield found
@@ -158,6 +160,14 @@ def named(model: Any) -> dict[str, Any]:
     shapes = model.shape or {}
     seed = 0 if model.algorithm is None else model.algorithm.seed
     return {"networks": {name: (how, shapes.get(name)) for name, how in made.items()}, "seed": seed}
+
+
+def hidden_from(attacker: Truth, target: Truth) -> Truth:
+    """Return the truth about a target without the labels that the attacker has itself, which nobody has to tell it."""
+    if attacker.labelled is None or target.labelled is None:
+        return target
+    left = target.labelled & ~attacker.labelled
+    return replace(target, labelled=left) if left.any() else replace(target, labels=None, labelled=None)
 
 
 def dense(party: Party) -> FloatArray:

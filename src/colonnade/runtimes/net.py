@@ -88,6 +88,10 @@ class Watcher(Protocol):
         """Take down that a pass over all rows comes next, where the algorithm makes one."""
         ...
 
+    def looks_at(self, rows: Any) -> None:
+        """Take down which training rows evaluations look at, where it is not all of them."""
+        ...
+
     def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
         """Take down which phases of which rows are summed next."""
         ...

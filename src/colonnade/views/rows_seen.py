@@ -16,6 +16,7 @@ from colonnade.runtimes.net import CLEAR, PASSING, TOTAL
 from colonnade.views.view import Observation, View
 
 FloatArray = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
 
 # Messages with numbers of each row that its owner made of its columns; and those that say something of its score.
 EMBEDDINGS = ("embeddings", "representations")
@@ -25,14 +26,20 @@ _EXPLAINED = 1e-6  # what is left of a column, as a part of it, from which on it
 _PENALTIES = 10.0 ** np.arange(-8, 5)
 
 
-def numbers_of(one: Observation) -> FloatArray | None:
-    """Return the numbers of an observation, a line for each of its rows; None where it has none."""
+def numbers_of(one: Observation) -> tuple[Rows, FloatArray] | None:
+    """Return (rows, a line of numbers for each of them) of an observation; None where it has none.
+
+    The scores of a row may come one below the other: then it is named as often as it has scores.
+    """
     if one.rows is None or not isinstance(one.value, np.ndarray) or one.value.dtype.kind != "f" or not len(one.rows):
         return None
-    if one.value.ndim not in (1, 2) or len(one.value) != len(one.rows):
+    rows = np.asarray(one.rows)
+    if one.value.ndim not in (1, 2) or len(one.value) != len(rows):
         return None
-    found: FloatArray = one.value.reshape(len(one.rows), -1)
-    return found
+    each = int((rows == rows[0]).sum())
+    if len(rows) % each or (rows[::each].repeat(each) != rows).any():
+        return None
+    return rows[::each], one.value.reshape(len(rows) // each, -1)
 
 
 def told_by(view: View, target: str, *, signals: bool) -> list[Observation]:
@@ -52,14 +59,15 @@ def passes_of(seen: list[Observation], rows: int) -> list[FloatArray]:
     left: dict[tuple[str, str, int], npt.NDArray[np.bool_]] = defaultdict(lambda: np.ones(rows, dtype=bool))
     whole = []
     for one in seen:
-        numbers = numbers_of(one)
-        if numbers is None:
+        found = numbers_of(one)
+        if found is None:
             continue
+        about, numbers = found
         key = (one.kind, one.tag, numbers.shape[1])
-        if key not in under_way or not left[key][one.rows].all():  # a row comes again: another pass
+        if key not in under_way or not left[key][about].all():  # a row comes again: another pass
             under_way[key], left[key] = np.zeros((rows, numbers.shape[1])), np.ones(rows, dtype=bool)
-        under_way[key][one.rows] = numbers
-        left[key][one.rows] = False
+        under_way[key][about] = numbers
+        left[key][about] = False
         if not left[key].any():
             whole.append(under_way.pop(key))
     return whole
@@ -97,7 +105,7 @@ def standardised(columns: FloatArray) -> FloatArray:
     return found
 
 
-def regressed(seen: FloatArray, known: npt.NDArray[np.int64], targets: FloatArray) -> FloatArray:
+def regressed(seen: FloatArray, known: Rows, targets: FloatArray) -> FloatArray:
     """Return an estimate of targets for each row, by ridge regression on the known ones.
 
     The penalty of each target is the one with the least error where each known row is left out in turn.
