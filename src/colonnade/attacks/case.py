@@ -18,8 +18,9 @@ Rows = npt.NDArray[np.int64]
 
 # What may be guessed, in the words of `leaks`: a label of each row, columns, and who was trained on or has a property.
 LABELS, COLUMNS, PEOPLE = OF_LABELS, OF_COLUMNS, OF_PEOPLE
-# What may be asked about people: who was trained on, who has a property that nobody trained on, and who is a customer.
-MEMBERS, PROPERTY, CUSTOMERS = "trained on", "property", "customer"
+# What may be asked about people: who was trained on, who has a property that nobody trained on, and of whom scoring or
+# an alignment tell that they are customers.
+MEMBERS, PROPERTY, SCORED, ALIGNED = "trained on", "property", "customer, by scoring", "customer, by alignment"
 
 
 @dataclass(frozen=True)

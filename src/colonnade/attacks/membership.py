@@ -1,7 +1,7 @@
 """Who was trained on, from a finished model's scores.
 
 Carlini, Chien, Nasr, Song, Terzis, Tramèr: "Membership inference attacks from first principles", IEEE S&P 2022,
-Algorithm 1 (LiRA) and section VI-C (one variance for all people, where there are few shadow models). The attacker
+Algorithm 1 (LiRA), with one variance for all people, as they advise where there are few shadow models. The attacker
 trains models of the same kind on halves of the people, and asks of each person whether the score is as that of models
 which have seen them, or as that of models which have not. Yeom, Giacomelli, Fredrikson, Jha: "Privacy risk in machine
 learning", CSF 2018: whose loss is small was trained on.
@@ -27,7 +27,7 @@ _LEAST = 1e-12  # of a variance
 def confidence(case: Case, scores: FloatArray) -> FloatArray:
     """Return how sure a model is of each person's label: log(p / (1 - p)) for classes, and minus the loss for others.
 
-    It is nearly normal over models, as section IV-B says of the first.
+    Over models it is nearly normal, which is why they take the first in place of the loss.
     """
     y, count = np.asarray(case.labels), len(scores)
     z = scores.reshape(count, -1)

@@ -1,10 +1,10 @@
 """Who is a customer, asked of the services that answer about ids: alignment before a training, and scores after it.
 
-Whoever may bring any ids finds out which of them the others have: Meadows, "A more efficient cryptographic matchmaking
-protocol", IEEE S&P 1986, has the protocol; that guessed inputs pass any private set intersection is known since then.
-De Cristofaro, Tsudik: "Practical private set intersection protocols with linear complexity", FC 2010, section 2, name
-it and ask for limits on inputs, which is what a policy sets here. The attacker draws ids from a list in which
-some are the target's customers, whom it does not know to be common, and asks until it is refused.
+De Cristofaro, Tsudik: "Practical private set intersection protocols with linear complexity", FC 2010, section 1: whoever
+fills its set with guesses learns which of them the other side has, whatever the protocol; hence their authorised
+variant, and the limits that a policy sets here. The attacker draws ids from a list in which some are the target's
+customers, whom it does not know to be common, and asks until it is refused. The advantage is about the part of these
+customers that was confirmed.
 """
 
 from __future__ import annotations
@@ -13,23 +13,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.attacks.case import CUSTOMERS, PEOPLE, Attack, Case, Guess
+from colonnade.attacks.case import ALIGNED, PEOPLE, SCORED, Attack, Case, Guess
 
 
 class Confirmed(Attack):
-    """Ids that a service confirms; of those that it says nothing of, nothing is known. The base of both."""
+    """Ids that a service confirms, before all others. The base of both."""
 
     paper: ClassVar[str] = "De Cristofaro, Tsudik 2010"
     about: ClassVar[str] = PEOPLE
-    question: ClassVar[str] = CUSTOMERS
     needs: ClassVar[str] = "a list of ids"
-
-    service: ClassVar[str]  # in `public`, the name of the one that `ask` asks
 
     def guess(self, case: Case) -> Guess | None:
         """Ask about as many ids as the service takes at once, until it refuses."""
         ids = list(case.public.get("ids", ()))
-        if case.ask is None or not ids or case.public.get("service") != self.service:
+        if case.ask is None or not ids:
             return None
         found, at_once = np.zeros(len(ids)), max(1, int(case.public.get("at once", len(ids))))
         order = case.rng("guessed ids").permutation(len(ids))
@@ -39,7 +36,7 @@ class Confirmed(Attack):
             known = case.ask([ids[place] for place in some])
             if known is None:
                 break
-            found[some], answered = np.where(known, 1.0, -1.0), True  # whom it denies is no customer
+            found[some], answered = np.where(known, 1.0, 0.0), True
         return Guess(np.arange(len(ids)), people=found) if answered else None
 
 
@@ -48,7 +45,7 @@ class ScoringOracle(Confirmed):
 
     name: ClassVar[str] = "guessed ids in scoring"
     closed_by: ClassVar[str] = '[policy] serve_people = "trained"'
-    service: ClassVar[str] = "scoring"
+    question: ClassVar[str] = SCORED
 
 
 class AlignmentOracle(Confirmed):
@@ -56,4 +53,4 @@ class AlignmentOracle(Confirmed):
 
     name: ClassVar[str] = "guessed ids in alignment"
     closed_by: ClassVar[str] = "[policy] max_partner_ids"
-    service: ClassVar[str] = "alignment"
+    question: ClassVar[str] = ALIGNED

@@ -214,7 +214,7 @@ def own_score(model: Any, name: str, columns: FloatArray) -> FloatArray | None:
     coefficients = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
     if coefficients is None or name not in coefficients:
         return None
-    found: FloatArray = columns @ np.asarray(coefficients[name])
+    found: FloatArray = columns @ np.asarray(coefficients[name]).T
     return found
 
 

@@ -21,7 +21,7 @@ from colonnade.families.checks import all_labels
 from colonnade.views.view import View
 
 OUTSIDER = "whoever gets scores"
-_UNSEALED = {"protection": "auto", "algorithm": None, "sum": "auto"}  # the same model, trained in the open
+_SEALING = ("protection", "algorithm", "sum")  # options that are left out where a model is trained in the open
 
 
 def outsider(
@@ -58,7 +58,7 @@ def shadow(model: Any, everybody: tuple[Party, ...], rows: Rows) -> FloatArray:
     """Return scores of everybody by a model of the same kind that is trained on some of them, in the open."""
     options = model.get_params(deep=False)
     if model.protection_ == "sealed":
-        options |= {name: value for name, value in _UNSEALED.items() if name in options}
+        options = {name: value for name, value in options.items() if name not in _SEALING}
     if "verbose" in options:
         options["verbose"] = 0
     with warnings.catch_warnings():
