@@ -1,10 +1,11 @@
 """Columns from what a network makes of them: embeddings in the clear, representations, or outputs that are summed.
 
-He, Zhang, Lee: "Model inversion attacks against collaborative inference", ACSAC 2019. Black box (their inverse network):
+He, Zhang, Lee: "Model inversion attacks against collaborative inference", ACSAC 2019. Black box (the inverse network):
 whoever knows some rows learns the way back, from numbers to columns, on these. White box (regularised maximum
 likelihood): whoever knows the network looks for rows x of which it makes the numbers that were seen, here
-min |h(x) - e|² + lambda |x|², as columns are usually standardised. A party's trained network stays with it; but where it is given by name, its first parameters come from the seed that all parties know, and
-numbers are seen before the first step.
+min |h(x) - e|² + lambda |x|², as columns are usually standardised. A party's trained network stays with it; but where
+it is given by name, its first parameters come from the seed that all parties know, and numbers are seen before the
+first step.
 """
 
 from __future__ import annotations

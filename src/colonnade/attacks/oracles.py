@@ -1,10 +1,10 @@
 """Who is a customer, asked of the services that answer about ids: alignment before a training, and scores after it.
 
-De Cristofaro, Tsudik: "Practical private set intersection protocols with linear complexity", FC 2010, section 1: whoever
-fills its set with guesses learns which of them the other side has, whatever the protocol; hence their authorised
-variant, and the limits that a policy sets here. The attacker draws ids from a list in which some are the target's
-customers, whom it does not know to be common, and asks until it is refused. The advantage is about the part of these
-customers that was confirmed.
+De Cristofaro, Tsudik: "Practical private set intersection protocols with linear complexity", FC 2010: whoever fills its
+set with guesses learns which of them the other side has, whatever the protocol; hence their authorised variant, and
+the limits that a policy sets here. The attacker draws ids from a list in which some are the target's customers, whom it
+does not know to be common, and asks until it is refused. The advantage is about the part of these customers that was
+confirmed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Who has a property that nobody trained on, from what a run said of each person.
 
 Melis, Song, De Cristofaro, Shmatikov: "Exploiting unintended feature leakage in collaborative learning", IEEE S&P 2019,
-passive property inference: what is exchanged to learn one thing tells others. There it is a property of a
-batch, from gradients; here numbers belong to rows, so that it is one of each person. Whoever knows the property of some
-people learns how it goes with the numbers seen of them.
+passive property inference: what is exchanged to learn one thing tells others. There it is a property of a batch, from
+gradients; here numbers belong to rows, so that it is one of each person. Whoever knows the property of some people
+learns how it goes with the numbers seen of them.
 """
 
 from __future__ import annotations
