@@ -40,7 +40,7 @@ class PropertyInference(Attack):
 
 def without_run(case: Case) -> FloatArray:
     """Return what an attacker has of each row without a view of the run."""
-    parts = [part.reshape(case.rows, -1) for part in (case.own, case.score) if part is not None]
+    parts = [part.reshape(case.rows, -1) for part in (case.own, case.score, case.embedding) if part is not None]
     return standardised(np.hstack([np.zeros((case.rows, 0)), *parts]))
 
 

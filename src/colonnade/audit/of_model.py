@@ -16,15 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.attacks.case import PROPERTY, Case, FloatArray
-from colonnade.audit.auditing import Audit, audited
+from colonnade.audit.auditing import Audit, audited, joined
 from colonnade.audit.findings import MAX_ADVANTAGE
 from colonnade.audit.measures import Truth
 from colonnade.audit.outsiders import OUTSIDER, outsider
+from colonnade.audit.own_parts import own_parts
 from colonnade.data import labels as label_codes
 from colonnade.data.party import Party
 from colonnade.errors import DataError, one_of
 from colonnade.objective.losses import Loss
-from colonnade.runtimes.net import Observer, Outcome, Program
+from colonnade.runtimes.net import Observer, Outcome, Program, Runtime
 from colonnade.runtimes.wire import Value
 from colonnade.views.recording import Recording
 from colonnade.views.view import View
@@ -56,8 +57,26 @@ def audit_model(
     again, on = trained_again(model, parties)
     trained = in_common(parties) if model._family == "transfer" else parties
     cases = cases_of(again, trained, on.views, attackers=attackers, seed=seed, others=others, hidden=hidden)
-    chosen = None if attacks is None else [known[name] for name in attacks]
-    return audited(cases, attacks=chosen, threshold=threshold, slow=slow)
+    chosen = list(ATTACKS) if attacks is None else [known[name] for name in attacks]
+    found = audited(cases, attacks=[one for one in chosen if not one.active], threshold=threshold, slow=slow)
+    active = [one for one in chosen if one.active and (slow or not one.slow)]
+    if not active:
+        return found
+    cases = active_cases(model, parties, attackers, seed)
+    return joined(found, audited(cases, attacks=active, threshold=threshold, slow=slow))
+
+
+def active_cases(
+    model: Any, parties: tuple[Party, ...], attackers: Sequence[str] | None, seed: int
+) -> Iterator[tuple[Case, Truth]]:
+    """Train anew for each party without all labels, which takes larger steps than agreed; return what it then has."""
+    from colonnade.audit.active import greedy
+
+    for party in parties:
+        if (attackers is None or party.name in attackers) and not (party.y is not None and np.all(party.labelled)):
+            with greedy(model, party.name) as (options, on):
+                again = _trained(_copy(model, **options), parties, on)
+            yield from cases_of(again, parties, on.views, attackers=[party.name], seed=seed)
 
 
 def trained_again(
@@ -67,13 +86,22 @@ def trained_again(
 
     instead: programs of parties that do not follow the protocol, for attacks that need such a party.
     """
-    again, on = type(model)(**copy.copy(model.get_params(deep=False))), Recording()
+    on = Recording()
+    return _trained(_copy(model), parties, _Instead(on, instead) if instead else on), on
+
+
+def _copy(model: Any, **options: Any) -> Any:
+    """Return an untrained model with the same options but for these."""
+    again = type(model)(**(copy.copy(model.get_params(deep=False)) | options))
     if "verbose" in again.get_params(deep=False):
         again.verbose = 0
+    return again
+
+
+def _trained(model: Any, parties: tuple[Party, ...], on: Runtime) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user has heard them at the first training
-        again.fit(*parties, on=_Instead(on, instead) if instead else on)
-    return again, on
+        return model.fit(*parties, on=on)
 
 
 class _Instead:
@@ -131,6 +159,7 @@ def cases_of(
         party.name: truth_of(party, columns[party.name], model.classes_, loss, (hidden or {}).get(party.name))
         for party in parties
     }
+    scores, embeddings = own_parts(model, columns)
     for party in parties:
         if attackers is not None and party.name not in attackers:
             continue
@@ -142,10 +171,10 @@ def cases_of(
             yield Case(
                 view, other.name, loss.name, _outputs(model, loss), float(getattr(model, "l2", 0.0) or 0.0),
                 columns[party.name], truths[party.name].labels, model._states.get(party.name),
-                own_score(model, party.name, columns[party.name]), widths[other.name],
+                scores[party.name], widths[other.name],
                 public=public, others=(apart[party.name], apart[other.name]) if others else None,
                 play=partial(_played, model, parties, party.name), seed=seed,
-                labelled=truths[party.name].labelled,
+                labelled=truths[party.name].labelled, embedding=embeddings[party.name],
             ), hidden_from(truths[party.name], truths[other.name])  # fmt: skip
     found = outsider(model, parties, others, seed) if others else None
     if found is not None and (attackers is None or found[0].attacker in attackers):
@@ -207,15 +236,6 @@ def _property(columns: FloatArray) -> npt.NDArray[np.bool_] | None:
         if part > most and len(np.unique(column[~high])) == 1:
             best, most = high, part
     return best
-
-
-def own_score(model: Any, name: str, columns: FloatArray) -> FloatArray | None:
-    """Return a party's own part of the model's scores of the training rows, where it has such a part."""
-    coefficients = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
-    if coefficients is None or name not in coefficients:
-        return None
-    found: FloatArray = columns @ np.asarray(coefficients[name]).T
-    return found
 
 
 def _outputs(model: Any, loss: Loss) -> int:

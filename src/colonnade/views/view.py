@@ -117,6 +117,10 @@ class View:
         """See `Watcher`."""
         self.looked_at = rows
 
+    def about(self, tag: str, holder: str, rows: Any) -> None:
+        """See `Watcher`."""
+        self._queues[tag, holder] = deque([rows])
+
     def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
         """See `Watcher`."""
         self.phases = list(phases)
