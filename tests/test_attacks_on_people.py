@@ -15,12 +15,13 @@ from colonnade.audit.auditing import audited
 from colonnade.audit.findings import judged
 from colonnade.audit.measures import Truth, found_without_error
 from colonnade.audit.of_model import truth_of
-from colonnade.audit.oracles import Guesses, guesses, oracle_case
+from colonnade.audit.oracles import Guesses, Limits, guesses, oracle_case, oracle_cases, scoring
 from colonnade.audit.outsiders import OUTSIDER, outsider
 from colonnade.errors import DataError, OptionError
+from colonnade.jobs.people import Gate
 from colonnade.jobs.policy import Policy
 from colonnade.objective import losses
-from colonnade.service.oracles import oracle_cases, scoring
+from colonnade.service.scoring import Directory
 from colonnade.views.view import View
 
 RNG = np.random.default_rng(4)
@@ -200,12 +201,15 @@ def test_people_that_the_attacker_was_given_prove_nothing():
 # -- ids that are guessed ---------------------------------------------------------------------------------------------
 
 IDS = [f"{number:05}" for number in range(600)]
-TRAINED = frozenset(IDS[:200])
+TRAINED, IDS_ = frozenset(IDS[:200]), np.array(IDS, dtype=object)
 SCORING, ALIGNMENT = "guessed ids in scoring", "guessed ids in alignment"
 
 
 def guessed(policy, served, **more):
-    return by_name(audited(oracle_cases(policy, "shop", IDS, TRAINED, served, ["bank"], **more)))
+    """What a bank finds out about a shop with such a policy."""
+    most = policy.people_per_day(None if served is None else len(served))
+    limits = Limits(served, policy.min_prediction, most, policy.partner_ids(len(IDS)), **more)
+    return by_name(audited(oracle_cases(limits, "shop", IDS, TRAINED, ["bank"])))
 
 
 def test_who_serves_everybody_confirms_every_guess_and_who_serves_the_training_none():
@@ -240,19 +244,23 @@ def test_an_alignment_confirms_what_is_guessed_as_far_as_a_partner_may_bring_ids
     assert 0.05 < once.advantage < again.advantage < 1.0
 
 
-def test_the_gate_of_the_attack_is_that_of_the_product(tmp_path):
-    from colonnade.jobs.people import Gate
-
-    policy = Policy(serve_people="all", max_people_per_day=250, min_prediction=10)
-    ask = scoring(policy, "bank", IDS, None, days=2)
-    gate, day = Gate(tmp_path / "asked.json", "bank", 10, 250, today=lambda: days[0]), 0
+@pytest.mark.parametrize("served", [None, TRAINED])
+def test_the_gate_of_the_attack_is_that_of_the_product(tmp_path, served):
+    ask = scoring(Limits(served, at_least=10, a_day=250, days=2), IDS)
     days = ["2024-05-01"]
-    for size in (100, 100, 9, 100, 50, 200, 100):
+    gate, directory = Gate(tmp_path / "asked.json", "bank", 10, 250, today=lambda: days[-1]), Directory(IDS_, served)
+    answered = []
+    for size in (100, 100, 9, 100, 50, 200, 100, 251):
         refusal = gate(size)
-        if refusal is not None and refusal[0] == "day" and day < 1:
-            days[0], day = "2024-05-02", 1
+        if refusal is not None and refusal[0] == "day" and len(days) < 2:
+            days.append("2024-05-02")
             refusal = gate(size)
-        assert (ask(IDS[:size]) is None) == (refusal is not None), size
+        some = IDS[150 : 150 + size]
+        expected = None if refusal is not None else directory.find(some)[1].tolist()
+        found = ask(some)
+        assert (found if found is None else found.tolist()) == expected, size
+        answered.append(expected is not None)
+    assert answered == [True, True, False, True, True, False, True, False]
 
 
 def test_guesses_are_half_customers_of_whom_nobody_knows_and_half_nobody():

@@ -1,22 +1,88 @@
-"""Whom a party's services confirm to somebody who guesses ids: cases of attacks that ask, and what they may ask.
+"""Whom a party's services confirm to somebody who guesses ids: cases of attacks that ask, and what answers them.
 
-This room knows no services. Whoever has one gives a function that asks it, `service.oracles` for those of a party.
+A party plays both sides with its own ids, by the limits of its own policy. The alignment is the one of a real run, and
+scores are answered by the rule of the gate before them (`jobs.people.Gate`, which this room does not know; a test holds
+the two together). No partner is asked, and nothing is counted against anybody's budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.attacks.case import Case
+from colonnade.alignment.protocol import align
+from colonnade.attacks.case import ALIGNED, SCORED, Case
 from colonnade.audit.measures import Truth
+from colonnade.data.ids import canonical
+from colonnade.errors import PolicyRefused, TooFewInCommon
+from colonnade.runtimes.simulation import Simulation
 from colonnade.views.view import View
 
+Bits = npt.NDArray[np.bool_]
+
 _MOST = 500  # customers that are among the guesses; as many guesses are nobody
+_AT_ONCE = 100  # ids of a question about scores: of larger ones, a refusal costs an attacker more
+_OTHERS = 5_000  # of the party's own ids beside those that are guessed, in an alignment that is played
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a party's services answer, by its policy.
+
+    Attributes
+    ----------
+    served
+        About whom it answers, as `jobs.people.served` says; None is everybody.
+    at_least
+        The fewest people of a question about scores: `min_prediction`.
+    a_day
+        The most people about whom one asker is answered in a day: `Policy.people_per_day`.
+    partner_ids
+        The most ids that a partner may bring to an alignment: `Policy.partner_ids`.
+    days
+        How many days a partner goes on asking for scores.
+    runs
+        How many trainings, each with an alignment, the party takes part in.
+    """
+
+    served: frozenset[str] | None
+    at_least: int = 1
+    a_day: int = 10_000
+    partner_ids: int = 10_000
+    days: int = 1
+    runs: int = 1
+
+
+def oracle_cases(
+    limits: Limits, me: str, ids: Any, common: Collection[str], askers: Sequence[str], seed: int = 0
+) -> Iterator[tuple[Case, Truth]]:
+    """Return what each partner could find out about a party by guessing ids, and the truth.
+
+    Parameters
+    ----------
+    limits
+        What the party's services answer.
+    me, ids
+        The party, and the ids in its table.
+    common
+        Whom all parties have in common, by the last training: each of them knows who these are.
+    askers
+        The partners that ask for scores or take part in alignments.
+    seed
+        Of the guesses.
+    """
+    own = [str(one) for one in canonical(np.asarray(ids), f"party {me!r}").tolist()]
+    found = guesses(own, common, seed)
+    if found is None:
+        return
+    for asker in askers:
+        size = max(_AT_ONCE, limits.at_least)
+        yield oracle_case(asker, me, SCORED, found, scoring(limits, own), size, seed)
+        yield oracle_case(asker, me, ALIGNED, found, aligning(limits, asker, me, own, found), limits.partner_ids, seed)
 
 
 @dataclass(frozen=True)
@@ -92,3 +158,53 @@ def oracle_case(
     view = View(attacker, (attacker, target), rows=len(ids.ids))
     case = Case(view, target, "", public=public, ask=ask, seed=seed)
     return case, Truth(np.zeros((len(ids.ids), 0)), (), answers={question: ids.customers})
+
+
+def scoring(limits: Limits, own: Collection[str]) -> Callable[[list[str]], Bits | None]:
+    """Return what asks for scores, day after day, until the party does not answer any more."""
+    answers = set(own) if limits.served is None else limits.served & set(own)
+    at = [0, 0]  # which day it is, and about how many people was answered on it
+
+    def ask(some: list[str]) -> Bits | None:
+        if len(some) < limits.at_least:
+            return None
+        if at[1] and len(some) > limits.a_day - at[1] and at[0] + 1 < limits.days:
+            at[:] = at[0] + 1, 0
+        if len(some) > limits.a_day - at[1]:
+            return None
+        at[1] += len(some)
+        return np.array([one in answers for one in some], dtype=bool)
+
+    return ask
+
+
+def aligning(
+    limits: Limits, asker: str, me: str, own: Sequence[str], found: Guesses
+) -> Callable[[list[str]], Bits | None]:
+    """Return what brings ids to an alignment with the party, in as many runs as there are."""
+    asked, left = set(found.ids), [limits.runs]
+    present = [one for one in own if one in asked]
+    rest = [one for one in own if one not in asked][:_OTHERS]
+    table = np.array([*present, *rest], dtype=object)
+
+    def ask(some: list[str]) -> Bits | None:
+        if not left[0]:
+            return None
+        left[0] -= 1
+
+        async def guess(net: Any) -> Any:
+            return await align(net, np.array(some, dtype=object), leader=asker)
+
+        async def answer(net: Any) -> Any:
+            return await align(net, table, leader=asker, max_partner_ids=limits.partner_ids)
+
+        bits = np.zeros(len(some), dtype=bool)
+        try:
+            bits[Simulation().run({asker: (guess, ()), me: (answer, ())})[asker].value] = True
+        except TooFewInCommon:
+            return bits
+        except PolicyRefused:
+            return None
+        return bits
+
+    return ask
