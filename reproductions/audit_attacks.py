@@ -135,7 +135,7 @@ def _table(found: Mapping[tuple[str, Setting], tuple[AuditFinding, ...]], sets: 
             cells.append(_said(*max(best, key=lambda pair: pair[0].advantage)) if best else "–")
         rows.append([attack.name, attack.paper, *cells, PAPERS.get(attack.name, "")])
     words = [
-        "Score of floor, and the advantage: the part of what was left to find that was found; the best of all settings.",
+        "Score of floor, and the advantage: the part of what was left to find that was found; best of all settings.",
         "A dash: the attack had nothing to go by.",
     ]
     return Table("attacks", "Attacks", ("attack", "from", *sets, "their figure"), rows, words)
