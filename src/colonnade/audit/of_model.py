@@ -78,7 +78,8 @@ def active_cases(
                 again = _trained(_copy(model, **options), parties, on)
             if isinstance(on, GreedyRun) and not on.enlarged:
                 continue  # nothing came back that it could have made larger
-            yield from cases_of(again, parties, on.views, attackers=[party.name], seed=seed)
+            trained = in_common(parties) if model._family == "transfer" else parties
+            yield from cases_of(again, trained, on.views, attackers=[party.name], seed=seed)
 
 
 def trained_again(
