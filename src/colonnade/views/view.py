@@ -3,13 +3,14 @@
 A party sees every message that it receives; at the root of a sum, the total less its own part; and what it does itself:
 its contributions, its steps, the signals that it sends. Which rows a number is about follows from what is public, which
 is who owns which row, the order of batches, and the seed. Messages of a masked sum are uniform and say nothing; one
-that does not look uniform is kept as a number that can be read, so that a missing mask shows.
+that does not look uniform is kept as a number that can be read, and so is the difference of two that does not, so that
+a mask that is missing or was used before shows.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ from colonnade.runtimes.net import CLEAR, OWN, PASSING, TOLD
 # A uniform number lies in this part of its ring by chance once in 2^3 times, sixteen of them together once in 2^48.
 _NARROW, _ENOUGH = 3, 16
 _GRAINS = {np.dtype(np.uint64): 2.0**-36, np.dtype(np.uint32): 2.0**-20}
+# Of so many messages it is looked at whether another one had the same mask, and of each at so many numbers first.
+_REMEMBERED, _GLANCE = 16, 32
 _ALIKE = {"total": "signal", "curvatures": "signal"}  # steps about the same rows as another one
 
 
@@ -83,6 +86,16 @@ class View:
     widths: dict[str, int] = field(default_factory=dict)
     phases: list[tuple[Any, tuple[int, int], int]] = field(default_factory=list)
     _queues: dict[tuple[str, str], deque[Any]] = field(default_factory=lambda: defaultdict(deque), repr=False)
+    _masked: dict[tuple[str, str, tuple[int, ...]], deque[tuple[Any, Any]]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=_REMEMBERED)), repr=False, compare=False
+    )
+    _made: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what follows from what was seen, which is worked out when it is first asked for, and then kept."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def saw(self, kind: str, tag: str, party: str, value: Any, rows: Any = None, grain: float = 0.0) -> None:
         """Write one thing down."""
@@ -148,9 +161,8 @@ class View:
     def received(self, frm: str, tag: str, value: Any) -> None:
         """Take down a message, unless it is uniform, as a masked one is."""
         if isinstance(value, np.ndarray) and value.dtype in _GRAINS:
-            if (numbers := _narrow(value)) is not None and not tag.startswith("phases"):
-                grain = _GRAINS[value.dtype]
-                self.saw(PASSING, tag, frm, numbers * grain, self._last_rows(tag, len(value)), grain)
+            if not tag.startswith("phases"):
+                self._passed(frm, tag, value)
             return
         numbers, grain = opened(value)
         readable = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and numbers.ndim
@@ -161,6 +173,22 @@ class View:
         if tag == "signal" and to == next(name for name in self.names if name != self.me):
             numbers, grain = opened(value)
             self.saw(TOLD, tag, to, numbers, self.rows_of(tag, self.me, len(numbers)), grain)
+
+    def _passed(self, frm: str, tag: str, value: Any) -> None:
+        """Take down what masks do not hide: a message without one, or the difference of two that have the same one."""
+        rows, grain = self._last_rows(tag, len(value)), _GRAINS[value.dtype]
+        if (numbers := _narrow(value)) is not None:
+            self.saw(PASSING, tag, frm, numbers * grain, rows, grain)
+            return
+        earlier = self._masked[frm, tag, value.shape]
+        for before, about in reversed(earlier):
+            if _narrow(value.ravel()[:_GLANCE] - before.ravel()[:_GLANCE]) is None:
+                continue
+            if (numbers := _narrow(value - before)) is not None:
+                same = rows if rows is None or np.array_equal(rows, about) else None
+                self.saw(PASSING, tag, frm, numbers * grain, same, grain)
+                break
+        earlier.append((value, rows))
 
     def _last_rows(self, tag: str, count: int) -> Any:
         """Return the rows of the sum that is under way: those of this party's own part of it."""
