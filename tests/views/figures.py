@@ -38,7 +38,7 @@ def seen_by(seeing: Seeing, me: str) -> Figures:
     # A network's parameters are no combination of its rows.
     turned = replayed(view, y, L2, numbers) if hasattr(seeing.model, "coef_") else {}
     guesses = np.zeros((len(numbers.rows), 0))
-    if (found_by_products := with_products(view, len(numbers.rows))) is not None:
+    if (found_by_products := with_products(view, numbers.rows)) is not None:
         turned[""], signed = found_by_products
         guesses = guesses if signed is None else signed
     angles = from_phases(view, numbers.rows)

@@ -10,19 +10,19 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.runtimes.net import OWN, TOTAL
-from colonnade.views.numbers import FloatArray
+from colonnade.views.numbers import FloatArray, Rows, in_whole
 from colonnade.views.view import View
 
 # Tries, and steps of each, where signs leave a column more than one dimension.
 _STARTS, _STEPS = 6, 300
 
 
-def with_products(view: View, rows: int) -> tuple[FloatArray, FloatArray | None] | None:
-    """Return (coordinates with the others' inner products, columns by guessed signs), from totals of so many rows.
+def with_products(view: View, rows: Rows) -> tuple[FloatArray, FloatArray | None] | None:
+    """Return (coordinates with the others' inner products, columns by guessed signs), from totals of these rows.
 
     None where no directions were summed at this party, or no products; no columns where signs say too little.
     """
-    D = [one.value for one in view.of(TOTAL, "directions") if len(one.value) == rows]
+    D = in_whole(view.of(TOTAL, "directions"), rows)
     products = [one.value for one in view.of(TOTAL, "products")]
     if not D or len(D) != len(products):
         return None

@@ -76,9 +76,8 @@ def numbers_of(view: View) -> RowNumbers:
 def _numbers_of(view: View) -> RowNumbers:
     rows = known_rows(view)
     found = RowNumbers(rows)
-    for one in view.of(TOTAL, *_WHOLE) + view.of(CLEAR, "embeddings to", "representations to"):
-        if one.rows is not None and len(one.rows) == len(rows):
-            found.whole += list(np.asarray(one.value, dtype=np.float64).reshape(len(rows), -1).T)
+    for table in in_whole(view.of(TOTAL, *_WHOLE) + view.of(CLEAR, "embeddings to", "representations to"), rows):
+        found.whole += list(table.T)
     batches = [(one.rows, one.value) for one in view.of(TOTAL, "scores") if one.rows is not None]
     batches += [(one.rows, one.value) for one in view.of(CLEAR, "embeddings") if one.rows is not None]
     found.patched += patchwork(rows, batches)
@@ -94,6 +93,36 @@ def _numbers_of(view: View) -> RowNumbers:
     # What one party moved between two sums of the same rows, where sums come so close to each other.
     if getattr(view.options, "order", "") == "sequential":
         found.patched += [after - before for before, after in zip(found.patched[:-1], found.patched[1:], strict=True)]
+    return found
+
+
+def in_whole(seen: Iterable[Observation], rows: Rows) -> list[FloatArray]:
+    """Return a table of all rows for each sum over them, which comes in portions where there are many rows."""
+    found: list[FloatArray] = []
+    waiting: dict[str, list[tuple[Rows, FloatArray]]] = {}
+    place = np.full(int(rows.max(initial=-1)) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    for one in seen:
+        if one.rows is None or not len(one.rows) or not isinstance(one.value, np.ndarray):
+            continue
+        about, values = np.asarray(one.rows), one.value.astype(np.float64).reshape(len(one.rows), -1)
+        each = int(np.argmax(about != about[0])) if about[-1] != about[0] else 1
+        if len(about) % each:
+            continue
+        # Several scores of a row stand one below the other.
+        about, values = about[::each], values.reshape(len(about) // each, -1)
+        if int(about.max()) >= len(place) or (place[about] < 0).any():
+            continue
+        parts = waiting.setdefault(one.tag, [])
+        parts.append((about, values))
+        if sum(len(some) for some, _ in parts) >= len(rows):
+            table = np.full((len(rows), values.shape[1]), np.nan)
+            for some, numbers in parts:
+                if numbers.shape[1] == table.shape[1]:
+                    table[place[some]] = numbers
+            if not np.isnan(table).any():
+                found.append(table)
+            parts.clear()
     return found
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from colonnade.runtimes.net import CLEAR, DID, OWN, TOLD, TOTAL
 from colonnade.views.completion import completed
-from colonnade.views.numbers import FloatArray, RowNumbers, Rows, scores_from_signals
+from colonnade.views.numbers import FloatArray, RowNumbers, Rows, in_whole, scores_from_signals
 from colonnade.views.view import Observation, View
 
 _REPLAYED = ("FedSGD", "FedBCD", "VFB2", "AFSGD")
@@ -125,7 +125,7 @@ def replayed(view: View, y: npt.NDArray[Any] | None, l2: float, numbers: RowNumb
     if options is None or options.name not in _REPLAYED or (len(view.names) > 2 and in_turn) or len(view.owned) > 1:
         return {}
     found: dict[str, FloatArray] = {}
-    totals = [one.value for one in view.of(TOTAL, "evaluation") if one.value.ndim == 1]
+    totals = [one[:, 0] for one in in_whole(view.of(TOTAL, "evaluation"), numbers.rows) if one.shape[1] == 1]
     count = len(view.of(OWN, "scores", "snapshot"))
     replay = FirstOrderReplay(view, y, l2, sums=not totals and count * view.rows <= _MOST_KEPT).run()
     A = replay.at_evaluations[: len(totals)]

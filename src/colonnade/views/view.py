@@ -18,13 +18,10 @@ import numpy as np
 
 from colonnade.errors import DataError
 from colonnade.runtimes.net import CLEAR, OWN, PASSING, TOLD
+from colonnade.views.unmasked import GRAINS, PassingMessages
 
-# A uniform number lies in this part of its ring by chance once in 2^3 times, sixteen of them together once in 2^48.
-_NARROW, _ENOUGH = 3, 16
-_GRAINS = {np.dtype(np.uint64): 2.0**-36, np.dtype(np.uint32): 2.0**-20}
-# Of so many messages it is looked at whether another one had the same mask, and of each at so many numbers first.
-_REMEMBERED, _GLANCE = 16, 32
-_ALIKE = {"total": "signal", "curvatures": "signal"}  # steps about the same rows as another one
+_ALIKE = {"total": "signal"}  # steps about the same rows as another one
+_ABOUT_ALL = ("evaluation", "directions")  # sums over all rows of a holder, in portions where there are many
 
 
 @dataclass(frozen=True)
@@ -75,6 +72,8 @@ class View:
         The columns of each party as far as they are known; how many there are is no secret, statistics tell it too.
     phases
         Which angles are to be summed next: (rows, place, width).
+    outputs
+        How many numbers the last signal had for each row.
     """
 
     me: str
@@ -85,10 +84,12 @@ class View:
     options: Any = None
     widths: dict[str, int] = field(default_factory=dict)
     phases: list[tuple[Any, tuple[int, int], int]] = field(default_factory=list)
+    outputs: int = 1
+    _held_out: dict[str, int] = field(default_factory=dict, repr=False)
+    _last: dict[str, Any] = field(default_factory=dict, repr=False)
+    _done: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), repr=False)
     _queues: dict[tuple[str, str], deque[Any]] = field(default_factory=lambda: defaultdict(deque), repr=False)
-    _masked: dict[tuple[str, str, tuple[int, ...]], deque[tuple[Any, Any]]] = field(
-        default_factory=lambda: defaultdict(lambda: deque(maxlen=_REMEMBERED)), repr=False, compare=False
-    )
+    _passing: PassingMessages = field(default_factory=PassingMessages, repr=False, compare=False)
     _made: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -111,6 +112,8 @@ class View:
         """See `Watcher`; of training and held-out rows, the training rows come first and count."""
         if not self.owned:
             self.owned, self.rows = dict(owned), rows
+        elif not self._held_out:
+            self._held_out = {holder: len(rows) for holder, rows in owned.items()}
         self.options = options
 
     def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
@@ -144,9 +147,13 @@ class View:
         step = tag.split(" for ", maxsplit=1)[0]
         step = _ALIKE.get(step, step)
         queue = self._queues.get((step, holder))
-        if queue:
+        if step == "curvatures":  # they come behind the signal of the same rows
+            rows = self._last.get(holder, np.arange(count))
+        elif queue:
             rows = queue.popleft()
-        elif step in ("evaluation", "directions", "signal"):
+        elif step in _ABOUT_ALL:
+            return self._portion(step, holder, count)
+        elif step == "signal":
             rows = self.owned.get(holder, np.arange(count))
         elif step in ("prediction", "embeddings to evaluate", "embeddings to predict"):
             rows = np.arange(count)
@@ -154,55 +161,51 @@ class View:
             return None
         if count and count != len(rows):
             raise DataError(f"{count} numbers of {holder!r} at {tag!r} are about {len(rows)} rows, but which")
+        if step == "signal":
+            self._last[holder] = rows
         return rows
+
+    def _portion(self, step: str, holder: str, count: int) -> Any:
+        """Return the rows of the next portion of a sum over all rows, training rows first; None of held-out rows.
+
+        Directions have the scores of a row one below the other, where it has several.
+        """
+        rows = self.owned.get(holder, np.arange(count))
+        each = self.outputs if step == "directions" else 1
+        train, held_out = len(rows) * each, self._held_out.get(holder, 0) * each
+        at = self._done[step, holder]
+        end = at + count
+        if end > train + held_out or at < train < end:
+            raise DataError(f"{count} numbers of {holder!r} at {step!r} are about {len(rows)} rows, but which")
+        self._done[step, holder] = end % (train + held_out) if train + held_out else 0
+        return np.repeat(rows, each)[at:end] if end <= train else None
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     def received(self, frm: str, tag: str, value: Any) -> None:
         """Take down a message, unless it is uniform, as a masked one is."""
-        if isinstance(value, np.ndarray) and value.dtype in _GRAINS:
-            if not tag.startswith("phases"):
-                self._passed(frm, tag, value)
+        if isinstance(value, np.ndarray) and value.dtype in GRAINS:
+            rows = self._last_rows(tag, len(value))
+            if not tag.startswith("phases") and (shown := self._passing.shown(frm, tag, value, rows)) is not None:
+                self.saw(PASSING, tag, frm, *shown, GRAINS[value.dtype])
             return
         numbers, grain = opened(value)
         readable = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and numbers.ndim
+        if readable and tag == "signal":
+            self.outputs = numbers.size // max(1, len(numbers))
         self.saw(CLEAR, tag, frm, numbers, self.rows_of(tag, frm, len(numbers)) if readable else None, grain)
 
     def sent(self, to: str, tag: str, value: Any) -> None:
         """Take down a signal that leaves, once, though it leaves for everybody."""
         if tag == "signal" and to == next(name for name in self.names if name != self.me):
             numbers, grain = opened(value)
+            self.outputs = numbers.size // max(1, len(numbers))
             self.saw(TOLD, tag, to, numbers, self.rows_of(tag, self.me, len(numbers)), grain)
-
-    def _passed(self, frm: str, tag: str, value: Any) -> None:
-        """Take down what masks do not hide: a message without one, or the difference of two that have the same one."""
-        rows, grain = self._last_rows(tag, len(value)), _GRAINS[value.dtype]
-        if (numbers := _narrow(value)) is not None:
-            self.saw(PASSING, tag, frm, numbers * grain, rows, grain)
-            return
-        earlier = self._masked[frm, tag, value.shape]
-        for before, about in reversed(earlier):
-            if _narrow(value.ravel()[:_GLANCE] - before.ravel()[:_GLANCE]) is None:
-                continue
-            if (numbers := _narrow(value - before)) is not None:
-                same = rows if rows is None or np.array_equal(rows, about) else None
-                self.saw(PASSING, tag, frm, numbers * grain, same, grain)
-                break
-        earlier.append((value, rows))
 
     def _last_rows(self, tag: str, count: int) -> Any:
         """Return the rows of the sum that is under way: those of this party's own part of it."""
         own = [one for one in self.seen[-64:] if one.kind == OWN and one.tag == tag and len(one.value) == count]
         return own[-1].rows if own else None
-
-
-def _narrow(value: Any) -> Any:
-    """Return the numbers that ring elements stand for where they are all small, as uniform ones never are; or None."""
-    shift = 8 * value.dtype.itemsize - _NARROW
-    top = (value + (value.dtype.type(1) << value.dtype.type(shift - 1))) >> value.dtype.type(shift)
-    if value.size < _ENOUGH or top.any():
-        return None
-    return value.view(np.int64 if value.dtype == np.uint64 else np.int32)
 
 
 def opened(value: Any) -> tuple[Any, float]:
