@@ -74,6 +74,17 @@ class Case:
     asked
         Scores of the finished model that the attacker asked for, where it may ask: (own columns of these people, their
         scores, or their probabilities of each class).
+    marginals
+        How the values of each of the target's columns are distributed, sorted, without whose they are: what statistics
+        that were published tell of a population; None where the attacker does not know it.
+    coefficients
+        The target's coefficients, for attackers who know the whole finished model; None where the attacker does not.
+    marginals
+        How the values of each of the target's columns are distributed: all values, sorted, so that nobody's is known.
+        Statistics of the same population tell that; None where the attacker has none.
+    coefficients
+        The target's coefficients, a row for each score, for attackers who know the whole finished model; None where the
+        attacker does not.
     seed
         Of the attacker's random choices, so that an audit repeats.
     """
@@ -91,6 +102,8 @@ class Case:
     known: Known = field(default_factory=Known)
     public: Mapping[str, Any] = field(default_factory=dict)
     asked: tuple[FloatArray | None, FloatArray] | None = None
+    marginals: FloatArray | None = None
+    coefficients: FloatArray | None = None
     seed: int = 0
     labelled: npt.NDArray[np.bool_] | None = None
 

@@ -87,7 +87,8 @@ def cases_of(
                 columns[party.name], truths[party.name].labels, model._states.get(party.name),
                 own_score(model, party.name, columns[party.name]), widths[other.name],
                 public={"family": model._family, "holders": model.holders_, "classes": len(model.classes_)}, seed=seed,
-                labelled=truths[party.name].labelled,
+                labelled=truths[party.name].labelled, asked=asked(model, party.name, columns),
+                marginals=np.sort(columns[other.name], axis=0), coefficients=coefficients(model, other.name),
             ), hidden_from(truths[party.name], truths[other.name])  # fmt: skip
 
 
@@ -125,10 +126,31 @@ def truth_of(party: Party, columns: FloatArray, classes: Any, loss: Loss) -> Tru
 
 def own_score(model: Any, name: str, columns: FloatArray) -> FloatArray | None:
     """Return a party's own part of the model's scores of the training rows, where it has such a part."""
-    coefficients = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
-    if coefficients is None or name not in coefficients:
+    theta = coefficients(model, name)
+    if theta is None:
         return None
-    found: FloatArray = columns @ np.asarray(coefficients[name])
+    found: FloatArray = columns @ theta.T
+    return found[:, 0] if len(theta) == 1 else found
+
+
+def asked(model: Any, name: str, columns: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray] | None:
+    """Return what a label holder has that asks for the scores of the training rows, up to a constant for all of them.
+
+    None for who may not ask, and for models whose scores are no sums of the parties' own parts.
+    """
+    parts = [own_score(model, one, X) for one, X in columns.items()]
+    if name not in model.holders_ or model._family == "averaged" or any(part is None for part in parts):
+        return None
+    total: FloatArray = np.sum([part for part in parts if part is not None], axis=0)
+    return columns[name], total
+
+
+def coefficients(model: Any, name: str) -> FloatArray | None:
+    """Return a party's coefficients in the finished model, a row for each score; None where it has none."""
+    every = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
+    if every is None or name not in every:
+        return None
+    found: FloatArray = np.atleast_2d(np.asarray(every[name], dtype=np.float64))
     return found
 
 

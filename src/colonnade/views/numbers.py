@@ -67,13 +67,13 @@ def known_rows(view: View) -> Rows:
     return own
 
 
-def numbers_of(view: View) -> RowNumbers:
-    """Return all numbers about rows in a view; they are worked out once for each view."""
-    found: RowNumbers = view.once("numbers", lambda: _numbers_of(view))
+def numbers_of(view: View, loss: str = "logistic") -> RowNumbers:
+    """Return all numbers about rows in a view, of training for a loss; they are worked out once for each view."""
+    found: RowNumbers = view.once(f"numbers {loss}", lambda: _numbers_of(view, loss))
     return found
 
 
-def _numbers_of(view: View) -> RowNumbers:
+def _numbers_of(view: View, loss: str) -> RowNumbers:
     rows = known_rows(view)
     found = RowNumbers(rows)
     for table in in_whole(view.of(TOTAL, *_WHOLE) + view.of(CLEAR, "embeddings to", "representations to"), rows):
@@ -87,7 +87,8 @@ def _numbers_of(view: View) -> RowNumbers:
             if one.tag.startswith(_WHOLE) and one.rows is not None and len(one.rows) == len(rows):
                 values = np.asarray(one.value, dtype=np.float64).reshape(len(rows), -1)
                 found.by_sender.setdefault(one.party, []).extend(values.T)
-    found.patched += patchwork(rows, scores_from_signals(view))
+    if loss == "logistic":  # of other losses a signal does not tell the score without the label
+        found.patched += patchwork(rows, scores_from_signals(view))
     if getattr(view.options, "name", "") == "FDML":
         found.whole, found.patched = _log_odds(view, found.whole), _log_odds(view, found.patched)
     # What one party moved between two sums of the same rows, where sums come so close to each other.
