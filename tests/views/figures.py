@@ -39,8 +39,8 @@ def seen_by(seeing: Seeing, me: str) -> Figures:
     turned = replayed(view, y, L2, numbers) if hasattr(seeing.model, "coef_") else {}
     guesses = np.zeros((len(numbers.rows), 0))
     if (found_by_products := with_products(view, numbers.rows)) is not None:
-        turned[""], signed = found_by_products
-        guesses = guesses if signed is None else signed
+        turned[""] = found_by_products.coordinates
+        guesses = guesses if found_by_products.columns is None else found_by_products.columns
     angles = from_phases(view, numbers.rows)
     if angles is not None:
         numbers, guesses, turned[""] = RowNumbers(angles.rows), angles.columns, angles.coordinates

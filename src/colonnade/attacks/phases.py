@@ -18,6 +18,8 @@ from colonnade.views.angles import Angles, from_phases
 from colonnade.views.estimates import components, varimax
 from colonnade.views.numbers import known_rows
 
+_EXPLAINED = 0.1  # directions are the right ones if they leave no larger part of the angles
+
 
 class Phases(FromNumbers):
     """Angles without a turn missing: coordinates whose inner products are those of the others' rows."""
@@ -51,8 +53,10 @@ class SharedDirections(Attack):
     def guess(self, case: Case) -> Guess | None:
         """Solve for the columns, with directions drawn as everybody can draw them."""
         found, at = _angles(case), 0
-        for name in case.view.names if found is not None else ():
-            if name == case.target and found is not None:
+        if found is None or found.misfit > _EXPLAINED:
+            return None
+        for name in case.view.names:
+            if name == case.target:
                 return Guess(found.rows, columns=found.columns[:, at : at + case.width], matched=True)
             at += 0 if name == case.attacker else case.view.widths[name]
         return None

@@ -12,18 +12,19 @@ signs of block Newton's directions, where everybody can work these out; a review
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess
 from colonnade.attacks.column_span import FromNumbers, Table, own_table, sampled
-from colonnade.views.directions import with_products
+from colonnade.views.directions import TurnedDirections, with_products
 from colonnade.views.estimates import components, varimax
 from colonnade.views.marginals import in_quantiles, matched_columns
 from colonnade.views.numbers import numbers_of
 from colonnade.views.replay import replayed
 
+_AGREES = 0.1  # signs are the right ones if columns agree with them as well as that
 _LINEAR = ("", "linear")  # families whose parameters are combinations of rows
 
 
@@ -90,9 +91,9 @@ class PieceSigns(Attack):
     def guess(self, case: Case) -> Guess | None:
         """Solve for the rotation that agrees with the signs."""
         found = _products(case)
-        if found is None or found[1] is None:
+        if found is None or found.columns is None or found.misfit > _AGREES:
             return None
-        columns, rows, at = found[1], numbers_of(case.view, case.loss).rows, 0
+        columns, rows, at = found.columns, numbers_of(case.view, case.loss).rows, 0
         for name in (name for name in case.view.names if name != case.attacker):
             if name == case.target:
                 some = sampled(rows, case)
@@ -102,8 +103,7 @@ class PieceSigns(Attack):
 
     def alone(self, case: Case) -> Guess | None:
         """Take own columns, of which none is known to be any of the target's: the best one for each counts."""
-        found = _products(case)
-        if found is None or found[1] is None or case.own is None:
+        if case.own is None or not case.own.shape[1]:
             return None
         rows = numbers_of(case.view, case.loss).rows
         rows = rows[sampled(rows, case)]
@@ -123,15 +123,16 @@ def coordinates(case: Case) -> Table | None:
 def _coordinates(case: Case) -> dict[str, FloatArray]:
     products, numbers = _products(case), numbers_of(case.view, case.loss)
     if products is not None:
-        return {"": products[0]}
+        return {"": products.coordinates}
     try:
         return replayed(case.view, case.labels, case.l2, numbers)
     except np.linalg.LinAlgError:
         return {}
 
 
-def _products(case: Case) -> Any:
+def _products(case: Case) -> TurnedDirections | None:
     if not case.rows or case.view.options is None:
         return None
     rows = numbers_of(case.view, case.loss).rows
-    return case.view.once("directions and products", lambda: with_products(case.view, rows))
+    found: TurnedDirections | None = case.view.once("directions and products", lambda: with_products(case.view, rows))
+    return found

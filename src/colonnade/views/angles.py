@@ -37,11 +37,15 @@ class Angles:
         Their inner products are those of the others' rows, but for the chance in the directions.
     columns
         The others' columns themselves, if their directions are those that anybody can work out from the seed.
+    misfit
+        Which part of the angles these columns and directions do not explain: 0 if they are the right ones, and about 1
+        by chance.
     """
 
     rows: Rows
     coordinates: FloatArray
     columns: FloatArray
+    misfit: float
 
 
 def from_phases(view: View, rows: Rows) -> Angles | None:
@@ -71,7 +75,7 @@ def from_phases(view: View, rows: Rows) -> Angles | None:
     gamma = _gamma(view)
     # Coordinates of directions are normal with variance 2 gamma.
     coordinates = U[:, ::-1][:, :rank] * s[:rank] / np.sqrt(2 * gamma * angles.shape[1])
-    return Angles(rows[some[trusted]], coordinates, _with_shared_directions(view, blocks, angles, gamma))
+    return Angles(rows[some[trusted]], coordinates, *_with_shared_directions(view, blocks, angles, gamma))
 
 
 def _blocks(view: View, rows: Rows) -> dict[tuple[int, int], FloatArray]:
@@ -98,10 +102,11 @@ def _gamma(view: View) -> float:
 
 def _with_shared_directions(
     view: View, blocks: dict[tuple[int, int], FloatArray], angles: FloatArray, gamma: float
-) -> FloatArray:
+) -> tuple[FloatArray, float]:
     drawn = []
     for name in (name for name in view.names if name != view.me):
         made = Directions(shared_secret(view.options.seed, name), b"", Kernel("rbf", gamma), view.widths[name])
         drawn.append(np.hstack([made.block(block, blocks[block].shape[1]) for block in sorted(blocks)]))
-    found: FloatArray = np.asarray(np.linalg.lstsq(np.vstack(drawn).T, angles.T, rcond=None)[0].T, dtype=np.float64)
-    return found
+    every = np.vstack(drawn)
+    found = np.asarray(np.linalg.lstsq(every.T, angles.T, rcond=None)[0].T, dtype=np.float64)
+    return found, float(np.linalg.norm(angles - found @ every) / max(float(np.linalg.norm(angles)), 1e-300))

@@ -7,6 +7,8 @@ piece k is + or - the first piece, W_jk = S_jk W_j1.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from colonnade.runtimes.net import OWN, TOTAL
@@ -17,11 +19,27 @@ from colonnade.views.view import View
 _STARTS, _STEPS = 6, 300
 
 
-def with_products(view: View, rows: Rows) -> tuple[FloatArray, FloatArray | None] | None:
-    """Return (coordinates with the others' inner products, columns by guessed signs), from totals of these rows.
+@dataclass(frozen=True)
+class TurnedDirections:
+    """What directions and their products give.
 
-    None where no directions were summed at this party, or no products; no columns where signs say too little.
+    Attributes
+    ----------
+    coordinates
+        Their inner products are those of the others' rows.
+    columns
+        The others' columns by guessed signs; None where signs say too little.
+    misfit
+        How far the columns are from agreeing with all of these signs: 0 if they do, and about 1 by chance.
     """
+
+    coordinates: FloatArray
+    columns: FloatArray | None = None
+    misfit: float = 1.0
+
+
+def with_products(view: View, rows: Rows) -> TurnedDirections | None:
+    """Return what totals of these rows give; None where no directions were summed at this party, or no products."""
     D = in_whole(view.of(TOTAL, "directions"), rows)
     products = [one.value for one in view.of(TOTAL, "products")]
     if not D or len(D) != len(products):
@@ -34,11 +52,11 @@ def with_products(view: View, rows: Rows) -> tuple[FloatArray, FloatArray | None
     L = V[:, good] * np.sqrt(w[good]) * scale[:, None]  # W^T = L O for some rotation O
     whole = np.column_stack(D) / scale
     coordinates: FloatArray = whole @ np.linalg.pinv((L / scale[:, None]).T)
-    found = _rotation(view, L, sizes)
-    if found is None:
-        return coordinates, None
-    columns: FloatArray = whole @ np.linalg.pinv(found @ (L / scale[:, None]).T)
-    return coordinates, columns
+    signed = _rotation(view, L, sizes)
+    if signed is None:
+        return TurnedDirections(coordinates)
+    found, misfit = signed
+    return TurnedDirections(coordinates, whole @ np.linalg.pinv(found @ (L / scale[:, None]).T), misfit)
 
 
 def _gram(products: list[FloatArray], sizes: list[int]) -> FloatArray:
@@ -58,15 +76,18 @@ def public_signs(seed: int, epoch: int, party: int, columns: int, pieces: int) -
     return np.column_stack([np.ones(columns), drawn * 2.0 - 1.0])
 
 
-def _rotation(view: View, L: FloatArray, sizes: list[int]) -> FloatArray | None:
-    """Return O such that O L^T are directions with the public signs; None where these say too little."""
+def _rotation(view: View, L: FloatArray, sizes: list[int]) -> tuple[FloatArray, float] | None:
+    """Return O such that O L^T are directions with the public signs, and how far they are from having all of these.
+
+    None where signs say too little.
+    """
     senders = [name for name in view.names if not (name == view.me and not np.any(view.of(OWN, "directions")[0].value))]
     others = [name for name in senders if name != view.me]
     sequential, d = view.options.order == "sequential", sum(view.widths[name] for name in others)
     if L.shape[1] != d or sum(sizes) - len(sizes) < d // 2:
         return None
     signs = [_signs_of(view, others, senders, epoch, p, sequential) for epoch, p in enumerate(sizes, 1)]
-    starts, bases = np.cumsum([0, *sizes]), []
+    starts, bases, equations = np.cumsum([0, *sizes]), [], []
     for column in range(d):
         conditions = []
         for first, p, S in zip(starts, sizes, signs, strict=False):
@@ -74,12 +95,23 @@ def _rotation(view: View, L: FloatArray, sizes: list[int]) -> FloatArray | None:
             if not S[column].any():  # not this party's turn
                 conditions += list(L[first : first + p] / length)
             conditions += [(L[first + k] - S[column, k] * L[first]) / length for k in range(1, p) if S[column, k]]
-        _, s, V = np.linalg.svd(np.array(conditions))
+        equations.append(np.array(conditions))
+        _, s, V = np.linalg.svd(equations[-1])
         left = d - int((s > 1e-6 * s[0]).sum())
         bases.append(V[d - max(1, left) :].T)
     if max(base.shape[1] for base in bases) == 1:
-        return np.array([base[:, 0] for base in bases])
-    return _by_turns(bases, d)
+        found: FloatArray | None = np.array([base[:, 0] for base in bases])
+    else:
+        found = _by_turns(bases, d)
+    if found is None:
+        return None
+    missed = [np.linalg.norm(C @ row) / np.linalg.norm(row) for C, row in zip(equations, found, strict=True)]
+    usual = [np.linalg.norm(C) / np.sqrt(d) for C in equations]
+    # With wrong signs each column still has a direction that agrees with most of its few conditions, but then these
+    # directions are not at right angles.
+    unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+    askew = np.linalg.norm(unit @ unit.T - np.eye(d)) / np.sqrt(d)
+    return found, float(max(np.mean(missed) / max(float(np.mean(usual)), 1e-300), askew))
 
 
 def _signs_of(
