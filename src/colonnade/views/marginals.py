@@ -12,7 +12,8 @@ import numpy as np
 from colonnade.views.estimates import basis, centred, components, varimax
 from colonnade.views.numbers import FloatArray
 
-_STARTS, _STEPS, _LAST_STEPS, _BEST, _TOGETHER = 24, 12, 40, 3, 60
+_STARTS, _STEPS, _LAST_STEPS, _BEST, _TOGETHER = 24, 12, 30, 6, 40
+_FEW = 600
 
 
 def in_quantiles(marginals: FloatArray, count: int) -> FloatArray:
@@ -45,12 +46,11 @@ def matched_columns(table: FloatArray, wanted: FloatArray, rng: np.random.Genera
     if not U.shape[1]:
         return np.zeros((len(table), wanted.shape[1]))
     extreme = varimax(table) if rotation else components(U)
-    starts = np.column_stack(
-        [components(U), extreme, -components(U), -extreme, U @ rng.standard_normal((U.shape[1], _STARTS))]
-    )
+    likely = np.column_stack([components(U), extreme])
+    starts = np.column_stack([likely, -likely, U @ rng.standard_normal((U.shape[1], _STARTS))])
     starts = np.linalg.lstsq(U, starts, rcond=None)[0]
     single = [_matched(U, column / size, starts) for column, size in zip(wanted.T, spread, strict=True)]
-    found: FloatArray = np.column_stack([values for values, _ in single]) * spread
+    found: FloatArray = np.column_stack(single) * spread
     if not rotation or table.shape[1] < wanted.shape[1]:
         return found
     turned, far = _together(centred(table), wanted, found)
@@ -58,20 +58,25 @@ def matched_columns(table: FloatArray, wanted: FloatArray, rng: np.random.Genera
     return turned if far <= apart * 1.5 else found
 
 
-def _matched(U: FloatArray, wanted: FloatArray, starts: FloatArray) -> tuple[FloatArray, float]:
-    """Return the values along the direction in which they are distributed most like a column, and how far they are."""
+def _matched(U: FloatArray, wanted: FloatArray, starts: FloatArray) -> FloatArray:
+    """Return the values along the direction in which they are distributed most like a column.
+
+    A few steps on a part of the rows tell which starts are worth to be followed on all of them.
+    """
     directions = starts
-    for steps, kept in ((_STEPS, _BEST), (_LAST_STEPS, 1)):
+    few = np.linspace(0, len(U) - 1, min(len(U), _FEW)).astype(np.int64)
+    for part, steps, kept in ((few, _STEPS, _BEST), (np.arange(len(U)), _LAST_STEPS, 1)):
+        some, here = U[part], in_quantiles(wanted[:, None], len(part))
         for _ in range(steps):
-            values = U @ directions
+            values = some @ directions
             values /= np.maximum(values.std(axis=0), 1e-300)
-            directions = U.T @ _to_ranks(values, np.broadcast_to(wanted[:, None], values.shape)) / len(U)
-        values = U @ directions
+            directions = some.T @ _to_ranks(values, np.broadcast_to(here, values.shape)) / len(some)
+        values = some @ directions
         values /= np.maximum(values.std(axis=0), 1e-300)
-        far = (np.sort(values, axis=0) - wanted[:, None]).std(axis=0)
-        best = np.argsort(far)[:kept]
-        directions = directions[:, best]
-    return values[:, best[0]], float(far[best[0]])
+        far = (np.sort(values, axis=0) - here).std(axis=0)
+        directions = directions[:, np.argsort(far)[:kept]]
+    found: FloatArray = (U @ directions)[:, 0]
+    return found / max(float(found.std()), 1e-300)
 
 
 def _together(table: FloatArray, wanted: FloatArray, first: FloatArray) -> tuple[FloatArray, float]:
