@@ -18,6 +18,7 @@ from colonnade.views.angles import Angles, from_phases
 from colonnade.views.estimates import components, varimax
 from colonnade.views.numbers import known_rows
 
+_FEWEST = 50  # rows whose angles can be put together; of fewer nothing is to be learnt
 _EXPLAINED = 0.1  # directions are the right ones if they leave no larger part of the angles
 
 
@@ -71,4 +72,4 @@ def _angles(case: Case) -> Angles | None:
     if not case.rows:
         return None
     found: Any = case.view.once("angles", lambda: from_phases(case.view, known_rows(case.view)))
-    return None if found is None or len(found.rows) < 3 else found
+    return None if found is None or len(found.rows) < _FEWEST else found
