@@ -12,7 +12,7 @@ from colonnade.runtimes.net import CLEAR, TOTAL
 from colonnade.views.angles import from_phases
 from colonnade.views.directions import with_products
 from colonnade.views.estimates import components, varimax
-from colonnade.views.numbers import RowNumbers, numbers_of
+from colonnade.views.numbers import LinearNumbers, numbers_of
 from colonnade.views.replay import replayed
 from colonnade.views.view import View
 from views import measures
@@ -43,7 +43,7 @@ def seen_by(seeing: Seeing, me: str) -> Figures:
         guesses = guesses if found_by_products.columns is None else found_by_products.columns
     angles = from_phases(view, numbers.rows)
     if angles is not None:
-        numbers, guesses, turned[""] = RowNumbers(angles.rows), angles.columns, angles.coordinates
+        numbers, guesses, turned[""] = LinearNumbers(angles.rows), angles.columns, angles.coordinates
         whole = list(angles.coordinates.T)
     elif "" in turned and not view.of(TOTAL, "evaluation"):
         whole += list(turned[""].T)
@@ -81,7 +81,7 @@ def seen_by(seeing: Seeing, me: str) -> Figures:
     return {key: round(float(value), 4) for key, value in found.items()}
 
 
-def estimates(numbers: RowNumbers, coordinates: Any, guesses: Any, own: Any) -> Any:
+def estimates(numbers: LinearNumbers, coordinates: Any, guesses: Any, own: Any) -> Any:
     """All columns that a party would take for a partner's, without knowing a row: own ones, too, as they are alike."""
     seen = numbers.matrix
     parts = [own, seen, guesses]
@@ -94,7 +94,7 @@ def estimates(numbers: RowNumbers, coordinates: Any, guesses: Any, own: Any) -> 
     return np.column_stack(parts)
 
 
-def features_of(numbers: RowNumbers, coordinates: Any, own: Any) -> list[Any]:
+def features_of(numbers: LinearNumbers, coordinates: Any, own: Any) -> list[Any]:
     """What a party can regress on: coordinates where it has them, else what it sees, with and without its own."""
     seen = coordinates if coordinates is not None else measures.basis(numbers.matrix) * len(own) ** 0.5
     own = measures.centred(own)

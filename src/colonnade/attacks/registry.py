@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from colonnade.attacks.batch_labels import BatchLabels
 from colonnade.attacks.case import Attack
 from colonnade.attacks.column_span import ColumnSpan, UnmaskedParts
+from colonnade.attacks.completion import ActiveCompletion, ModelCompletion
+from colonnade.attacks.own_gradients import GradientCorrelation
 from colonnade.attacks.phases import Phases, SharedDirections
+from colonnade.attacks.reduction import LatticeReduction
 from colonnade.attacks.rotations import InnerProducts, KnownMarginals, PieceSigns
 from colonnade.attacks.score_equations import EqualitySolving, GenerativeRegression, ScoreRegression
 from colonnade.attacks.signal_signs import SignalSigns
+from colonnade.attacks.signal_values import SignalCurvatures, SignalValues
+from colonnade.attacks.signal_vectors import SignalDirections, SignalNorms, SpectralSignals
+from colonnade.attacks.spectral import SpectralEmbeddings
 from colonnade.attacks.tree_bins import TreeRanges, TreeSums
 
 ATTACKS: tuple[Attack, ...] = (
     # on labels
     SignalSigns(),
+    SignalNorms(),
+    SignalDirections(),
+    SpectralSignals(),
+    SignalValues(),
+    SignalCurvatures(),
+    SpectralEmbeddings(),
+    ModelCompletion(),
+    ActiveCompletion(),
+    GradientCorrelation(),
+    BatchLabels(),
+    LatticeReduction(),
     # on columns
     ColumnSpan(),
     InnerProducts(),

@@ -13,7 +13,7 @@ import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess
 from colonnade.attacks.column_span import own_table
-from colonnade.views.tree_cells import ColumnCells, cells_of, with_sums
+from colonnade.views.tree_cells import KnownCells, cells_of, with_sums
 
 
 class TreeRanges(Attack):
@@ -31,7 +31,7 @@ class TreeRanges(Attack):
             return None
         return _guess(case, [self.chances(case, one) for one in columns])
 
-    def chances(self, case: Case, column: ColumnCells) -> FloatArray:
+    def chances(self, case: Case, column: KnownCells) -> FloatArray:
         """Return the chance of each cell for each row."""
         return column.prior
 
@@ -48,7 +48,7 @@ class TreeSums(TreeRanges):
     closed_by: ClassVar[str] = "SealedBoosting(noise=...), more of it"
     slow: ClassVar[bool] = True
 
-    def chances(self, case: Case, column: ColumnCells) -> FloatArray:
+    def chances(self, case: Case, column: KnownCells) -> FloatArray:
         """Return them as sums make them."""
         found = with_sums(case.view, case.target, column)
         return column.prior if found is None else found

@@ -21,7 +21,7 @@ _WHOLE = ("evaluation", "snapshot", "directions", "prediction", "embeddings to",
 
 
 @dataclass
-class RowNumbers:
+class LinearNumbers:
     """What a party knows about some rows.
 
     Attributes
@@ -55,7 +55,7 @@ class RowNumbers:
         return varying((*self.whole, *self.patched), self)
 
 
-def varying(columns: Iterable[FloatArray], about: RowNumbers) -> FloatArray:
+def varying(columns: Iterable[FloatArray], about: LinearNumbers) -> FloatArray:
     """Return columns side by side without those that are the same for everybody."""
     found = [one for one in columns if np.ptp(one) > 0]
     return np.column_stack(found) if found else np.zeros((len(about.rows), 0))
@@ -67,15 +67,15 @@ def known_rows(view: View) -> Rows:
     return own
 
 
-def numbers_of(view: View, loss: str = "logistic") -> RowNumbers:
+def numbers_of(view: View, loss: str = "logistic") -> LinearNumbers:
     """Return all numbers about rows in a view, of training for a loss; they are worked out once for each view."""
-    found: RowNumbers = view.once(f"numbers {loss}", lambda: _numbers_of(view, loss))
+    found: LinearNumbers = view.once(f"numbers {loss}", lambda: _numbers_of(view, loss))
     return found
 
 
-def _numbers_of(view: View, loss: str) -> RowNumbers:
+def _numbers_of(view: View, loss: str) -> LinearNumbers:
     rows = known_rows(view)
-    found = RowNumbers(rows)
+    found = LinearNumbers(rows)
     for table in in_whole(view.of(TOTAL, *_WHOLE) + view.of(CLEAR, "embeddings to", "representations to"), rows):
         found.whole += list(table.T)
     batches = [(one.rows, one.value) for one in view.of(TOTAL, "scores") if one.rows is not None]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from colonnade.runtimes.net import CLEAR, DID, OWN, TOLD, TOTAL
 from colonnade.views.completion import completed
-from colonnade.views.numbers import FloatArray, RowNumbers, Rows, in_whole, scores_from_signals
+from colonnade.views.numbers import FloatArray, LinearNumbers, Rows, in_whole, scores_from_signals
 from colonnade.views.view import Observation, View
 
 _REPLAYED = ("FedSGD", "FedBCD", "VFB2", "AFSGD")
@@ -113,7 +113,7 @@ class FirstOrderReplay:
             self.a, self.intercept = self.best[0].copy(), self.best[1]
 
 
-def replayed(view: View, y: npt.NDArray[Any] | None, l2: float, numbers: RowNumbers) -> dict[str, FloatArray]:
+def replayed(view: View, y: npt.NDArray[Any] | None, l2: float, numbers: LinearNumbers) -> dict[str, FloatArray]:
     """Return coordinates with the others' inner products, under ""; and under a party's name of that party alone.
 
     A label holder has totals of all rows after every epoch. Another party has them where a message is about all rows,

@@ -14,7 +14,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class ColumnCells:
+class KnownCells:
     """What is known of one column.
 
     Attributes
@@ -34,7 +34,7 @@ class ColumnCells:
         return bool(np.ptp(self.prior, axis=0).any())
 
 
-def cells_of(view: View, name: str) -> list[ColumnCells]:
+def cells_of(view: View, name: str) -> list[KnownCells]:
     """Return what sides and cells that were told say of each column of a partner; nothing where there are no trees."""
     sizes = [one.value for one in view.of(CLEAR, "tree sizes") if one.party == name]
     if not sizes:
@@ -48,12 +48,12 @@ def cells_of(view: View, name: str) -> list[ColumnCells]:
     for column, count in enumerate(counts):
         codes, first = told.get(column, (np.zeros(view.rows), np.zeros(count)))
         prior = (np.asarray(codes)[: view.rows, None] == np.asarray(first)).astype(np.float64)
-        found.append(ColumnCells(prior / prior.sum(axis=1, keepdims=True), start))
+        found.append(KnownCells(prior / prior.sum(axis=1, keepdims=True), start))
         start += count
     return found
 
 
-def with_sums(view: View, name: str, column: ColumnCells) -> FloatArray | None:
+def with_sums(view: View, name: str, column: KnownCells) -> FloatArray | None:
     """Return the chance of each cell for each row from noisy sums, too; None where no sums are about this column."""
     here = slice(column.start, column.start + column.prior.shape[1])
     told = [one for one in view.of(TOTAL, "tree sums") if one.party == name and len(one.rows) == view.rows]
