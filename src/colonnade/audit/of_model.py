@@ -70,12 +70,14 @@ def active_cases(
     model: Any, parties: tuple[Party, ...], attackers: Sequence[str] | None, seed: int
 ) -> Iterator[tuple[Case, Truth]]:
     """Train anew for each party without all labels, which takes larger steps than agreed; return what it then has."""
-    from colonnade.audit.active import greedy
+    from colonnade.audit.active import GreedyRun, greedy
 
     for party in parties:
         if (attackers is None or party.name in attackers) and not (party.y is not None and np.all(party.labelled)):
             with greedy(model, party.name) as (options, on):
                 again = _trained(_copy(model, **options), parties, on)
+            if isinstance(on, GreedyRun) and not on.enlarged:
+                continue  # nothing came back that it could have made larger
             yield from cases_of(again, parties, on.views, attackers=[party.name], seed=seed)
 
 
