@@ -1,13 +1,14 @@
 """Columns from a network that was made to show them: a label holder that sends other gradients than those of the loss.
 
 Pasquini, Ateniese, Bernaschi: "Unleashing the tiger: inference attacks on split learning", CCS 2021, the feature-space
-hijacking attack. With rows of other people the attacker trains an encoder and a decoder, x -> z -> x, and a critic that
-tells the encoder's z from a party's embeddings. What it sends back is the derivative of the critic's opinion, so that
-the party's own network learns to make z like the encoder's; then the decoder turns embeddings into columns. As in the
-authors' code the critic is a Wasserstein one with a penalty on gradients (Gulrajani et al. 2017).
+hijacking attack. The attacker has an encoder x -> z with its inverse, and rows of other people. What it sends back is
+the derivative of how far a party's embeddings are, as a cloud of points, from the encoder's z of other people, so that
+the party's own network learns to make z like the encoder's; then the inverse turns embeddings into columns.
 
-In vertical learning the attacker has columns of its own of the same people: critic and decoder look at these as well.
-The party plays its part: nothing that it hears is of a form that it could not have expected, and it has no way to tell.
+Two things are not as printed. How far clouds are apart is told by the energy distance (Székely, Rizzo 2013) and not by
+a critic that learns beside it, as a job has hundreds of steps and theirs had ten thousand; and the encoder is linear,
+principal components. And in vertical learning the attacker has columns of its own of the same people: a point is z
+beside these. The party hears nothing of a form that it could not have expected, and has no way to tell.
 """
 
 from __future__ import annotations
@@ -18,15 +19,13 @@ import numpy as np
 
 from colonnade.algorithms.split import SplitSession
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.blocks.torch_modules import alone, need_torch
 from colonnade.families.torch_networks import SplitFamily
 from colonnade.families.training import TrainingJob, TrainingPart
 from colonnade.inversions.embeddings import sampled
 from colonnade.runtimes.net import CLEAR, Net, Program
-from colonnade.views.rows_seen import passes_of, regressed
+from colonnade.views.rows_seen import passes_of, regressed, standardised
 
-_HIDDEN, _RATE, _BATCH = 64, 1e-3, 64  # of the attacker's networks, which learn by Adam
-_PENALTY, _CRITIC_STEPS = 10.0, 3  # of the critic's gradients, and of its own for each message
+_AT_ONCE = 512  # of the other people, drawn for each batch
 
 
 class Hijacking(Attack):
@@ -65,7 +64,7 @@ class Hijacking(Attack):
 
 
 class Hijacker:
-    """The attacker's networks: encoder, decoder and critic, which learn with every message that comes.
+    """The attacker's encoder and its inverse, and what it sends to a party in place of the loss's derivative.
 
     Parameters
     ----------
@@ -74,93 +73,44 @@ class Hijacker:
     mine
         The attacker's columns of the people of the training.
     seed
-        Of its networks and its draws.
+        Of its draws.
     """
 
     def __init__(self, own: FloatArray, theirs: FloatArray, mine: FloatArray, seed: int) -> None:
-        torch = need_torch()
         self._rng = np.random.default_rng(seed)
-        self._stream = torch.Generator().manual_seed(seed)
-        self._centre, spread = theirs.mean(axis=0), theirs.std(axis=0)
-        self._spread = np.where(spread > 0, spread, 1.0)
-        middle, size = own.mean(axis=0), own.std(axis=0)
-        size = np.where(size > 0, size, 1.0)
-        self._theirs = _tensor((theirs - self._centre) / self._spread)
-        self._own, self._mine = _tensor((own - middle) / size), _tensor((mine - middle) / size)
-        self._encoder: Any = None  # made when the first embeddings come, and it is seen how wide they are
+        both = standardised(np.vstack([own, mine]))
+        self._own, self._mine, self._theirs = both[: len(own)], both[len(own) :], theirs
+        self._components = np.linalg.svd(standardised(theirs), full_matrices=False)[2]
 
-    def _open(self, width: int) -> None:
-        """Make the networks."""
-        torch = need_torch()
-        columns, own = self._theirs.shape[1], self._own.shape[1]
-        self._encoder = self._network(columns, width)
-        self._decoder = self._network(width + own, columns)
-        self._critic = self._network(width + own, 1)
-        coders = [*self._encoder.parameters(), *self._decoder.parameters()]
-        self._coding = torch.optim.Adam(coders, lr=_RATE)
-        self._judging = torch.optim.Adam(self._critic.parameters(), lr=_RATE, betas=(0.5, 0.9))
-
-    def _network(self, inputs: int, outputs: int) -> Any:
-        """Return two hidden layers, with first parameters from the attacker's own stream."""
-        torch = need_torch()
-        nn, layers = torch.nn, []
-        for a, b in ((inputs, _HIDDEN), (_HIDDEN, _HIDDEN), (_HIDDEN, outputs)):
-            layer = nn.Linear(a, b)
-            with torch.no_grad():
-                for one in layer.parameters():
-                    one.copy_((torch.rand(one.shape, generator=self._stream) * 2 - 1) / a**0.5)
-            layers += [layer, nn.LeakyReLU(0.2)]
-        return nn.Sequential(*layers[:-1])
+    def encoded(self, width: int) -> FloatArray:
+        """Return z of the other people: their first principal components, and zeros where z is wider."""
+        z = standardised(self._theirs) @ self._components[:width].T
+        return np.pad(z, ((0, 0), (0, width - z.shape[1])))
 
     def gradient(self, embeddings: FloatArray, rows: Rows) -> FloatArray:
-        """Learn from a batch of the target's embeddings, and return what makes them more like the encoder's."""
-        torch = need_torch()
-        with alone():
-            if self._encoder is None:
-                self._open(embeddings.shape[1])
-            z, beside = _tensor(embeddings), self._mine[torch.from_numpy(np.asarray(rows))]
-            for _ in range(_CRITIC_STEPS):
-                some = torch.from_numpy(self._rng.choice(len(self._theirs), size=min(_BATCH, len(self._theirs))))
-                made = self._code(some)
-                self._judge(made, self._own[some], z, beside)
-            z.requires_grad_()
-            opinion = self._critic(torch.cat([z, beside], dim=1)).sum()
-            (found,) = torch.autograd.grad(opinion, z)
-        told: FloatArray = np.nan_to_num(found.double().numpy())
+        """Return the derivative by each embedding of the distance between the batch and the other people."""
+        here = np.hstack([embeddings, self._mine[rows]])
+        some = self._rng.permutation(len(self._own))[:_AT_ONCE]
+        there = np.hstack([self.encoded(embeddings.shape[1])[some], self._own[some]])
+        found = 2.0 * (_directions(here, there) - _directions(here, here))[:, : embeddings.shape[1]]
+        told: FloatArray = np.nan_to_num(found)
         return told
 
-    def _code(self, some: Any) -> Any:
-        """Take a step of encoder and decoder on some of the other people, and return what the encoder makes of them."""
-        torch = need_torch()
-        made = self._encoder(self._theirs[some])
-        back = self._decoder(torch.cat([made, self._own[some]], dim=1))
-        self._coding.zero_grad()
-        (back - self._theirs[some]).square().mean().backward()
-        self._coding.step()
-        return made.detach()
-
-    def _judge(self, made: Any, own: Any, z: Any, beside: Any) -> None:
-        """Take a step of the critic, which is to be low for the encoder's and high for the target's."""
-        torch = need_torch()
-        count = min(len(made), len(z))
-        true, false = (torch.cat(pair, dim=1)[:count] for pair in ((made, own), (z.detach(), beside)))
-        part = torch.rand(count, 1, generator=self._stream)
-        between = (part * true + (1 - part) * false).requires_grad_()
-        (slope,) = torch.autograd.grad(self._critic(between).sum(), between, create_graph=True)
-        loss = self._critic(true).mean() - self._critic(false).mean()
-        self._judging.zero_grad()
-        (loss + _PENALTY * (slope.norm(dim=1) - 1).square().mean()).backward()
-        self._judging.step()
-
     def decoded(self, embeddings: FloatArray) -> FloatArray:
-        """Return what the decoder makes of the target's embeddings of all rows, as columns of the target's size."""
-        torch = need_torch()
-        if self._encoder is None:
-            self._open(embeddings.shape[1])
-        with alone(), torch.no_grad():
-            back = self._decoder(torch.cat([_tensor(embeddings), self._mine], dim=1)).double().numpy()
-        found: FloatArray = back * self._spread + self._centre
-        return found
+        """Return columns of all rows from embeddings and own columns, by what holds for the other people."""
+        there = np.hstack([self.encoded(embeddings.shape[1]), self._own])
+        here = np.hstack([embeddings, self._mine])
+        return regressed(np.vstack([there, here]), np.arange(len(there)), self._theirs)[len(there) :]
+
+
+def _directions(points: FloatArray, others: FloatArray) -> FloatArray:
+    """Return the mean of the unit vectors that lead from all others to each point."""
+    found = np.empty_like(points)
+    for row, point in enumerate(points):
+        apart = point - others
+        length = np.linalg.norm(apart, axis=1)
+        found[row] = (apart / np.where(length > 0, length, 1.0)[:, None]).mean(axis=0)
+    return found
 
 
 class HijackingSession(SplitSession):
@@ -191,8 +141,3 @@ def hijacked(mind: Hijacker, target: str) -> Program:
         return await _Family().train(net, TrainingJob.from_value(job), TrainingPart(*part), None, None)
 
     return program
-
-
-def _tensor(numbers: FloatArray) -> Any:
-    torch = need_torch()
-    return torch.from_numpy(np.ascontiguousarray(numbers)).float()
