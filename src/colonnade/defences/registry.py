@@ -8,11 +8,17 @@ from typing import Any
 
 from colonnade.defences.base import Defence
 from colonnade.defences.compression import CompressedSignals
+from colonnade.defences.gaussian_signals import GaussianSignals
+from colonnade.defences.marvell import Marvell
+from colonnade.defences.randomised_labels import RandomisedLabels
 from colonnade.errors import OptionError, one_of
 
 DEFENCES: tuple[type[Defence], ...] = (
     # of signals and labels
+    RandomisedLabels,
+    Marvell,
     CompressedSignals,
+    GaussianSignals,
     # of networks and scores
 )
 
