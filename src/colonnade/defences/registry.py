@@ -10,6 +10,7 @@ from colonnade.defences.base import Defence
 from colonnade.defences.compression import CompressedSignals
 from colonnade.defences.gaussian_signals import GaussianSignals
 from colonnade.defences.marvell import Marvell
+from colonnade.defences.output_noise import OutputNoise
 from colonnade.defences.randomised_labels import RandomisedLabels
 from colonnade.errors import OptionError, one_of
 
@@ -19,6 +20,7 @@ DEFENCES: tuple[type[Defence], ...] = (
     Marvell,
     CompressedSignals,
     GaussianSignals,
+    OutputNoise,
     # of networks and scores
 )
 
