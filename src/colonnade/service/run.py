@@ -153,6 +153,9 @@ def run_job(
     source, trained = outcome.value
     trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
     version, in_use = keep_version(job, party, source, trained, history.records)
+    if job.binning is not None and len(trained.classes) == 2:
+        good, bad = trained.classes.tolist()
+        tell(f"of the bins' people {good!r} are good and {bad!r} are bad, whom the model predicts")
     for line in save_bins(version.folder, job, party.name, source, trained.state):
         tell(line)
     if known := [record for record in history.records if "loss" in record]:
