@@ -115,7 +115,8 @@ class Estimator(ParameterMixin, PredictionMixin, ThresholdMixin, FileMixin):
     _framed: frozenset[str] = frozenset()  # the parties whose columns came as a pandas frame
     _codes: ClassVar[bool] = False  # whether categories are taken as codes
     _levels: ClassVar[bool] = False  # whether each category has a coefficient, to be read beside a reference
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "verbose")  # options that files do not keep
+    # Options that files do not keep.
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "defences", "verbose")
     _family: str  # the name of the family that the trained model is of
 
     def _minimised(self) -> losses.Loss:

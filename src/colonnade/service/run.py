@@ -106,6 +106,8 @@ def run_job(
     def read() -> tuple[Any, ...]:
         source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
+        for one in job.defences:
+            tell(f"defence {one.words}, by {one.by}")
         tell(f"{source.rows:,} rows read")
         if job.binning is not None and getattr(job.model, "weighted", False) and party.name in job.holders:
             tell(f"note: {unweighed(party.name)}")
@@ -125,7 +127,7 @@ def run_job(
             return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
-    budget = Budget(party.name, party.policy.max_directions)
+    budget = Budget(party.name, party.policy.max_directions, party.policy.max_epsilon, party.policy.delta)
 
     async def program(net: Net, source: Any) -> Any:
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
