@@ -56,6 +56,7 @@ class TorchFamily(Family):
     """
 
     name: ClassVar[str] = "torch"
+    blurs: ClassVar[bool] = True
     called: ClassVar[str] = "network"
     kinds: ClassVar[Mapping[str, str]] = {
         "network": "logistic",
@@ -195,6 +196,7 @@ class SplitFamily(TorchFamily):
     """
 
     name: ClassVar[str] = "split"
+    blurs: ClassVar[bool] = False  # embeddings are no sum
     kinds: ClassVar[Mapping[str, str]] = {}
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = SplitOptions

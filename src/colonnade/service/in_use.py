@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.errors import JobMismatch, VersionMismatch
 from colonnade.families import family
-from colonnade.families.scoring import Scorer
+from colonnade.families.scoring import Scorer, blurred
 from colonnade.families.training import ScoringJob
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, Used
@@ -85,11 +85,11 @@ def mixed(mine: str, me: str, peer: str, told: str) -> str:
 
 
 def scorer_of(part: ModelPart, party: PartyFile) -> Scorer:
-    """Return a party's part of the model as scoring takes it."""
+    """Return a party's part of the model as scoring takes it, blurred as the party's policy says."""
     public, kind = part.public, family(part.public["family"])
     how = (public["sum"], public["options"].get("topology", "star"))  # trees add nothing up
     job = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
-    return kind.scorer(part.party, job, part.state, party.network)
+    return blurred(kind.scorer(part.party, job, part.state, party.network), party.policy.blur)
 
 
 def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
