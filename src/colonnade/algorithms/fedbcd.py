@@ -192,7 +192,7 @@ async def _descend(
 ) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
     if form == "auto":  # a signal that is weighted does not tell the score
-        form = "frozen" if isinstance(session.job.loss, Weighted) else session.follows
+        form = "frozen" if isinstance(session.job.loss, Weighted) or session.job.defences else session.follows
     local_steps = options.steps_between(session.batch, len(session.net.names))
     # "auto" is safe for one long step of Q eta: with a frozen signal, that is what Q steps on a linear block amount to.
     # A signal that follows the party's own steps lets each linear block come to rest by itself; what may run away is
@@ -286,7 +286,7 @@ class _Round:
         if signal is None:
             signal = await self.signals.take(self.holder, self.rows)
         else:
-            await self.signals.give(signal, self.rows, others)
+            await self.signals.give(self.session.guarded(signal, self.rows), self.rows, others)
         await self.steps(signal, proximal)
         if self.mine:
             await self.signals.serve(others, self.etas, proximal)
@@ -323,5 +323,5 @@ class _Round:
         """At the holder: a signal with its own part as it is now, for these parties to step with."""
         session, others = self.session, cast("FloatArray", self.others)
         fresh = session.signal(session.together(others, self.work.contribution()), self.rows)
-        await self.signals.give(fresh, self.rows, names)
+        await self.signals.give(session.guarded(fresh, self.rows), self.rows, names)
         await self.signals.serve(names, self.etas, proximal)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks import Block, FloatArray, OpenBatch, Rows
+from colonnade.defences.base import Defence, Guard, SignalDefence
 from colonnade.engine.allowance import Allowance
 from colonnade.engine.exposure import ENCRYPTED, in_shares
 from colonnade.engine.options import Training
@@ -45,6 +46,8 @@ class Agreement:
         The secure sum, and the way that its messages take.
     started : bool
         Whether parameters were given to start with, so that nobody knows the first scores beforehand.
+    defences : tuple of Defence
+        What parties do to what leaves them.
     """
 
     loss: Loss
@@ -52,6 +55,7 @@ class Agreement:
     sum: str
     topology: str
     started: bool = False
+    defences: tuple[Defence, ...] = ()
 
 
 @dataclass
@@ -241,6 +245,18 @@ class Exchanges:
         """dL/dz of these rows; only at a party that has their labels."""
         y = self.train.y
         return self.job.loss.signal(scores, y[rows] if y is not None else np.zeros(0))
+
+    @cached_property
+    def _guards(self) -> list[Guard]:
+        kinds = [one for one in self.job.defences if isinstance(one, SignalDefence)]
+        return [one.guard(self.net.secret(f"defence {one.name}"), self.block.outputs) for one in kinds]
+
+    def guarded(self, signal: FloatArray, rows: Rows) -> FloatArray:
+        """What leaves in place of the signal of these rows, at the party that has their labels."""
+        y = self.train.y
+        for guard in self._guards:
+            signal = guard(signal, y[rows] if y is not None else np.zeros(len(rows)))
+        return signal
 
     async def send_signal(self, name: str, signal: FloatArray) -> None:
         """Send the signal of a batch from its holder to one party."""

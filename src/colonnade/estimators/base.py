@@ -121,7 +121,8 @@ class Estimator(ThresholdMixin):
     _framed: frozenset[str] = frozenset()  # the parties whose columns came as a pandas frame
     _codes: ClassVar[bool] = False  # whether categories are taken as codes
     _levels: ClassVar[bool] = False  # whether each category has a coefficient, to be read beside a reference
-    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "verbose")  # options that files do not keep
+    # Options that files do not keep.
+    _unsaved: ClassVar[tuple[str, ...]] = ("algorithm", "class_weight", "defences", "verbose")
     _family: str  # the name of the family that the trained model is of
 
     def _minimised(self) -> losses.Loss:
@@ -499,7 +500,8 @@ class Estimator(ThresholdMixin):
     def save(self, folder: str | Path) -> None:
         """Write one file per party, which holds nothing of any other party.
 
-        The options `algorithm`, `class_weight` and `verbose` are not kept, nor are `history_`, `traffic_` and `times_`.
+        The options `algorithm`, `class_weight`, `defences` and `verbose` are not kept, nor are `history_`, `traffic_`
+        and `times_`.
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from colonnade.blocks.columns import columns_from_value
 from colonnade.data import labels
+from colonnade.defences.base import as_defended
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, OptionError
 from colonnade.families.scoring import Scorer, blurred, score_rows
@@ -195,7 +196,7 @@ class Family(ABC):
 
     def warnings(self, setting: Setting, algorithm: Training) -> tuple[str, ...]:
         """Return what a user should be told before training starts, because not everybody expects it."""
-        leaks = self.leaks(setting, algorithm)
+        leaks = as_defended(self.leaks(setting, algorithm), setting)
         return (*algorithm.warnings(setting), *dict.fromkeys(leak.warning for leak in leaks if leak.warning))
 
     def protection_words(self, protection: str, algorithm: Training, leader: str) -> str:

@@ -207,7 +207,7 @@ class LinearFamily(Family):
             X, y, labelled = part.validation
             other = needed.of(columns_from_value(with_ones(X) if ones else X))
             held_out = Part(other, other.shape[0], y, labelled, part.held_out_weights)
-        agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None)
+        agreed = Agreement(loss, job.holders, job.sum, job.topology, part.own is not None, job.defences)
         kind = SharedSession if in_shares(job.sum, job.holders) else Session
         session = await kind.open(net, agreed, block, job.algorithm, train, held_out, keeper, budget)
         await job.algorithm.train(session)

@@ -100,7 +100,7 @@ class TorchFamily(Family):
         block = make_block(net, part.own, part.X, job.options.l2, job.algorithm.seed)
         check_width(net.me, block.outputs, job.outputs, job.loss)
         train, held_out = parts_of(block, part.y, part.labelled, part.validation, (part.weights, part.held_out_weights))
-        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
+        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology, defences=job.defences)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = job.options.evaluate_rows
         session = NetworkSession(
@@ -228,7 +228,7 @@ class SplitFamily(TorchFamily):
         if holding:
             cast("HolderBlock", block).top = _top_of(net, top, places, options.l2, method.seed)
         train, held_out = parts_of(block, part.y, part.labelled, part.validation, (part.weights, part.held_out_weights))
-        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
+        agreed = Agreement(minimised(job), job.holders, job.sum, job.topology, defences=job.defences)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = options.evaluate_rows
         session = SplitSession(

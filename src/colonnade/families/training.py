@@ -18,6 +18,8 @@ from colonnade.blocks.columns import columns_to_value, rows_of_value
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.data.row_weights import Floats
+from colonnade.defences.base import Defence, check_defences
+from colonnade.defences.registry import from_value
 from colonnade.defences.scores import Blur
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper
@@ -56,6 +58,8 @@ class TrainingJob:
         How contributions are added up, and along which tree.
     algorithm
         How the model is trained, with its options.
+    defences
+        What parties do to what leaves them.
     """
 
     family: str
@@ -66,26 +70,32 @@ class TrainingJob:
     sum: str
     topology: str
     algorithm: Training
+    defences: tuple[Defence, ...] = ()
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `from_value` undoes this."""
         how = (self.holders, self.sum, self.topology, self.algorithm.as_value())
-        return (self.family, astuple(self.options), self.loss, self.outputs, *how)
+        more = (tuple(one.as_value() for one in self.defences),) if self.defences else ()
+        return (self.family, astuple(self.options), self.loss, self.outputs, *how, *more)
 
     @classmethod
     def from_value(cls, value: Any) -> TrainingJob:
         """Return the job that `as_value` described."""
-        name, options, loss, outputs, holders, sum_name, topology, (algorithm, given) = value
+        name, options, loss, outputs, holders, sum_name, topology, (algorithm, given), *more = value
         kind = family(name)
         method = next(one for one in kind.algorithms if one.name == algorithm)(**dict(given))
-        return cls(name, kind.options(*options), loss, outputs, holders, sum_name, topology, method)
+        return cls(
+            name, kind.options(*options), loss, outputs, holders, sum_name, topology, method, *map(from_value, more)
+        )
 
     def setting(self, parties: tuple[str, ...], rows: int | None = None) -> Setting:
         """Return those facts about the run that decide what is shown to whom."""
         more = family(self.family).setting(self.options)
         sealed = protection_of(self.family, self.sum) == SEALED
         how = (self.loss, self.sum, self.topology)
-        return Setting(parties, self.holders, *how, outputs=self.outputs, rows=rows, sealed=sealed, **more)
+        return Setting(
+            parties, self.holders, *how, outputs=self.outputs, rows=rows, sealed=sealed, defences=self.defences, **more
+        )
 
     def check(self, model: str, parties: tuple[str, ...]) -> None:
         """Refuse what the family or the algorithm can't train; `model` is what the user calls the model."""
@@ -93,6 +103,7 @@ class TrainingJob:
         family(self.family).check_holders(model, self.loss, self.holders, self.options)
         check_topology(self.topology, parties, self.holders, SUMS[self.sum].trees)
         self.algorithm.check(self.setting(parties))
+        check_defences(self.defences, model, self.family, self.algorithm, self.setting(parties))
 
     def rehearsed(self) -> TrainingJob:
         """Return the same job in small: one epoch, and no secret."""

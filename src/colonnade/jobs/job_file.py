@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+from colonnade.defences.base import Defence
+from colonnade.defences.registry import defence
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.engine.options import Training
 from colonnade.errors import LabelError, OptionError
@@ -134,6 +136,7 @@ JOB = Section(
     ),
     Key("binning", BINNING),
     Key("scorecard", SCORECARD),
+    Key("defence", Section(others=Key("defence", Section(others=Key("option", Anything))))),
     Key("disclosed", ListOf(str), required=True),
 )
 
@@ -219,6 +222,7 @@ def described(settings: Settings) -> Job:
         settings["validation"]["scoring"],
         grid,
         candidates,
+        _defences(settings),
     )
     _check_trees(added, job)
     _check_trainable(settings, job, made)
@@ -376,6 +380,19 @@ def _algorithm(settings: Settings, of: Family) -> Training:
         raise table.error(named, str(error)) from None
     except TypeError:
         raise settings.error("algorithm", f"an option of {kind.name} has a value of the wrong kind") from None
+
+
+def _defences(settings: Settings) -> tuple[Defence, ...]:
+    """Return what each [defence.NAME] says, or refuse it at its key."""
+    table, found = settings["defence"], []
+    for name, options in ({} if table is None else table).items():
+        try:
+            found.append(defence(name, options.plain()))
+        except OptionError as error:
+            key = next((key for key in options if str(error).startswith(f"{key} ")), None)
+            where, key = (table, name) if key is None else (options, key)
+            raise where.error(key, str(error).removeprefix(f"{key} ")) from None
+    return tuple(found)
 
 
 def _check_disclosed(settings: Settings, job: Job) -> None:

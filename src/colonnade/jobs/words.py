@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from colonnade.binning import binning_leaks
+from colonnade.defences.base import as_defended
 from colonnade.engine.allowance import budget_leaks
 from colonnade.families import family
 from colonnade.inference import statistics_leaks
@@ -26,7 +27,7 @@ def leaks_of(job: Job, setting: Setting | None = None) -> tuple[Leak, ...]:
     return (
         *start_leaks(setting),
         *(budget_leaks(setting) if kind.adds_up else ()),
-        *validation_leaks(setting, kind.leaks(setting, job.algorithm)),
+        *validation_leaks(setting, as_defended(kind.leaks(setting, job.algorithm), setting)),
         *(SUMS[job.sum].leaks(setting) if kind.adds_up else ()),
         *(statistics_leaks(setting) if job.statistics else ()),
         *(() if bins is None else binning_leaks(setting, bins.least, correlates=bins.correlates)),

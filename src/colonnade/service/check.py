@@ -38,6 +38,7 @@ def check(job: Job, party: PartyFile) -> list[Finding]:
     sealed = job.protection == SEALED
     how = f"{job.algorithm.name}" + ("" if sealed or job.summed is None else f", sum {job.summed}")
     found = [Finding("job", True, f"{len(job.parties)} parties, {how}"), Finding("protection", None, words_of(job))]
+    found += [Finding("defence", None, f"{one.words}, by {one.by}") for one in job.defences]
     found.append(tried("certificates", lambda: _certificates(party)))
     found.append(tried("folder", lambda: _folder(party)))
     found += _data(job, party)

@@ -245,6 +245,8 @@ def run_job(
     def read() -> tuple[Any, ...]:
         source = TableSource.of(job, party)
         tell(f"protection {words_of(job)}")
+        for one in job.defences:
+            tell(f"defence {one.words}, by {one.by}")
         tell(f"{source.rows:,} rows read")
         known = source.whole()
         if known is not None:
