@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.defences import RoundedScores
 from colonnade.defences.keyed_noise import keyed_normals
 from colonnade.defences.scores import Answers, Blur
 from colonnade.errors import OptionError, TomlError
@@ -88,6 +89,19 @@ def test_parts_that_are_rounded_or_noised_are_no_equations_to_solve(model):
     assert accuracy(found["0"]) > accuracy(exact) - 0.06
     part = THEIRS @ model.coef_["shop"].T
     np.testing.assert_allclose(found["2"] - exact, np.round(part, 2) - part, atol=1e-9)
+
+
+def test_an_estimator_predicts_as_its_parties_agreed_and_trains_as_ever(model):
+    same = cn.SoftmaxRegression(
+        algorithm=cn.FedSGD(epochs=20, tol=None), defences=[RoundedScores(digits=1)], verbose=0
+    ).fit(*PARTIES)
+    np.testing.assert_array_equal(same.coef_["shop"], model.coef_["shop"])
+    parts = [party.X @ model.coef_[party.name].T for party in PARTIES]
+    bank = parts[0] + model.intercept_
+    np.testing.assert_allclose(same.decision_function(*PARTIES), np.round(bank, 1) + np.round(parts[1], 1), atol=1e-9)
+    assert same.predict_proba(*PARTIES).shape == (N, CLASSES)
+    with pytest.raises(OptionError, match="the defence 'rounded-scores' is for models of the family"):
+        cn.KernelClassifier(defences=[RoundedScores()], verbose=0).fit(*cn.split(OWN, OWN[:, 0] > 0, into=2))
 
 
 def test_asking_again_is_no_way_to_get_rid_of_noise(model):
@@ -202,9 +216,11 @@ def test_the_policy_blurs_what_is_served_and_the_file_what_is_told(model):
         classes=model.classes_,
     )
     party = SimpleNamespace(policy=Policy(round_scores=1), network=None)
-    assert in_use.scorer_of(part, party).blur == Blur(1)
+    assert in_use.scorer_of(part, party, SimpleNamespace(defences=())).blur == Blur(1)
+    agreed = SimpleNamespace(defences=(RoundedScores(digits=0, noise=0.5),))
+    assert in_use.scorer_of(part, party, agreed).blur == Blur(0, 0.5)
     party.policy = Policy()
-    assert not in_use.scorer_of(part, party).blur
+    assert not in_use.scorer_of(part, party, SimpleNamespace(defences=())).blur
     (scores,) = asked(model, Blur())
     one = SimpleNamespace(loss="softmax")
     exact, rounded, decided = (

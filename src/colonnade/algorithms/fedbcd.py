@@ -192,7 +192,8 @@ async def _descend(
 ) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between."""
     if form == "auto":  # a signal that is weighted does not tell the score
-        form = "frozen" if isinstance(session.job.loss, Weighted) or session.job.defences else session.follows
+        defended = any(one.in_training for one in session.job.defences)
+        form = "frozen" if isinstance(session.job.loss, Weighted) or defended else session.follows
     local_steps = options.steps_between(session.batch, len(session.net.names))
     # "auto" is safe for one long step of Q eta: with a frozen signal, that is what Q steps on a linear block amount to.
     # A signal that follows the party's own steps lets each linear block come to rest by itself; what may run away is

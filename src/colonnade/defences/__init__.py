@@ -1,4 +1,8 @@
 """What a party can do to what leaves it, so that less follows: each defence one option, with what it costs measured."""
 
 from colonnade.defences.base import Defence as Defence
+from colonnade.defences.bottleneck import Bottleneck as Bottleneck
 from colonnade.defences.compression import CompressedSignals as CompressedSignals
+from colonnade.defences.distance_correlation import DistanceCorrelation as DistanceCorrelation
+from colonnade.defences.noisy_outputs import NoisyOutputs as NoisyOutputs
+from colonnade.defences.rounded_scores import RoundedScores as RoundedScores

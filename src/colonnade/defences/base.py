@@ -45,6 +45,8 @@ class Defence(ABC):
         The algorithms that know it; empty: all of these families.
     changes
         The names of the leaks that say less with it; they stay declared, as less is not nothing.
+    in_training
+        Whether it changes anything in training, and not only in use.
     """
 
     name: ClassVar[str]
@@ -54,6 +56,7 @@ class Defence(ABC):
     families: ClassVar[tuple[str, ...]]
     algorithms: ClassVar[tuple[str, ...]] = ()
     changes: ClassVar[tuple[str, ...]] = ()
+    in_training: ClassVar[bool] = True
 
     @property
     def words(self) -> str:

@@ -7,6 +7,7 @@ secret key and the number itself decide is the same each time, and looks indepen
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,16 @@ FloatArray = npt.NDArray[np.float64]
 
 # The last bits of a number depend on how many rows were computed with it; noise should not.
 _DECIMALS = 6
+
+
+def drawn_normals(secret: bytes) -> Callable[[FloatArray], FloatArray]:
+    """Return what draws normal numbers in the shape of a table, others each time, from 32 secret bytes."""
+    rng = np.random.default_rng(int.from_bytes(secret))
+
+    def normals(table: FloatArray) -> FloatArray:
+        return rng.standard_normal(table.shape)
+
+    return normals
 
 
 def keyed_normals(key: bytes, table: FloatArray) -> FloatArray:

@@ -7,13 +7,21 @@ from dataclasses import fields
 from typing import Any
 
 from colonnade.defences.base import Defence
+from colonnade.defences.bottleneck import Bottleneck
 from colonnade.defences.compression import CompressedSignals
+from colonnade.defences.distance_correlation import DistanceCorrelation
+from colonnade.defences.noisy_outputs import NoisyOutputs
+from colonnade.defences.rounded_scores import RoundedScores
 from colonnade.errors import OptionError, one_of
 
 DEFENCES: tuple[type[Defence], ...] = (
     # of signals and labels
     CompressedSignals,
     # of networks and scores
+    DistanceCorrelation,
+    Bottleneck,
+    NoisyOutputs,
+    RoundedScores,
 )
 
 

@@ -20,6 +20,7 @@ from colonnade import private_files
 from colonnade.audit.findings import MAX_ADVANTAGE
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
+from colonnade.defences.rounded_scores import blur_of
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, MissingUntilFitted, NotFittedError, OptionError, one_of
 from colonnade.estimators import preparing
@@ -353,7 +354,8 @@ class Estimator(ThresholdMixin):
         return scores
 
     def _scoring_job(self, **facts: Any) -> ScoringJob:
-        return ScoringJob(self._family, self.holders_, self.sum_, self.topology, facts)
+        blur = blur_of(getattr(self, "defences", ()))
+        return ScoringJob(self._family, self.holders_, self.sum_, self.topology, facts, blur)
 
     def decision_function(self, *parties: Party, on: Runtime | None = None) -> Array:
         """Return the scores of these rows, as the first label holder gets them.

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.ssca import SSCA
-from colonnade.blocks.torch_whole import maker_name
 from colonnade.blocks.whole import WholeModel, probabilities
 from colonnade.data.party import Party, missing_values
 from colonnade.data.site import Site, check_same_columns, check_sites, common_classes, naming
@@ -40,6 +39,7 @@ from colonnade.horizontal.program import attend, serve
 from colonnade.horizontal.row_keys import RowKeys, check_groups
 from colonnade.horizontal.site_work import rows_to_value
 from colonnade.horizontal.stated_problem import StatedProblem, check_problem, state_problem
+from colonnade.horizontal.torch_whole import maker_name
 from colonnade.objective import losses
 from colonnade.objective.expressions import Constraint, Expression
 from colonnade.objective.metrics import METRICS

@@ -43,7 +43,7 @@ class SummedScorer(ABC):
     most = 1 << 14
     outputs: int
     blur = Blur()  # what this party does to its contributions before they leave
-    _secret = b""
+    secret: bytes | None = None  # what noise on contributions is drawn from, from the first question on
 
     @abstractmethod
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
@@ -54,7 +54,8 @@ class SummedScorer(ABC):
         own = np.zeros((len(known), self.outputs))
         try:
             if columns is not None:
-                own[known] = self._blurred(self.of(columns, rows), secure)
+                self.secret = self.secret or secure.net.secret("noise of scores")
+                own[known] = self.blur(self.of(columns, rows), self.secret)
             secure.ring.encode(own, secure.net.me)
         except (RingOverflow, NotFinite) as error:
             why = str(error) or "the network has no score for them"
@@ -63,12 +64,6 @@ class SummedScorer(ABC):
                 f"its targets were too large: then train it on smaller ones, in thousands for example"
             ) from None
         return own[:, 0] if self.outputs == 1 else own, ~known
-
-    def _blurred(self, own: FloatArray, secure: SecureSum) -> FloatArray:
-        if not self.blur:
-            return own
-        self._secret = self._secret or secure.net.secret("noise of scores")
-        return self.blur(own, self._secret)
 
     async def scores(self, secure: SecureSum, ready: tuple[FloatArray, Known], to: str) -> FloatArray | None:
         """Sum the contributions as in training, with noise for people whom this party does not know."""

@@ -78,7 +78,7 @@ def predict(
     judge(party, part, table.take(here), tell)
 
     async def program(net: Net) -> Scores:
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
+        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
         totals, known = await asker.scores(ids, X, here)
         await asker.close()
         return Scores(ids, known, outputs(job, part, with_offsets(totals, table.added), party.answers))
@@ -92,7 +92,7 @@ def _alone(job: Job, party: PartyFile, source: Path | None, version: str | None,
     part = model_file.load(party.folder, party.name, version)
     table = _table(party, part, source)
     judge(party, part, table, tell)
-    scorer, columns = scorer_of(part, party), columns_of(part.prepared.apply(table))
+    scorer, columns = scorer_of(part, party, job), columns_of(part.prepared.apply(table))
     totals = cast("SummedScorer", scorer).of(columns, np.arange(table.rows))
     ids = [str(one) for one in _ids(table, party.name).tolist()]
     return Scores(ids, np.ones(len(ids), dtype=bool), outputs(job, part, totals[:, 0], party.answers))
@@ -125,7 +125,7 @@ def serve_once(
 
     async def program(net: Net, lookup: Any) -> int:
         terms, rounds = _terms(job, asker), party.policy.max_rounds
-        return await serve(net, terms, scorer_of(part, party), lookup, gate, rounds)
+        return await serve(net, terms, scorer_of(part, party, job), lookup, gate, rounds)
 
     return int(use(job, party, part, asker, program, read))
 
@@ -185,7 +185,7 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         return _directory(party, part, served, tell)
 
     async def program(net: Net, table: Any, directory: Any) -> None:
-        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party))
+        asker = await Asker.open(net, _terms(job, party.name), scorer_of(part, party, job))
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
