@@ -141,16 +141,16 @@ def test_numbers_are_rounded_and_classes_that_are_numbers_are_not():
 
 def test_noise_by_a_key_is_normal_and_told_by_nothing_but_the_key():
     table = np.random.default_rng(0).standard_normal((4000, 3))
-    noise = keyed_normals(b"k" * 32, table)
-    np.testing.assert_array_equal(noise[5:9], keyed_normals(b"k" * 32, table[5:9] + 1e-12))
-    other = keyed_normals(b"l" * 32, table)
+    noise = keyed_normals(b"k" * 32, table, 1e-3)
+    np.testing.assert_array_equal(noise[5:9], keyed_normals(b"k" * 32, table[5:9] + 1e-12, 1e-3))
+    other = keyed_normals(b"l" * 32, table, 1e-3)
     together = np.column_stack([noise, other, table])
     np.testing.assert_allclose(np.corrcoef(together.T), np.eye(9), atol=0.06)
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.06)
     np.testing.assert_allclose(noise.std(axis=0), 1, atol=0.05)
     kurtosis = (noise**4).mean() / (noise**2).mean() ** 2
     assert kurtosis == pytest.approx(3, abs=0.2)
-    assert keyed_normals(b"k", table[:, 0]).shape == (4000,)
+    assert keyed_normals(b"k", table[:, 0], 1e-3).shape == (4000,)
 
 
 @pytest.mark.parametrize(

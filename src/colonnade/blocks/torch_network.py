@@ -327,7 +327,7 @@ def check_trainable(module: Any, x: Any, party: str) -> None:
     torch, tried = need_torch(), copy.deepcopy(module).train()  # a copy: batch norm counts what it sees
     try:
         with alone(), torch.enable_grad():
-            z = tried(x)
+            z = outputs_of(tried, x)
     except _RAISED as error:
         rows = "1 row" if len(x) == 1 else f"{len(x)} rows"
         raise OptionError(

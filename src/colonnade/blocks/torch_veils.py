@@ -84,6 +84,11 @@ def means_and_spreads(outputs: Any) -> tuple[Any, Any]:
     return outputs[:, :width], (outputs[:, width:].clamp(-_MOST, _MOST) / 2).exp()
 
 
+def spread_of(module: Any) -> float:
+    """Return about how large the noise on what leaves a module is; behind a bottleneck, 1 is what says nothing."""
+    return float(getattr(module, _NOISE).prod()) if hasattr(module, _NOISE) else 1.0
+
+
 def is_veiled(module: Any) -> bool:
     """Return whether a module has a veil already."""
     return hasattr(module, _NETWORK) and (hasattr(module, _HEADS) or hasattr(module, _NOISE))

@@ -4,5 +4,6 @@ from colonnade.defences.base import Defence as Defence
 from colonnade.defences.bottleneck import Bottleneck as Bottleneck
 from colonnade.defences.compression import CompressedSignals as CompressedSignals
 from colonnade.defences.distance_correlation import DistanceCorrelation as DistanceCorrelation
+from colonnade.defences.label_correlation import LabelCorrelation as LabelCorrelation
 from colonnade.defences.noisy_outputs import NoisyOutputs as NoisyOutputs
 from colonnade.defences.rounded_scores import RoundedScores as RoundedScores

@@ -41,10 +41,14 @@ class DistanceCorrelation(OutputDefence):
 
     def penalty(self, x: Any, outputs: Any, z: Any) -> Any:
         """Return weight * DCOR(x, z), the mean over pieces of a large batch."""
-        pieces = -(-len(z) // _MOST)
-        size = -(-len(z) // pieces)
-        parts = zip(x.split(size), z.split(size), strict=True)
-        return self.weight * sum(len(one) * distance_correlation(one, other) for one, other in parts) / len(z)
+        return self.weight * in_pieces(x, z)
+
+
+def in_pieces(x: Any, z: Any) -> Any:
+    """Return the distance correlation of a batch, the mean over pieces of a large one."""
+    size = -(-len(z) // -(-len(z) // _MOST))
+    parts = zip(x.split(size), z.split(size), strict=True)
+    return sum(len(one) * distance_correlation(one, other) for one, other in parts) / len(z)
 
 
 def distance_correlation(x: Any, z: Any) -> Any:

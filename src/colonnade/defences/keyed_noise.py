@@ -16,8 +16,7 @@ from colonnade.crypto.keystream import Keystream
 
 FloatArray = npt.NDArray[np.float64]
 
-# The last bits of a number depend on how many rows were computed with it; noise should not.
-_DECIMALS = 6
+FINE = 2.0**-10  # steps in which numbers are told apart, in units of the noise's standard deviation
 
 
 def drawn_normals(secret: bytes) -> Callable[[FloatArray], FloatArray]:
@@ -30,7 +29,7 @@ def drawn_normals(secret: bytes) -> Callable[[FloatArray], FloatArray]:
     return normals
 
 
-def keyed_normals(key: bytes, table: FloatArray) -> FloatArray:
+def keyed_normals(key: bytes, table: FloatArray, step: float) -> FloatArray:
     """Return standard normal numbers in the shape of a table, of which each row has its own by its numbers and the key.
 
     Parameters
@@ -39,8 +38,11 @@ def keyed_normals(key: bytes, table: FloatArray) -> FloatArray:
         Up to 64 secret bytes.
     table
         One row for each person, or one number.
+    step
+        Numbers that are the same in steps of this size are the same: their last bits depend on how many rows were
+        computed together. It should be far below the noise (`FINE`), or people who differ little would share theirs.
     """
-    rows = np.ascontiguousarray(np.round(table.reshape(len(table), -1), _DECIMALS)) + 0.0  # and no -0.0
+    rows = np.ascontiguousarray(np.rint(table.reshape(len(table), -1) / step)) + 0.0  # and no -0.0
     pairs = -(-rows.shape[1] // 2)
     words = np.empty((len(rows), 2 * pairs), dtype=np.uint64)
     for at, row in enumerate(rows):

@@ -10,6 +10,7 @@ from colonnade.defences.base import Defence
 from colonnade.defences.bottleneck import Bottleneck
 from colonnade.defences.compression import CompressedSignals
 from colonnade.defences.distance_correlation import DistanceCorrelation
+from colonnade.defences.label_correlation import LabelCorrelation
 from colonnade.defences.noisy_outputs import NoisyOutputs
 from colonnade.defences.rounded_scores import RoundedScores
 from colonnade.errors import OptionError, one_of
@@ -19,6 +20,7 @@ DEFENCES: tuple[type[Defence], ...] = (
     CompressedSignals,
     # of networks and scores
     DistanceCorrelation,
+    LabelCorrelation,
     Bottleneck,
     NoisyOutputs,
     RoundedScores,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.defences.keyed_noise import keyed_normals
+from colonnade.defences.keyed_noise import FINE, keyed_normals
 from colonnade.errors import OptionError, at_least, whole_number
 
 Array = npt.NDArray[Any]
@@ -60,7 +60,7 @@ class Blur:
     def __call__(self, own: FloatArray, secret: bytes) -> FloatArray:
         """Return the part that leaves; `secret` is this party's own."""
         if self.noise:
-            own = own + self.noise * keyed_normals(secret, own)
+            own = own + self.noise * keyed_normals(secret, own, FINE * self.noise)
         return own if self.digits is None else np.round(own, self.digits)
 
 

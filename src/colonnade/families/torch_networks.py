@@ -20,7 +20,8 @@ from colonnade.blocks import FloatArray, Rows
 from colonnade.blocks.columns import Columns, value_of
 from colonnade.blocks.torch_modules import drawn, fresh_stream, module_of
 from colonnade.blocks.torch_network import NetworkBlock
-from colonnade.defences.keyed_noise import keyed_normals
+from colonnade.blocks.torch_veils import spread_of
+from colonnade.defences.keyed_noise import FINE, keyed_normals
 from colonnade.defences.outputs import on_outputs
 from colonnade.engine.allowance import Limit
 from colonnade.engine.exchange import Agreement
@@ -177,7 +178,8 @@ class NetworkScorer(SummedScorer):
     def of(self, columns: Columns, rows: Rows) -> FloatArray:
         """Return what this party adds to the scores, one row per person."""
         block = NetworkBlock(self._module, value_of(columns), party=self._party, shape=self._shape)
-        block.normals = None if self.secret is None else partial(keyed_normals, self.secret)
+        if self.secret is not None:
+            block.normals = partial(keyed_normals, self.secret, step=FINE * spread_of(self._module))
         return block.scores(rows).reshape(-1, block.outputs)
 
 
@@ -252,7 +254,7 @@ class SplitFamily(TorchFamily):
         network, top = part.own
         holder, places = job.holders[0], dict(job.facts["widths"])
         block = make_block(net, network, part.X, 0.0, 0)
-        block.normals = partial(keyed_normals, net.secret("noise of embeddings"))
+        block.normals = partial(keyed_normals, net.secret("noise of embeddings"), step=FINE * spread_of(block.module))
         made = _top_of(net, top, places, 0.0, 0) if net.me == holder else None
         pieces = []
         for at in range(0, block.rows, _CHUNK):
