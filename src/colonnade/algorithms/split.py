@@ -25,6 +25,7 @@ from colonnade.engine.session import session_leaks
 from colonnade.engine.torch_session import NetworkSession
 from colonnade.leaks import EMBEDDINGS, OF_COLUMNS, OF_LABELS, SIGNALS, Leak, Setting, weights
 from colonnade.objective.losses import Labels, Loss
+from colonnade.objective.weighted import labels_of
 from colonnade.runtimes.net import Net
 from colonnade.runtimes.wire import expect_array
 
@@ -216,7 +217,7 @@ class SplitSession(NetworkSession):
         for one in self.job.defences:
             if isinstance(one, LabelCorrelation):
                 with alone():
-                    back = back + one.added(scores, y, self.top.spans, self.net.me)
+                    back = back + one.added(scores, labels_of(y), self.top.spans, self.net.me)
         return back
 
     async def send_signal(self, name: str, signal: FloatArray) -> None:

@@ -6,6 +6,7 @@ they start, as its noise shows in everybody's model. Its numbers travel with the
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
@@ -14,8 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.crypto.keystream import Keystream
+from colonnade.defences.accountant import RESPONSE, Release
+from colonnade.defences.responses import randomised
 from colonnade.errors import OptionError
-from colonnade.leaks import SCORES, SIGNALS, Leak, Setting
+from colonnade.leaks import MEAN, SCORES, SIGNALS, Leak, Setting
+from colonnade.objective import losses
 
 FloatArray = npt.NDArray[np.float64]
 # What goes to others in place of the signal of a batch: takes the signal and the labels of its rows.
@@ -57,6 +62,8 @@ class Defence(ABC):
     algorithms: ClassVar[tuple[str, ...]] = ()
     changes: ClassVar[tuple[str, ...]] = ()
     in_training: ClassVar[bool] = True
+    private: ClassVar[bool] = False  # whether all that is told of labels is bounded, so that none starts a model
+    instead: ClassVar[str] = "leave it out"  # what to do where the family does not know it
 
     @property
     def words(self) -> str:
@@ -72,7 +79,7 @@ class Defence(ABC):
         if family not in self.families:
             raise OptionError(
                 f"the defence {self.name!r} is for models of the family {_or(self.families)}, and {model} trained so "
-                f"is of the family {family!r}; leave it out"
+                f"is of the family {family!r}; {self.instead}"
             )
         if self.algorithms and algorithm.name not in self.algorithms:
             raise OptionError(
@@ -88,6 +95,42 @@ class Defence(ABC):
             else leak
             for leak in leaks
         )
+
+    def refits(self, family: str) -> bool:
+        """Return whether label holders of this family's models take a last step after all others, with true labels."""
+        return False
+
+
+class LabelDefence(Defence):
+    """A defence that trains by other labels than the true ones, drawn from a secret."""
+
+    by: ClassVar[str] = LABEL_HOLDER
+    changes: ClassVar[tuple[str, ...]] = (SIGNALS, SCORES, MEAN)
+    epsilon: float
+
+    def check(self, model: str, family: str, algorithm: Any, setting: Setting) -> None:
+        """Refuse labels that are no classes, weights, which tell classes where they balance them, and two holders."""
+        super().check(model, family, algorithm, setting)
+        if losses.loss(setting.loss).kind not in ("binary", "classes"):
+            raise OptionError(f"the defence {self.name!r} is for classes, and {model} has the loss {setting.loss!r}")
+        if setting.weighted:
+            raise OptionError(f"the defence {self.name!r} hides labels, and weights may tell them; leave one out")
+        if len(setting.holders) > 1:
+            raise OptionError(
+                f"the defence {self.name!r} needs exactly one label holder, got {', '.join(map(repr, setting.holders))}"
+            )
+
+    def kept(self, classes: int) -> float:
+        """Return the chance that a label is kept less that of drawing a given other one."""
+        return math.expm1(self.epsilon) / (math.expm1(self.epsilon) + max(2, classes))
+
+    def drawn(self, y: npt.NDArray[Any], kind: str, classes: int, secret: bytes) -> npt.NDArray[Any]:
+        """Return the labels to train by."""
+        return randomised(y, kind, classes, self.epsilon, Keystream(secret))
+
+    def release(self, classes: int) -> Release:
+        """Return what one training tells of each label."""
+        return Release(RESPONSE, float(self.epsilon), max(2, classes))
 
 
 class SignalDefence(Defence):

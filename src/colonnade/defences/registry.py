@@ -10,14 +10,20 @@ from colonnade.defences.base import Defence
 from colonnade.defences.bottleneck import Bottleneck
 from colonnade.defences.compression import CompressedSignals
 from colonnade.defences.distance_correlation import DistanceCorrelation
+from colonnade.defences.gaussian_signals import GaussianSignals
 from colonnade.defences.label_correlation import LabelCorrelation
+from colonnade.defences.marvell import Marvell
 from colonnade.defences.noisy_outputs import NoisyOutputs
+from colonnade.defences.randomised_labels import RandomisedLabels
 from colonnade.defences.rounded_scores import RoundedScores
 from colonnade.errors import OptionError, one_of
 
 DEFENCES: tuple[type[Defence], ...] = (
     # of signals and labels
+    RandomisedLabels,
+    Marvell,
     CompressedSignals,
+    GaussianSignals,
     # of networks and scores
     DistanceCorrelation,
     LabelCorrelation,

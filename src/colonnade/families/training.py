@@ -7,6 +7,7 @@ party, whatever the family of the model. Jobs and parts are typed here, and plai
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
@@ -18,13 +19,13 @@ from colonnade.blocks.columns import columns_to_value, rows_of_value
 from colonnade.data import labels
 from colonnade.data.party import Party
 from colonnade.data.row_weights import Floats
-from colonnade.defences.base import Defence, check_defences
+from colonnade.defences.base import Defence, LabelDefence, check_defences
 from colonnade.defences.registry import from_value
 from colonnade.defences.scores import Blur
 from colonnade.engine.allowance import Limit
-from colonnade.engine.kept import Keeper
+from colonnade.engine.kept import Keeper, with_secret
 from colonnade.engine.options import Training
-from colonnade.errors import DataError
+from colonnade.errors import DataError, OptionError
 from colonnade.families import family
 from colonnade.families.protection import SEALED, protection_of
 from colonnade.leaks import Setting
@@ -140,6 +141,7 @@ class TrainingPart:
     own: Any = None
     weights: Floats | None = None
     held_out_weights: Floats | None = None
+    truth: npt.NDArray[Any] | None = None  # the true labels, where a defence trains by others; never on the wire
 
     @classmethod
     def of(
@@ -250,7 +252,46 @@ async def train(net: Net, job: Any, part: Any, keeper: Keeper | None = None, bud
     if mine.y is not None and mine.y.ndim == 2:
         kind.check_offsets(net.me, agreed.loss, agreed.holders)
     _check_told(net.me, agreed, mine)
+    if mine.y is not None and agreed.defences:
+        mine, keeper = with_other_labels(net, agreed, mine, keeper, budget)
     return await kind.train(net, agreed, mine, keeper, budget)
+
+
+def with_other_labels(
+    net: Net, job: TrainingJob, part: TrainingPart, keeper: Keeper | None, budget: Limit | None
+) -> tuple[TrainingPart, Keeper | None]:
+    """Return what a label holder brings where a defence trains by other labels, and where it keeps its progress.
+
+    A run that goes on after a break goes on with the labels that it has drawn: another answer would tell more.
+    """
+    for one in job.defences:
+        if not isinstance(one, LabelDefence) or part.y is None:
+            continue
+        if part.own is not None and not family(job.family).takes_own:
+            raise OptionError(
+                f"the defence {one.name!r} hides labels, and a model to start from was fitted by the true ones; start "
+                f"from none"
+            )
+        secret, told = net.secret(f"defence {one.name}"), False
+        if keeper is not None:
+            told = bool(keeper.versions())
+            keeper = kept = with_secret(keeper, secret)
+            secret = kept.secret
+        if budget is not None and not told:
+            budget.release(one.release(job.outputs))
+        loss, truth = losses.loss(job.loss), part.y
+
+        def drawn(y: Any, secret: bytes, one: LabelDefence = one, kind: str = loss.kind) -> Any:
+            labels = y if y.ndim == 1 else y[:, 0]
+            found = one.drawn(labels, kind, job.outputs, secret)
+            return found if y.ndim == 1 else np.column_stack((found, y[:, 1]))
+
+        apart = part.validation
+        if apart is not None and apart[1] is not None:
+            other = hashlib.sha256(b"held-out rows" + secret).digest()
+            apart = (apart[0], drawn(apart[1], other), apart[2])
+        part = replace(part, y=drawn(truth, secret), validation=apart, truth=truth)
+    return part, keeper
 
 
 def _check_told(me: str, job: TrainingJob, part: TrainingPart) -> None:

@@ -98,6 +98,8 @@ PARTY = Section(
             Key("max_rounds", int, default=Policy.max_rounds, least=1),
             Key("peers", ListOf(str)),
             Key("max_directions", float, default=Policy.max_directions, above=0.0),
+            Key("max_epsilon", float, above=0.0),
+            Key("delta", float, default=Policy.delta, above=0.0, most=0.5),
             Key("max_ranges", int, least=2),
             Key("max_questions", int, default=Policy.max_questions, least=0),
             Key("min_noise", float, default=Policy.min_noise, least=0),

@@ -95,6 +95,8 @@ class Policy:
     serve_people : about whom this party asks and answers with a trained model: the people of the "trained"
         intersection, those "listed" in `serve_list`, or "all".
     serve_list : a file with one id per line.
+    max_epsilon : what noisy answers about this party's labels may tell in all runs together; None: any number.
+    delta : the delta that goes with it.
     min_prediction : the fewest people of one question.
     max_people_per_day : the most people about whom one asker is answered in a day; None: by the number of those served.
     max_drift : the largest stability index of a column, against the training, with which people are scored.
@@ -123,6 +125,8 @@ class Policy:
     max_partner_ids: int | None = None
     serve_people: str = "trained"
     serve_list: Path | None = None
+    max_epsilon: float | None = None
+    delta: float = 1e-6
     min_prediction: int = 1
     max_people_per_day: int | None = None
     max_drift: float | None = None

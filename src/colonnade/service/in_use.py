@@ -99,4 +99,7 @@ def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
     made = part.public["family"]
     numbers = family(made).numbers(part.public, part.state)
     used = Used(model_file.digest(made, part.state), numbers, sources(part.prepared))
-    return {"budget": Budget(party.name, party.policy.max_directions), "model": used}
+    return {
+        "budget": Budget(party.name, party.policy.max_directions, party.policy.max_epsilon, party.policy.delta),
+        "model": used,
+    }

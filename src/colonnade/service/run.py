@@ -264,7 +264,7 @@ def run_job(
             return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
-    budget = Budget(party.name, party.policy.max_directions)
+    budget = Budget(party.name, party.policy.max_directions, party.policy.max_epsilon, party.policy.delta)
 
     async def program(net: Net, source: Any) -> Any:
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
