@@ -90,8 +90,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
 def tables_words(size: Size) -> list[str]:
     """What all tables have in common."""
     return [
-        f"{size.train_rows} rows to train with, {size.test_rows} to test with; networks: {size.epochs} epochs of FedSGD "
-        f"with Adam, batches of 128.",
+        f"{size.train_rows} rows to train with, {size.test_rows} to test with; networks learn by FedSGD with Adam, "
+        f"{size.epochs} epochs, batches of 128.",
         f"Attacks on columns know {size.known} rows; gain is (found - alone) / (1 - alone), where alone is what own "
         f"columns tell.",
     ]
@@ -256,7 +256,7 @@ def scores_table(halves: Halves, seed: int, place: int) -> Table:
         "best column",
         "mean column",
     )
-    words = [f"{halves.theirs[1].shape[1]} columns from {exact.reshape(len(own), -1).shape[1]} scores of a person; R²."]
+    below = [f"{halves.theirs[1].shape[1]} columns from {exact.reshape(len(own), -1).shape[1]} scores of a person; R²."]
     return Table(f"scores-{place}", f"{place}. Scores, {halves.name}", head, lines, below)
 
 
