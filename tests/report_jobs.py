@@ -18,7 +18,8 @@ from colonnade.jobs.tree_part import grows_trees, own_part
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
-from colonnade.service.run import TableSource, keep_version
+from colonnade.service.keeping import keep_version
+from colonnade.service.table_source import TableSource
 from colonnade.service.training import take_part
 from colonnade.tables import data
 from test_job import complete

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import stat
 
@@ -181,7 +182,51 @@ def test_columns_are_described_as_they_were_in_training(loans, tmp_path):
     assert text == ColumnLine("text", 0.25, (), (("b", 0.5), ("a", 0.25)))
     assert empty.missing == 1.0
     assert one == ColumnLine("one", 0.25, (2.0,) * 5)
-    Strict(page_of(contents_of(columns=[text, empty, one])))
+    day = ColumnLine("joined", 0.0, (0.0, 31.0, 59.0, 90.0, 365.0), days=True)
+    page = page_of(contents_of(columns=[text, empty, one, day]))
+    Strict(page)
+    assert all(f"<td>{one}</td>" in page for one in ("1970-01-01", "1970-02-01", "1971-01-01"))
+
+
+def test_the_page_of_a_job_with_folds_shows_them(tmp_path):
+    def more(text):
+        text = text.replace("[validation]\n", '[validation]\nfolds = 3\nscoring = "roc_auc"\n')
+        return re.sub(r"\npart = [\d.]+", "", text) + "\n[search]\nl2 = [10.0, 0.01]\n"
+
+    _, job, parties = trained(tmp_path, protection="masked", more=more)
+    folder = Shelf(parties["bank"].folder, "bank").promoted().folder
+    told = json.loads((folder / "validation.json").read_text())
+    of = gather(job, parties["bank"])
+    assert (of.folds.count, of.folds.scoring, of.folds.best) == (3, "roc_auc", told["best"])
+    page = Strict(page_of(of))
+    # Everybody is named with the fold that held them out, and has figures.
+    rows = people_in(folder)
+    assert (len(rows), {row["fold"] for row in rows}) == (220, {"fold 1", "fold 2", "fold 3"})
+    assert all(row["label"] == str(LABELS["logistic"][int(row["id"])]) for row in rows)
+    (people,) = of.people
+    each = np.array([row["fold"] for row in rows])
+    for number, score in enumerate(told["candidates"][told["best"]]["scores"], 1):
+        here = each == f"fold {number}"
+        assert roc_auc_score(people.y[here], people.score[here]) == pytest.approx(score)
+    assert f"AUC {roc_auc_score(people.y, people.score):.4f}" in page.text
+    assert "the model of the fold that held them out" in page.text
+    # "Alone" is trained on the same folds, on what the bank has.
+    own = np.array([[float(f"{TABLE[name][int(row['id'])]:.5f}") for name in ("age", ODD)] for row in rows])
+    own, here = (own - own.mean(axis=0)) / own.std(axis=0), each == "fold 2"
+    l2 = (10.0, 0.01)[told["best"]] * (~here).sum()
+    twin = LogisticRegression(C=1 / l2, tol=1e-10).fit(own[~here], people.y[~here])
+    np.testing.assert_allclose(people.alone[here], twin.predict_proba(own[here])[:, 1], atol=1e-3)
+    assert not (Shelf(parties["shop"].folder, "shop").promoted().folder / "held-out.csv").exists()
+    for one, l2 in zip(told["candidates"], ("10.0", "0.01"), strict=True):
+        assert f"l2 = {l2}" in page.text
+        assert all(f"{score:.4f}" in page.text for score in (one["mean"], one["std"], *one["scores"]))
+    shop = Strict(page_of(gather(job, parties["shop"])))
+    assert re.search(r"l2 = [\d.]+ is the best of 2 candidates on 3 folds, as bank has found", shop.text)
+    assert "of each fold" not in shop.text
+    for broken in ("{", '{"folds": 3, "best": 9, "scoring": "x", "candidates": []}', '{"candidates": 3}'):
+        (folder / "validation.json").write_text(broken)
+        with pytest.raises(DataError, match=r"'validation.json' can't be read \(.*\); restore it from a backup"):
+            gather(job, parties["bank"])
 
 
 def test_a_party_without_labels_has_a_page_without_scores(loans):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,6 +18,9 @@ Rows = npt.NDArray[np.int64]
 
 # What may be guessed, in the words of `leaks`: a label of each row, columns, and who was trained on or has a property.
 LABELS, COLUMNS, PEOPLE = OF_LABELS, OF_COLUMNS, OF_PEOPLE
+# What may be asked about people: who was trained on, who has a property that nobody trained on, and of whom scoring or
+# an alignment tell that they are customers.
+MEMBERS, PROPERTY, SCORED, ALIGNED = "trained on", "property", "customer, by scoring", "customer, by alignment"
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,14 @@ class Known:
         Their labels, as the loss takes them; None where it knows none.
     columns
         The target's columns of these rows, in the target's order; None where it knows none.
+    people
+        What is asked about the people of these rows, such as whether each has a property; None where it knows none.
     """
 
     rows: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     labels: npt.NDArray[Any] | None = None
     columns: FloatArray | None = None
+    people: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,15 @@ class Case:
         The attacker's columns, all rows; None where whoever asks does not have them (see `views.mirror`).
     labels
         The attacker's labels as the loss takes them, where it holds any.
+    labelled
+        Which rows it holds a label of; None is none.
     state
         The attacker's own part of the finished model, as its family keeps it; None where it has none.
     score
         The attacker's own part of the finished model's scores of the training rows; None where it has none.
+    embedding
+        What the attacker's own trained part makes of its columns, a row for each training row: the output of its own
+        network, or its part of the score; None where it has no such part.
     width
         How many columns the target has, which is no secret.
     known
@@ -72,6 +83,16 @@ class Case:
     asked
         Scores of the finished model that the attacker asked for, where it may ask: (own columns of these people, their
         scores, or their probabilities of each class).
+    shadows
+        Trains the same model on some of the people asked about, as who knows how it is made may do with people of its
+        own, and returns its scores of all of them.
+    others
+        People of whom the attacker has everything, as from a public table: (its own columns, the target's).
+    play
+        Runs the training again with a program of the attacker's own in its place, and returns what it saw then; for
+        attackers who do not follow the protocol.
+    ask
+        Asks a service of the target's about people by their ids, and returns whom it confirms; None is a refusal.
     seed
         Of the attacker's random choices, so that an audit repeats.
     """
@@ -89,7 +110,13 @@ class Case:
     known: Known = field(default_factory=Known)
     public: Mapping[str, Any] = field(default_factory=dict)
     asked: tuple[FloatArray | None, FloatArray] | None = None
+    shadows: Callable[[Rows], FloatArray] | None = None
+    others: tuple[FloatArray, FloatArray] | None = None
+    play: Callable[[Any], View] | None = None
+    ask: Callable[[list[str]], npt.NDArray[np.bool_] | None] | None = None
     seed: int = 0
+    labelled: npt.NDArray[np.bool_] | None = None
+    embedding: FloatArray | None = None
 
     @property
     def attacker(self) -> str:
@@ -150,6 +177,10 @@ class Attack(ABC):
         The switch that closes it, as a user writes it.
     known_rows
         How many rows the attacker knows the truth about: one finding for each of these numbers.
+    question
+        What an attack on people asks about each of them, one of those below; "" for others.
+    active
+        Whether the attacker does not follow the program: it has a run of its own, see `audit.active`.
     slow
         Whether it takes so long that an audit leaves it out unless it is asked for.
     """
@@ -160,7 +191,9 @@ class Attack(ABC):
     needs: ClassVar[str] = ""
     closed_by: ClassVar[str]
     known_rows: ClassVar[tuple[int, ...]] = (0,)
+    question: ClassVar[str] = ""
     slow: ClassVar[bool] = False
+    active: ClassVar[bool] = False
 
     @abstractmethod
     def guess(self, case: Case) -> Guess | None:

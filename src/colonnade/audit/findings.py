@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.audit.measures import Truth, measure_of, measured
+from colonnade.attacks.case import COLUMNS, LABELS, MEMBERS, Attack, Case, FloatArray, Guess, Rows
+from colonnade.audit.measures import Truth, found_without_error, measure_of, measured
 from colonnade.errors import DataError
 
 # Who says nothing else: an attack that is better than its floor by this is one that found something.
 MAX_ADVANTAGE = 0.05
-_PERMUTATIONS, _BOOTSTRAPS, _QUANTILE, _ONE_SIDED = 40, 40, 0.95, 1.64
+_PERMUTATIONS, _BOOTSTRAPS, _QUANTILE = 40, 60, 0.95
 _MOST_ROWS = 5_000  # that are drawn for each of these
 _NOTHING_LEFT = 1e-3  # where the attacker would know so nearly all without the run, there is nothing to find
 CHANCE, ALONE = "chance", "own columns and model"
@@ -43,7 +44,8 @@ class AuditFinding:
     floor_from
         Which of the two it was.
     what
-        The column, or the class, that was found best beyond its floor; "" where there is one thing alone.
+        The column, or the class, that was found best beyond its floor; of membership, how many the attacker is sure of;
+        "" where there is one thing alone.
     found
         How many columns or classes were found beyond their floors by more than the threshold, and how many there are.
     closed_by
@@ -95,18 +97,20 @@ def judged(attack: Attack, case: Case, truth: Truth, had: str, threshold: float 
     guess = attack.guess(case)
     if guess is None or not len(guess.rows):
         return None
-    guess, alone = _without_known(guess, case), attack.alone(case)
+    guess, alone = _unknown(attack, guess, case, truth), attack.alone(case)
+    if not len(guess.rows):
+        return None
     score = measured(attack.about, guess, truth)
     if not len(score):
         return None
     chance = _by_chance(attack, guess, truth, case)
-    own, noise = np.zeros_like(score), np.zeros_like(score)
+    own, better = np.zeros_like(score), np.ones_like(score, dtype=bool)
     if alone is not None:
         alone = _about_same(alone, guess)
-        own, noise = measured(attack.about, alone, truth), _noise(attack, guess, alone, truth, case)
+        own, better = measured(attack.about, alone, truth), _better(attack, guess, alone, truth, case)
     floor = np.maximum(chance, own)
     # Of two guesses that are equally good one is always a little better on the rows at hand: that is no gain.
-    floor = np.where((score > floor) & (score - own <= noise), score, floor)
+    floor = np.where((score > floor) & ~better, score, floor)
     gain = gained(score, floor)
     best = int(np.argmax(gain))
     names = truth.names if attack.about == COLUMNS else tuple(f"class {k}" for k in range(len(score)))
@@ -114,10 +118,17 @@ def judged(attack: Attack, case: Case, truth: Truth, had: str, threshold: float 
         attack.name, attack.paper, case.attacker, case.target, attack.about, had,
         measure_of(attack.about, truth), float(score[best]), float(floor[best]),
         ALONE if own[best] > chance else CHANCE,
-        names[best] if len(score) > 1 else "",
+        names[best] if len(score) > 1 else _rarely_wrong(attack, guess, truth),
         (int((gain > threshold).sum()), len(score)),
         attack.closed_by,
     )  # fmt: skip
+
+
+def _rarely_wrong(attack: Attack, guess: Guess, truth: Truth) -> str:
+    """Say of an attack on membership how many it is sure of, which an AUC does not tell (Carlini et al. 2022, III)."""
+    if attack.question != MEMBERS or guess.people is None or truth.people is None:
+        return ""
+    return f"{found_without_error(guess.people, truth.people[guess.rows]):.3f} found at 0.1 % false alarms"
 
 
 def _by_chance(attack: Attack, guess: Guess, truth: Truth, case: Case) -> float:
@@ -130,8 +141,8 @@ def _by_chance(attack: Attack, guess: Guess, truth: Truth, case: Case) -> float:
     return float(np.quantile(found, _QUANTILE))
 
 
-def _noise(attack: Attack, guess: Guess, alone: Guess, truth: Truth, case: Case) -> FloatArray:
-    """Return by how much two equally good guesses differ 19 times in 20, from drawing rows again."""
+def _better(attack: Attack, guess: Guess, alone: Guess, truth: Truth, case: Case) -> npt.NDArray[np.bool_]:
+    """Return where a guess stays better than another one 19 times in 20, when rows are drawn again."""
     rng, differences = case.rng(f"bootstrap of {attack.name}"), []
     count, width = min(len(guess.rows), _MOST_ROWS), len(measured(attack.about, alone, truth))
     for _ in range(_BOOTSTRAPS):
@@ -140,9 +151,12 @@ def _noise(attack: Attack, guess: Guess, alone: Guess, truth: Truth, case: Case)
         if len(first) == len(second) == width:  # a rare class may be missing
             differences.append(first - second)
     if not differences:
-        return np.zeros(width)
-    spread: FloatArray = _ONE_SIDED * np.std(differences, axis=0) * np.sqrt(count / len(guess.rows))
-    return spread
+        return np.ones(width, dtype=bool)
+    lowest = np.quantile(differences, 1.0 - _QUANTILE, axis=0)
+    # Fewer rows were drawn than there are: what is drawn from all of them spreads less.
+    middle = np.median(differences, axis=0)
+    found: npt.NDArray[np.bool_] = middle + (lowest - middle) * np.sqrt(count / len(guess.rows)) > 0.0
+    return found
 
 
 def _about_same(alone: Guess, guess: Guess) -> Guess:
@@ -160,11 +174,14 @@ def _sampled(guess: Guess, rng: np.random.Generator) -> Guess:
     return _taken(guess, np.sort(rng.permutation(len(guess.rows))[:_MOST_ROWS]))
 
 
-def _without_known(guess: Guess, case: Case) -> Guess:
-    """Leave out rows whose truth the attacker was given: they prove nothing."""
-    if guess.people is not None or not len(case.known.rows):
+def _unknown(attack: Attack, guess: Guess, case: Case, truth: Truth) -> Guess:
+    """Leave out rows whose truth the attacker was given, which prove nothing, and rows without a label to be found."""
+    if guess.people is not None and case.known.people is None:
         return guess
-    return _taken(guess, np.nonzero(~np.isin(guess.rows, case.known.rows))[0])
+    left = ~np.isin(guess.rows, case.known.rows)
+    if attack.about == LABELS and truth.labelled is not None:
+        left &= truth.labelled[guess.rows]
+    return guess if left.all() else _taken(guess, np.nonzero(left)[0])
 
 
 def _taken(guess: Guess, places: Rows) -> Guess:

@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from colonnade.binning.points import PartyCard, PointScale
 from colonnade.binning.prepared import bins_in
+from colonnade.conventions.matching import in_order
+from colonnade.conventions.preparing import table_of
 from colonnade.data.party import Party, check_together
 from colonnade.errors import OptionError
-from colonnade.estimators.base import in_order
-from colonnade.estimators.preparing import table_of
 from colonnade.families.training import ScoringPart
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
-    from colonnade.estimators.linear import LinearModel
+    from colonnade.estimators.linear_model import LinearModel
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,7 +41,8 @@ class Scorecard:
         for name in model.parties_:
             coefficients = dict(zip(model.columns_[name], map(float, np.asarray(model.coef_[name])), strict=True))
             intercept = float(model.intercept_) if name == model.holders_[0] else None
-            self.tables[name] = PartyCard(scaling, coefficients, model.preparations_[name].weighed, intercept)
+            found = model.preparations_[name]
+            self.tables[name] = PartyCard(scaling, coefficients, found.weighed, intercept, found.days)
 
     @property
     def rounding_error(self) -> float:

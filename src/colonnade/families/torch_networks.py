@@ -204,6 +204,7 @@ class SplitFamily(TorchFamily):
 
     name: ClassVar[str] = "split"
     blurs: ClassVar[bool] = False  # embeddings are no sum
+    session: ClassVar[type[SplitSession]] = SplitSession  # an attack has one of its own
     kinds: ClassVar[Mapping[str, str]] = {}
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = SplitOptions
@@ -239,7 +240,7 @@ class SplitFamily(TorchFamily):
         agreed = Agreement(minimised(job), job.holders, job.sum, job.topology, defences=job.defences)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = options.evaluate_rows
-        session = SplitSession(
+        session = self.session(
             net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=looked_at, widths=places
         )
         await session.agree()

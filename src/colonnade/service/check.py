@@ -8,6 +8,7 @@ import os
 import numpy as np
 
 from colonnade import __version__, private_files
+from colonnade.binning.options import unweighed
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
@@ -27,7 +28,7 @@ from colonnade.remote.place import NetworkPlace
 from colonnade.remote.terms import RunTerms
 from colonnade.service.binned import check_card
 from colonnade.service.findings import Finding, tried
-from colonnade.service.run import column_names, how_prepared, sources
+from colonnade.service.table_source import column_names, how_prepared, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
 from colonnade.tables.near_levels import near_levels
@@ -37,6 +38,7 @@ def check(job: Job, party: PartyFile) -> list[Finding]:
     """Return all findings; nothing is sent but a greeting to the peers' doors."""
     sealed = job.protection == SEALED
     how = f"{job.algorithm.name}" + ("" if sealed or job.summed is None else f", sum {job.summed}")
+    how += f"; {job.fits} trainings, {job.tries} in each of {job.folds} folds and the last one" if job.folds else ""
     found = [Finding("job", True, f"{len(job.parties)} parties, {how}"), Finding("protection", None, words_of(job))]
     found += [Finding("defence", None, f"{one.words}, by {one.by}") for one in job.defences]
     found.append(tried("certificates", lambda: _certificates(party)))
@@ -62,6 +64,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
     except ColonnadeError as error:
         return [Finding("data", False, str(error))]
+    if job.binning is not None and getattr(job.model, "weighted", False) and party.name in job.holders:
+        found.append(Finding("bins", None, unweighed(party.name)))
     found += [Finding("spelling", None, sentence) for sentence in near_levels(table)]
 
     def policy() -> str:
@@ -106,6 +110,8 @@ def _data(job: Job, party: PartyFile) -> list[Finding]:
         known = np.asarray(of.y)[np.asarray(of.labelled)]
         classes = kind.class_labels(known, losses.loss(job.loss))
         more = f", {len(classes)} classes" if len(classes) else ""
+        if len(classes) == 2:
+            more += ": {!r}, and {!r}, which is predicted".format(*classes.tolist())
         return f"{len(known):,} rows with a label" + more + ("" if table.weight is None else ", and weights")
 
     found += [tried("labels", own_labels)] if table.label is not None else []
