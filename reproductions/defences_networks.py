@@ -23,7 +23,14 @@ import numpy as np
 import colonnade as cn
 from colonnade.blocks.torch_modules import need_torch
 from colonnade.data.party import Party
-from colonnade.defences import Bottleneck, Defence, DistanceCorrelation, LabelCorrelation, NoisyOutputs, RoundedScores
+from colonnade.defences import (
+    Bottleneck,
+    Defence,
+    DistanceCorrelation,
+    LabelCorrelation,
+    NoisyEmbeddings,
+    RoundedScores,
+)
 from colonnade.runtimes.net import CLEAR
 from colonnade.views.recording import Recording
 from reproductions.datasets import Array, read_npz
@@ -150,7 +157,7 @@ def networks_table(halves: Halves, size: Size, seed: int, place: int) -> Table:
     defences: list[tuple[Defence, ...]] = [()]
     defences += [(DistanceCorrelation(weight=one),) for one in size.weights]
     defences += [(Bottleneck(weight=one),) for one in size.bottlenecks]
-    defences += [(NoisyOutputs(noise=one),) for one in size.noises]
+    defences += [(NoisyEmbeddings(noise=one),) for one in size.noises]
     defences += [(LabelCorrelation(weight=one),) for one in size.labels]
     alone = explained([halves.own[0]], halves.theirs[0], size.known)
     lines = []

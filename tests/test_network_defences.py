@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade.defences import Bottleneck, DistanceCorrelation, LabelCorrelation, NoisyOutputs
+from colonnade.defences import Bottleneck, DistanceCorrelation, LabelCorrelation, NoisyEmbeddings
 from colonnade.errors import OptionError
 from colonnade.runtimes.net import CLEAR, TOTAL
 from colonnade.views.recording import Recording
@@ -95,7 +95,7 @@ def test_columns_follow_from_embeddings_and_far_less_from_defended_ones():
         (DistanceCorrelation(weight=2.0), 0.9, 0.75, 0.15),
         (Bottleneck(weight=0.05), 0.6, 0.5, 0.04),
         (Bottleneck(weight=0.2), 0.45, 0.3, 0.1),
-        (NoisyOutputs(noise=0.5), 0.4, 0.3, 0.1),
+        (NoisyEmbeddings(noise=0.5), 0.4, 0.3, 0.1),
     ):
         _, views, utility = fitted(one)
         told = by_last(views)
@@ -106,7 +106,7 @@ def test_columns_follow_from_embeddings_and_far_less_from_defended_ones():
 
 def test_who_adds_up_many_messages_gets_rid_of_some_of_the_noise():
     """What docs/guide.md warns of: each message has new noise, and embeddings of late epochs are nearly the same."""
-    _, views, _ = fitted(NoisyOutputs(noise=0.5))
+    _, views, _ = fitted(NoisyEmbeddings(noise=0.5))
     every = embedded(views["bank"])
     assert len(every) >= 20
     assert inverted([np.mean(every[-10:], axis=0)]).mean() > by_last(views).mean() + 0.1
@@ -121,7 +121,7 @@ def test_labels_gather_in_embeddings_and_less_where_the_label_holder_minds():
 
 def test_parts_of_a_sum_are_veiled_like_embeddings():
     on = Recording()
-    veiled = made(NoisyOutputs(clip=2.0, noise=0.3), top=False, epochs=3).fit(*PARTIES, on=on)
+    veiled = made(NoisyEmbeddings(clip=2.0, noise=0.3), top=False, epochs=3).fit(*PARTIES, on=on)
     heard = [one for one in on.views["bank"].of(TOTAL, "evaluation") if len(one.rows) == N]
     with torch.no_grad():
         own = veiled.modules_["shop"].network(torch.from_numpy(THEIRS).float()).double().numpy()[:, 0]
@@ -208,7 +208,7 @@ def test_rows_of_outputs_are_cut():
 # -- in use ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("defence", [Bottleneck(weight=0.05), NoisyOutputs(noise=0.5)])
+@pytest.mark.parametrize("defence", [Bottleneck(weight=0.05), NoisyEmbeddings(noise=0.5)])
 @pytest.mark.parametrize("top", [True, False])
 def test_a_veil_is_kept_with_the_model_and_predictions_go_through_it(defence, top, tmp_path):
     model, _, _ = fitted(defence, top=top, epochs=20 if top else 3)
@@ -229,10 +229,10 @@ def test_a_veil_is_kept_with_the_model_and_predictions_go_through_it(defence, to
 
 
 def test_runs_repeat_and_their_noise_is_secret():
-    first = fitted(NoisyOutputs(noise=0.5))[0]
-    again = made(NoisyOutputs(noise=0.5)).fit(*PARTIES)
+    first = fitted(NoisyEmbeddings(noise=0.5))[0]
+    again = made(NoisyEmbeddings(noise=0.5)).fit(*PARTIES)
     np.testing.assert_array_equal(again.decision_function(*PARTIES), first.decision_function(*PARTIES))
-    other = made(NoisyOutputs(noise=0.5)).fit(*PARTIES, on=cn.Simulation(secret=None))
+    other = made(NoisyEmbeddings(noise=0.5)).fit(*PARTIES, on=cn.Simulation(secret=None))
     mine, theirs = (one.modules_["shop"].network[0].weight for one in (first, other))
     assert not torch.equal(mine, theirs)
 
@@ -246,7 +246,7 @@ def test_all_local_steps_and_layers_of_ones_own_are_defended():
         def forward(self, x):
             return self.layer(x)[:, 0]
 
-    for one in (Bottleneck(), NoisyOutputs(), DistanceCorrelation()):
+    for one in (Bottleneck(), NoisyEmbeddings(), DistanceCorrelation()):
         model = cn.NetworkClassifier(
             {"bank": Own(), "shop": Own()},
             algorithm=cn.FedBCD(local_steps=3, epochs=2, batch=50, tol=None),
@@ -257,13 +257,13 @@ def test_all_local_steps_and_layers_of_ones_own_are_defended():
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(OptionError, match="'bottleneck' and 'noisy-outputs' both put noise on what a network gives"):
-        made(Bottleneck(), NoisyOutputs()).fit(*PARTIES)
+    with pytest.raises(OptionError, match="'bottleneck' and 'noisy-embeddings' both put noise on what a network gives"):
+        made(Bottleneck(), NoisyEmbeddings()).fit(*PARTIES)
     with pytest.raises(OptionError, match="the defence 'label-correlation' is for models of the family 'split'"):
         made(LabelCorrelation(), top=False).fit(*PARTIES)
     with pytest.raises(OptionError, match="the defence 'bottleneck' is for models of the family 'torch' or 'split'"):
         cn.LogisticRegression(algorithm=cn.FedSGD(), defences=[Bottleneck()], verbose=0).fit(*PARTIES)
-    for kind, option in ((Bottleneck, "weight"), (NoisyOutputs, "clip"), (NoisyOutputs, "noise")):
+    for kind, option in ((Bottleneck, "weight"), (NoisyEmbeddings, "clip"), (NoisyEmbeddings, "noise")):
         with pytest.raises(OptionError, match=f"{option} must be > 0, got 0.0"):
             kind(**{option: 0.0})
 

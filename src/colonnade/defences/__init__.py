@@ -7,6 +7,7 @@ from colonnade.defences.distance_correlation import DistanceCorrelation as Dista
 from colonnade.defences.gaussian_signals import GaussianSignals as GaussianSignals
 from colonnade.defences.label_correlation import LabelCorrelation as LabelCorrelation
 from colonnade.defences.marvell import Marvell as Marvell
-from colonnade.defences.noisy_outputs import NoisyOutputs as NoisyOutputs
+from colonnade.defences.noisy_embeddings import NoisyEmbeddings as NoisyEmbeddings
+from colonnade.defences.output_noise import OutputNoise as OutputNoise
 from colonnade.defences.randomised_labels import RandomisedLabels as RandomisedLabels
 from colonnade.defences.rounded_scores import RoundedScores as RoundedScores

@@ -13,7 +13,8 @@ from colonnade.defences.distance_correlation import DistanceCorrelation
 from colonnade.defences.gaussian_signals import GaussianSignals
 from colonnade.defences.label_correlation import LabelCorrelation
 from colonnade.defences.marvell import Marvell
-from colonnade.defences.noisy_outputs import NoisyOutputs
+from colonnade.defences.noisy_embeddings import NoisyEmbeddings
+from colonnade.defences.output_noise import OutputNoise
 from colonnade.defences.randomised_labels import RandomisedLabels
 from colonnade.defences.rounded_scores import RoundedScores
 from colonnade.errors import OptionError, one_of
@@ -24,11 +25,12 @@ DEFENCES: tuple[type[Defence], ...] = (
     Marvell,
     CompressedSignals,
     GaussianSignals,
+    OutputNoise,
     # of networks and scores
     DistanceCorrelation,
     LabelCorrelation,
     Bottleneck,
-    NoisyOutputs,
+    NoisyEmbeddings,
     RoundedScores,
 )
 

@@ -17,7 +17,7 @@ from colonnade.errors import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyOutputs(OutputDefence):
+class NoisyEmbeddings(OutputDefence):
     """Each row of a network's outputs is cut to a length and gets normal noise before it leaves, in use as in training.
 
     Parameters
@@ -31,7 +31,7 @@ class NoisyOutputs(OutputDefence):
     clip: float = 1.0
     noise: float = 0.5
 
-    name: ClassVar[str] = "noisy-outputs"
+    name: ClassVar[str] = "noisy-embeddings"
     paper: ClassVar[str] = "Titcombe et al. 2021"
     veils: ClassVar[bool] = True
 
