@@ -37,7 +37,7 @@ from reproductions.datasets import Array, read_npz
 from reproductions.report import Table, make_folder, show
 
 NAME = "defences-networks"
-_RIDGE = 1.0
+_RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _LATE = 5  # evaluations whose embeddings are averaged, against noise
 
 
@@ -163,7 +163,8 @@ def networks_table(halves: Halves, size: Size, seed: int, place: int) -> Table:
     lines = []
     for one in defences:
         model, embeddings = trained(halves, one, size, seed)
-        found = max(explained([table, halves.own[0]], halves.theirs[0], size.known) for table in embeddings)
+        had = [[table, *more] for table in embeddings for more in ([], [halves.own[0]])]
+        found = max(explained(tables, halves.theirs[0], size.known) for tables in had)
         gain = max(0.0, (found - alone) / (1 - alone))
         positive = halves.y[1] == np.max(halves.y[1])
         utility = area(model.decision_function(*halves.parties(1)), positive)
@@ -199,11 +200,12 @@ def trained(halves: Halves, defences: tuple[Defence, ...], size: Size, seed: int
 
 def explained(tables: Sequence[Array], target: Array, known: int) -> float:
     """The part of the variance of columns that ridge regression on these tables explains, learnt from known rows."""
-    A = np.column_stack(tables)
-    spread = A[:known].std(axis=0)
-    A = (A - A[:known].mean(axis=0)) / np.where(spread > 1e-3, spread, np.inf)  # what hardly varies tells nothing
+    # Each table as a whole has one scale: single columns that hardly vary among known rows would drown the others.
+    centred = [table - table[:known].mean(axis=0) for table in tables]
+    lengths = [max(float(np.sqrt((table[:known] ** 2).sum(axis=1).mean())), 1e-9) for table in centred]
+    A = np.column_stack([table / length for table, length in zip(centred, lengths, strict=True)])
     mean, best = target[:known].mean(axis=0), -np.inf
-    for ridge in (_RIDGE, 10 * _RIDGE, 100 * _RIDGE):  # an attacker would find the best one by leaving rows out
+    for ridge in _RIDGES:  # an attacker would find the best one by leaving rows out
         inner = A[:known] @ A[:known].T + ridge * np.eye(known)
         found = A[known:] @ (A[:known].T @ np.linalg.solve(inner, target[:known] - mean))
         wrong = ((found + mean - target[known:]) ** 2).sum()
