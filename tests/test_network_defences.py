@@ -119,6 +119,26 @@ def test_labels_gather_in_embeddings_and_less_where_the_label_holder_minds():
     assert utility > undefended - 0.15
 
 
+def advantages(*defences, attack):
+    """What the audit says of an attack, with all messages of a run: the largest advantage of anybody's."""
+    found = made(*defences).fit(*PARTIES).audit(*PARTIES, attacks=[attack]).findings
+    mine = [one.advantage for one in found if one.attacker == ("bank" if attack.startswith("inversion") else "shop")]
+    assert mine
+    return max(mine)
+
+
+def test_an_audit_finds_embeddings_open_and_closed_by_strong_noise_alone():
+    """With half of the rows known and every message of the run, early ones too, weak defences do not close it."""
+    assert advantages(attack="inversion of embeddings") > 0.95
+    assert advantages(DistanceCorrelation(weight=2.0), attack="inversion of embeddings") > 0.5
+    assert advantages(NoisyEmbeddings(noise=2.0), attack="inversion of embeddings") < 0.05
+
+
+def test_an_audit_finds_labels_in_embeddings_unless_the_label_holder_minds():
+    assert advantages(attack="spectral, embeddings") > 0.2
+    assert advantages(LabelCorrelation(weight=0.2), attack="spectral, embeddings") < 0.05
+
+
 def test_parts_of_a_sum_are_veiled_like_embeddings():
     on = Recording()
     veiled = made(NoisyEmbeddings(clip=2.0, noise=0.3), top=False, epochs=3).fit(*PARTIES, on=on)
