@@ -32,7 +32,7 @@ MINUTES = {
     "ssca-accuracy": 10,
     "ssca-sparsity": 20,
     "trees": 4,
-    "defences-networks": 4,
+    "defences-networks": 5,
 }
 
 REPRODUCTIONS = {name: f"reproductions.{name.replace('-', '_')}" for name in MINUTES}

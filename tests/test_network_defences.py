@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.blocks.columns import DenseColumns
+from colonnade.blocks.torch_modules import reference
 from colonnade.defences import Bottleneck, DistanceCorrelation, LabelCorrelation, NoisyEmbeddings
 from colonnade.errors import OptionError
+from colonnade.families import family
+from colonnade.jobs.job_file import JOB, described
+from colonnade.jobs.words import what_others_learn
 from colonnade.runtimes.net import CLEAR, TOTAL
+from colonnade.settings.settings import check
 from colonnade.views.recording import Recording
 
 torch = pytest.importorskip("torch")
@@ -29,6 +35,14 @@ Z = X @ np.array([1.0, -0.7, 0.5, 0.3, 0.8, -0.9, 0.6, 0.2]) + np.maximum(X[:, 1
 Y = np.where(Z + RNG.logistic(size=N) > 0, 1, -1)
 PARTIES = cn.split(X, Y, into={"bank": range(4), "shop": range(4, 8)})
 THEIRS = X[:, 4:]
+
+
+def settings(kind, **tables):
+    """A checked job of two parties with these [defence.NAME]."""
+    parties = {"bank": {"address": "a:1", "labels": True}, "shop": {}}
+    given = {name.replace("_", "-"): options for name, options in tables.items()}
+    more = {"model": {"kind": kind}, "algorithm": {"kind": "FedSGD"}, "disclosed": []}
+    return check({"version": 1, "name": "defended", "parties": parties, "defence": given, **more}, JOB)
 
 
 def networks(width):
@@ -121,7 +135,7 @@ def test_labels_gather_in_embeddings_and_less_where_the_label_holder_minds():
 
 def advantages(*defences, attack):
     """What the audit says of an attack, with all messages of a run: the largest advantage of anybody's."""
-    found = made(*defences).fit(*PARTIES).audit(*PARTIES, attacks=[attack]).findings
+    found = fitted(*defences)[0].audit(*PARTIES, attacks=[attack]).findings
     mine = [one.advantage for one in found if one.attacker == ("bank" if attack.startswith("inversion") else "shop")]
     assert mine
     return max(mine)
@@ -274,6 +288,24 @@ def test_all_local_steps_and_layers_of_ones_own_are_defended():
             verbose=0,
         ).fit(*PARTIES)
         assert model.decision_function(*PARTIES).shape == (N,)
+
+
+def test_a_job_names_defences_of_networks_and_its_files_keep_the_veil():
+    job = described(settings(noisy_embeddings={"noise": 0.3}, distance_correlation={"weight": 2.0}, kind="network"))
+    assert job.defences == (NoisyEmbeddings(noise=0.3), DistanceCorrelation(weight=2.0))
+    told = what_others_learn(job, "shop")["your columns"]
+    assert any("noisy-embeddings, clip 1.0, noise 0.3" in one for one in told)
+    model = fitted(NoisyEmbeddings(noise=0.5), top=False, epochs=3)[0]
+    kind = family("torch")
+    state = kind.from_arrays(kind.to_arrays(model._states["shop"]))
+    how = (reference(networks(1)["shop"], "shop", 0)[0], None, None, "sgd")  # as a party's own file says it
+    scorer = kind.scorer("shop", model._scoring_job(outputs=1), state, how)
+    scorer.secret = b"s" * 32
+    noisy, same = (scorer.of(DenseColumns(THEIRS), np.arange(N))[:, 0] for _ in range(2))
+    with torch.no_grad():
+        own = model.modules_["shop"].network(torch.from_numpy(THEIRS).float()).double().numpy()[:, 0]
+    assert (noisy - np.clip(own, -1, 1)).std() == pytest.approx(0.5, rel=0.15)
+    np.testing.assert_array_equal(noisy, same)
 
 
 def test_what_does_not_go_together_is_refused():
