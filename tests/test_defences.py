@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import colonnade as cn
-from colonnade.defences import CompressedSignals
+from colonnade.defences import CompressedSignals, Marvell
 from colonnade.defences.registry import DEFENCES, defence, from_value
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.families.linear import LinearOptions
@@ -17,6 +17,7 @@ from colonnade.views.recording import Recording
 from defended import parties
 
 FEW = CompressedSignals(keep=0.25)
+SQRT = {"kind": "FedSGD", "schedule": "sqrt"}
 
 
 def test_a_defence_travels_with_the_job_and_one_without_has_the_bits_of_old():
@@ -78,12 +79,14 @@ def test_unknown_names_and_bad_options_are_refused():
         from_value((("compressed-signals", (("keep", 2.0),)),))
 
 
-def settings(**tables):
+def settings(more_tables=None, **tables):
     """Return a checked job with these [defence.NAME]."""
     parties = {"bank": {"address": "a:1", "labels": True}, "shop": {}}
     more = {"model": {"kind": "logistic"}, "algorithm": {"kind": "FedSGD"}, "disclosed": []}
     given = {name.replace("_", "-"): options for name, options in tables.items()}
-    return check({"version": 1, "name": "defended", "parties": parties, "defence": given, **more}, JOB)
+    return check(
+        {"version": 1, "name": "defended", "parties": parties, "defence": given, **more, **(more_tables or {})}, JOB
+    )
 
 
 def test_a_job_names_defences_as_tables():
@@ -102,3 +105,29 @@ def test_a_job_with_a_wrong_defence_is_refused_at_its_key():
         described(settings(magic={}))
     with pytest.raises(ColonnadeError, match=r"key defence.compressed-signals.keep: must be"):
         described(settings(compressed_signals={"keep": 2.0}))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "more", "match"),
+    [
+        ("randomised_labels", {"epsilon": 1.0}, {"run": {"statistics": True}}, "statistics are of true labels"),
+        ("randomised_labels", {"epsilon": 1.0}, {"binning": {}}, "bins are counted by true labels"),
+        (
+            "gaussian_signals", {"noise": 9.0, "epsilon": 3.0},
+            {"search": {"l2": [0.1, 1.0]}, "validation": {"folds": 3}, "algorithm": SQRT},
+            "a search chooses by true labels",
+        ),
+    ],
+)  # fmt: skip
+def test_what_goes_by_true_labels_beside_is_refused(name, options, more, match):
+    with pytest.raises(ColonnadeError, match=match):
+        described(settings(more, **{name: options}))
+
+
+def test_processes_have_it_too_with_secrets_of_their_own():
+    given = parties(rows=200)
+    model = cn.LogisticRegression(
+        algorithm=cn.FedSGD(epochs=2, tol=None), defences=[Marvell(divergence=1.0)], verbose=0
+    )
+    first, second = (model.fit(*given, on=cn.Processes()).coef_["party2"].copy() for _ in range(2))
+    assert (first != second).any()  # the noise is the operating system's

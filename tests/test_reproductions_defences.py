@@ -1,47 +1,48 @@
-"""What defences cost and leave: the attacks that are measured with, and a short form where the data are at hand."""
+"""The reproduction of defences: every defence has a line, advantages are an audit's, and its short form runs."""
 
 from __future__ import annotations
 
 import csv
 
 import numpy as np
-import pytest
 
-from data_sets import DATA, needs
+from colonnade.defences import Marvell
+from colonnade.defences.registry import DEFENCES
+from defended import parties
 from reproductions.__main__ import main as reproduce
-from reproductions.defences_networks import area, correlations, explained
-
-RNG = np.random.default_rng(0)
+from reproductions.defences import NORMS, SIGNS, Size, measure, strengths
 
 
-def test_columns_are_explained_by_what_holds_them_and_by_nothing_else():
-    target = RNG.standard_normal((400, 3))
-    mixed = target @ RNG.standard_normal((3, 3))
-    assert explained([mixed, RNG.standard_normal((400, 2))], target, 100) > 0.95
-    assert explained([RNG.standard_normal((400, 3))], target, 100) < 0.05
-    noise = mixed + 100 * RNG.standard_normal((400, 3))
-    assert explained([noise], target, 100) < 0.1
-    assert explained([np.ones((400, 1))], target, 100) < 0.05  # a column that does not vary is left out
+def test_defences_of_signals_and_labels_all_have_strengths():
+    tried = strengths(10)
+    ours = {"randomised-labels", "marvell", "compressed-signals", "gaussian-signals", "output-noise"}
+    assert set(tried) == {"none", *ours}
+    assert ours <= {one.name for one in DEFENCES}
+    assert all(len(found) == 4 for kind, found in tried.items() if kind != "none")
 
 
-def test_areas_and_correlations():
-    positive = RNG.integers(0, 2, 50).astype(bool)
-    scores = np.arange(50.0) + 30 * positive
-    pairs = [a > b for a in scores[positive] for b in scores[~positive]]
-    assert area(scores + 1e-6 * RNG.standard_normal(50), positive) == pytest.approx(np.mean(pairs), abs=0.02)
-    a = RNG.standard_normal((50, 2))
-    np.testing.assert_allclose(correlations(3 - 2 * a, a), 1)
-    np.testing.assert_allclose(correlations(a[:, ::-1], a), np.corrcoef(a.T)[0, 1] ** 2)
+def test_advantages_are_those_of_an_audit_and_the_area_is_of_test_rows():
+    given, fresh = parties(rows=600), parties(rows=500, seed=3)
+    size = Size(epochs=3)
+    bare, strong = (measure(given, fresh, one, size, sealed=False) for one in (None, Marvell(divergence=0.01)))
+    assert bare.attacks[SIGNS] == bare.worst == 1.0
+    assert strong.worst < 0.1
+    assert bare.attacks.keys() >= {SIGNS, NORMS}
+    assert 0.5 < strong.auc <= bare.auc + 0.05
+    sealed = measure(given, fresh, None, size, sealed=True)
+    assert SIGNS not in sealed.attacks
+    assert sealed.worst == 0.0
 
 
-@needs("mnist.npz")
-@needs("ucicreditcard.npz")
-def test_the_short_form(tmp_path, capsys):
-    pytest.importorskip("torch")
-    arguments = ["defences-networks", "--data", str(DATA), "--out", str(tmp_path), "--quick", "--seed", "2"]
-    assert reproduce(arguments) == 0
+def test_the_short_form_runs(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "ucicreditcard.npz", X=rng.normal(size=(500, 4)), y=rng.integers(0, 2, 500))
+    out = tmp_path / "out"
+    assert reproduce(["defences", "--data", str(tmp_path), "--out", str(out), "--quick", "--seed", "2"]) == 0
     said = capsys.readouterr().out
     assert "short form" in said
-    for name, lines in (("networks-1", 5), ("networks-2", 5), ("scores-3", 7), ("scores-4", 7)):
-        with (tmp_path / f"defences-networks-{name}.csv").open(newline="") as file:
-            assert len(list(csv.DictReader(file))) == lines
+    assert "a9a is skipped" in said
+    with (out / "defences-runs.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [row["defence"] for row in lines] == list(strengths(2))
+    assert all(0 <= float(row["test AUC"]) <= 1 for row in lines)

@@ -76,6 +76,9 @@ seed = 0
 [validation]
 part = 0.2               # of the common rows, held out for the history and for stopping
 
+# [defence.randomised-labels]   # or another one: docs/defences.md
+# epsilon = 1.0
+
 """
 _MASKS = """\
 kind = "auto"            # how scores are added up under masks: "pairwise" or "two-trees"{more}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from colonnade.defences.base import Defence
+from colonnade.defences.base import Defence, LabelDefence
 from colonnade.defences.registry import defence
 from colonnade.engine.exposure import ENCRYPTED, check_penalty
 from colonnade.engine.options import Training
@@ -392,6 +392,20 @@ def _defences(settings: Settings) -> tuple[Defence, ...]:
             key = next((key for key in options if str(error).startswith(f"{key} ")), None)
             where, key = (table, name) if key is None else (options, key)
             raise where.error(key, str(error).removeprefix(f"{key} ")) from None
+    told = {
+        "binning": "bins are counted by true labels",
+        "search": "a search chooses by true labels",
+        "statistics": "statistics are of true labels",
+    }
+    given = {
+        "binning": settings["binning"],
+        "search": list(settings["search"]),
+        "statistics": settings["run"]["statistics"],
+    }
+    for one in found:
+        for key, why in told.items():
+            if given[key] and (one.private or isinstance(one, LabelDefence)):
+                raise settings["defence"].error(one.name, f"hides labels, and {why}; remove one of the two")
     return tuple(found)
 
 
