@@ -18,7 +18,7 @@ MINUTES = {
     "fedbcd-rate": 2,
     "vfb2-accuracy": 30,
     "vfb2-convergence": 30,
-    "vfb2-scaling": 10,
+    "vfb2-scaling": 20,
     "afsgd-speedup": 20,
     "afsgd-scaling": 10,
     "afsgd-workload": 1,

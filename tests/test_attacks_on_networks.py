@@ -198,6 +198,19 @@ def test_passes_are_whole_and_in_the_order_of_rows():
     assert rows_seen(View("a", ("a", "b"), rows=4), "b", 4) is None
 
 
+@pytest.mark.parametrize("looked_at", [None, 50])
+def test_embeddings_belong_to_the_rows_that_they_are_of(looked_at):
+    made = with_top(epochs=1, evaluate_rows=looked_at).fit(*parties())
+    view = trained_again(made, parties())[1].views["bank"]
+    first = network(1, 4)  # the parameters that both of these were made with
+    for tag, rows in (("embeddings to evaluate", looked_at or N), ("embeddings", 60)):
+        seen = next(one for one in view.of(CLEAR) if one.tag == tag)
+        with torch.no_grad():
+            expected = first(torch.from_numpy(X[seen.rows][:, 3:]).float()).double().numpy()
+        assert len(seen.rows) == rows
+        np.testing.assert_allclose(seen.value, expected, atol=1e-5)
+
+
 def test_scores_below_each_other_are_lines():
     one = Observation(TOTAL, "directions", "b", np.arange(6.0), np.repeat(np.arange(3), 2))
     rows, numbers = numbers_of(one)
