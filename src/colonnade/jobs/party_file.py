@@ -18,12 +18,13 @@ Paths are relative to the folder of the file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colonnade.blocks.torch_optimisers import OPTIMISERS
 from colonnade.data.class_weights import BALANCED
+from colonnade.defences.scores import MOST_DIGITS, Answers
 from colonnade.errors import DataError, OptionError
 from colonnade.families import family
 from colonnade.families.base import NO_WEIGHTS
@@ -41,6 +42,7 @@ from colonnade.settings import toml
 from colonnade.settings.settings import Key, ListOf, Section, Settings
 from colonnade.tables import data, preparation
 
+ONLY_CLASS = "class"
 PARTY = Section(
     Key("name", str, required=True, check=party_name),
     Key("listen", str, check=address),
@@ -65,6 +67,13 @@ PARTY = Section(
         Section(
             Key("by", (str, float, Section(Key("cost", ListOf(ListOf(float, 2), 2))))),
             Key("calibration", str, allowed=METHODS),
+        ),
+    ),
+    Key(
+        "answers",
+        Section(
+            Key("digits", int, least=0, most=MOST_DIGITS),
+            Key("only", str, allowed=(ONLY_CLASS,)),
         ),
     ),
     Key(
@@ -106,6 +115,8 @@ PARTY = Section(
             Key("max_people_per_day", int, least=1),
             Key("max_drift", float, above=0.0),
             Key("max_missing", float, least=0, most=1.0),
+            Key("round_scores", int, least=0, most=MOST_DIGITS),
+            Key("noise_scores", float, default=Policy.noise_scores, least=0),
         ),
         default={},
     ),
@@ -127,6 +138,7 @@ class PartyFile:
     trees: Settings | None = None  # what it asks of boosted trees: see `tree_part`
     calibration: str | None = None  # how it turns scores into probabilities: see `objective.calibration`
     decision: Any = None  # by what it chooses the threshold of its decisions: see `objective.decisions`
+    answers: Answers = field(default_factory=Answers)  # what it tells of scores that it has asked for
     listen_serving: str | None = None  # where it waits for those who use a model with it
 
     @property
@@ -167,6 +179,10 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
     if settings["trees"] is not None and not family(job.family).takes_categories:
         raise settings.error("trees", "the job trains no boosted trees; remove this table")
     files, rules = settings["certificates"], settings["policy"]
+    for key in ("round_scores", "noise_scores"):
+        if key in rules.given and not family(job.family).blurs:
+            kinds = "is for linear models and networks, whose predictions are sums of every party's part"
+            raise rules.error(key, f"{kinds}, and the job trains a {family(job.family).called} model; remove it")
     if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
         missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
         told = missing if rules["serve_list"] is None else 'has a meaning only with serve_people = "listed"; remove it'
@@ -201,6 +217,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         settings["trees"],
         calibration,
         decision,
+        _answers(settings, job, name),
         settings["listen_serving"],
     )
 
@@ -272,6 +289,20 @@ def _decision(given: Settings | None, job: Job, name: str) -> tuple[Any, str | N
         words = "a threshold is chosen on held-out rows, and the job holds none out; add part = 0.2 under [validation]"
         raise given.error("by", f"{words} of the job, or give a number")
     return by, given["calibration"]
+
+
+def _answers(settings: Settings, job: Job, name: str) -> Answers:
+    """Return what this party tells of scores; refuse it where this party never gets any, or where it means nothing."""
+    given = settings["answers"]
+    if given is None:
+        return Answers()
+    if name not in job.holders and not family(job.family).predicts_alone:
+        raise settings.error("answers", f"only label holders get scores to tell of, {name!r} is none; remove it")
+    if given["digits"] is None and given["only"] is None:
+        raise given.error("digits", 'say what is told: digits = 2, or only = "class"; or remove this')
+    if given["only"] is not None and loss(job.loss).kind not in ("binary", "classes"):
+        raise given.error("only", f"is for classes, and the job's loss is {job.loss!r}; remove it")
+    return Answers(given["digits"], given["only"] == ONLY_CLASS)
 
 
 def _check_calibration(given: Settings, job: Job, name: str) -> None:

@@ -16,6 +16,7 @@ from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.binning import KINDS as BINNING_KINDS
 from colonnade.binning.options import LEAST
 from colonnade.binning.program import TOLD
+from colonnade.defences.scores import Blur
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
 from colonnade.jobs.budget import OF_COLUMNS, Budget
@@ -100,6 +101,9 @@ class Policy:
     max_people_per_day : the most people about whom one asker is answered in a day; None: by the number of those served.
     max_drift : the largest stability index of a column, against the training, with which people are scored.
     max_missing : the largest share of missing values in a column, where training had fewer, with which they are.
+    round_scores : to how many decimals this party rounds its own part of every score of a prediction; None: it does
+        not.
+    noise_scores : the standard deviation of the noise that it adds to its part before.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -127,6 +131,13 @@ class Policy:
     max_people_per_day: int | None = None
     max_drift: float | None = None
     max_missing: float | None = None
+    round_scores: int | None = None
+    noise_scores: float = 0.0
+
+    @property
+    def blur(self) -> Blur:
+        """What this party does to its own part of every score of a prediction."""
+        return Blur(self.round_scores, self.noise_scores)
 
     def partner_ids(self, own: int) -> int:
         """Return how many ids a partner may bring to an alignment, where this party brings `own`."""

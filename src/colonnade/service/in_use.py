@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from colonnade.defences.rounded_scores import blur_of
 from colonnade.errors import JobMismatch, VersionMismatch
 from colonnade.families import family
-from colonnade.families.scoring import Scorer
+from colonnade.families.scoring import Scorer, blurred
 from colonnade.families.training import ScoringJob
 from colonnade.jobs import model_file, people
 from colonnade.jobs.budget import Budget, Used
@@ -84,12 +85,13 @@ def mixed(mine: str, me: str, peer: str, told: str) -> str:
     )
 
 
-def scorer_of(part: ModelPart, party: PartyFile) -> Scorer:
-    """Return a party's part of the model as scoring takes it."""
+def scorer_of(part: ModelPart, party: PartyFile, job: Job) -> Scorer:
+    """Return a party's part of the model as scoring takes it, blurred as the party's policy and the job say."""
     public, kind = part.public, family(part.public["family"])
     how = (public["sum"], public["options"].get("topology", "star"))  # trees add nothing up
-    job = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
-    return kind.scorer(part.party, job, part.state, party.network)
+    asked = ScoringJob(kind.name, tuple(public["holders"]), *how, kind.scoring_facts(public))
+    blur = party.policy.blur.and_also(blur_of(job.defences))
+    return blurred(kind.scorer(part.party, asked, part.state, party.network), blur)
 
 
 def _paid(party: PartyFile, part: ModelPart) -> dict[str, Any]:
