@@ -130,7 +130,7 @@ def steps_in(tree, imported):
     """(sent, heard): the names of steps in a source; one that is not written out was handed on as a tag."""
     sent, heard, named = set(), set(), {**imported, **names_in(tree)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "tag":
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "tag" and node.value is not None:
             sent.add(node.value.value)  # of a class, which numbers it
         if not isinstance(node, ast.Call):
             continue

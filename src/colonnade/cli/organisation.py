@@ -175,12 +175,13 @@ def _check(options: argparse.Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
+    from colonnade.planning.untried import sealed_costs
     from colonnade.service.check import check
     from colonnade.service.findings import exit_code
 
     job, party = _read(options)
     with _notes(party.name):
-        findings = check(job, party)
+        findings = check(job, party, sealed_costs)
     table = Table(title=Text(f"{party.name} in {job.name}"), title_justify="left")
     for name in ("what", "", "finding"):
         table.add_column(name, overflow="fold")  # so that no sentence is cut off
@@ -258,7 +259,7 @@ def validation_lines(found: dict[str, Any], leader: str) -> list[str]:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from colonnade.planning.command import plan_job, show
+    from colonnade.planning.command import plan_job, show, show_learnt
 
     job, party = _read(options)
     _log()
@@ -271,6 +272,7 @@ def _plan(options: argparse.Namespace) -> int:
             tell=lambda text: _say(f"{party.name}: {text}"),
         )
     show(plan, party.name, job.name)
+    show_learnt(job)
     return 0
 
 
