@@ -59,6 +59,8 @@ class Case:
         The attacker's columns, all rows; None where whoever asks does not have them (see `views.mirror`).
     labels
         The attacker's labels as the loss takes them, where it holds any.
+    labelled
+        Which rows it holds a label of; None is none.
     state
         The attacker's own part of the finished model, as its family keeps it; None where it has none.
     score
@@ -90,6 +92,7 @@ class Case:
     public: Mapping[str, Any] = field(default_factory=dict)
     asked: tuple[FloatArray | None, FloatArray] | None = None
     seed: int = 0
+    labelled: npt.NDArray[np.bool_] | None = None
 
     @property
     def attacker(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess, Rows
+from colonnade.attacks.case import COLUMNS, LABELS, Attack, Case, FloatArray, Guess, Rows
 from colonnade.audit.measures import Truth, measure_of, measured
 from colonnade.errors import DataError
 
@@ -95,7 +95,9 @@ def judged(attack: Attack, case: Case, truth: Truth, had: str, threshold: float 
     guess = attack.guess(case)
     if guess is None or not len(guess.rows):
         return None
-    guess, alone = _without_known(guess, case), attack.alone(case)
+    guess, alone = _unknown(attack, guess, case, truth), attack.alone(case)
+    if not len(guess.rows):
+        return None
     score = measured(attack.about, guess, truth)
     if not len(score):
         return None
@@ -160,11 +162,14 @@ def _sampled(guess: Guess, rng: np.random.Generator) -> Guess:
     return _taken(guess, np.sort(rng.permutation(len(guess.rows))[:_MOST_ROWS]))
 
 
-def _without_known(guess: Guess, case: Case) -> Guess:
-    """Leave out rows whose truth the attacker was given: they prove nothing."""
-    if guess.people is not None or not len(case.known.rows):
+def _unknown(attack: Attack, guess: Guess, case: Case, truth: Truth) -> Guess:
+    """Leave out rows whose truth the attacker was given, which prove nothing, and rows without a label to be found."""
+    if guess.people is not None:
         return guess
-    return _taken(guess, np.nonzero(~np.isin(guess.rows, case.known.rows))[0])
+    left = ~np.isin(guess.rows, case.known.rows)
+    if attack.about == LABELS and truth.labelled is not None:
+        left &= truth.labelled[guess.rows]
+    return guess if left.all() else _taken(guess, np.nonzero(left)[0])
 
 
 def _taken(guess: Guess, places: Rows) -> Guess:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,16 @@ def cases_of(
                 columns[party.name], truths[party.name].labels, model._states.get(party.name),
                 own_score(model, party.name, columns[party.name]), widths[other.name],
                 public={"family": model._family, "holders": model.holders_, "classes": len(model.classes_)}, seed=seed,
-            ), truths[other.name]  # fmt: skip
+                labelled=truths[party.name].labelled,
+            ), hidden_from(truths[party.name], truths[other.name])  # fmt: skip
+
+
+def hidden_from(attacker: Truth, target: Truth) -> Truth:
+    """Return the truth about a target without the labels that the attacker has itself, which nobody has to tell it."""
+    if attacker.labelled is None or target.labelled is None:
+        return target
+    left = target.labelled & ~attacker.labelled
+    return replace(target, labelled=left) if left.any() else replace(target, labels=None, labelled=None)
 
 
 def dense(party: Party) -> FloatArray:

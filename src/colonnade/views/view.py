@@ -21,7 +21,8 @@ from colonnade.runtimes.net import CLEAR, OWN, PASSING, TOLD
 # A uniform number lies in this part of its ring by chance once in 2^3 times, sixteen of them together once in 2^48.
 _NARROW, _ENOUGH = 3, 16
 _GRAINS = {np.dtype(np.uint64): 2.0**-36, np.dtype(np.uint32): 2.0**-20}
-_ALIKE = {"total": "signal", "curvatures": "signal"}  # steps about the same rows as another one
+_ALIKE = {"total": "signal"}  # steps about the same rows as another one
+_ABOUT_ALL = ("evaluation", "directions")  # sums over all rows of a holder, in portions where there are many
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class View:
         The columns of each party as far as they are known; how many there are is no secret, statistics tell it too.
     phases
         Which angles are to be summed next: (rows, place, width).
+    outputs
+        How many numbers the last signal had for each row.
     """
 
     me: str
@@ -82,6 +85,10 @@ class View:
     options: Any = None
     widths: dict[str, int] = field(default_factory=dict)
     phases: list[tuple[Any, tuple[int, int], int]] = field(default_factory=list)
+    outputs: int = 1
+    _held_out: dict[str, int] = field(default_factory=dict, repr=False)
+    _last: dict[str, Any] = field(default_factory=dict, repr=False)
+    _done: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), repr=False)
     _queues: dict[tuple[str, str], deque[Any]] = field(default_factory=lambda: defaultdict(deque), repr=False)
 
     def saw(self, kind: str, tag: str, party: str, value: Any, rows: Any = None, grain: float = 0.0) -> None:
@@ -98,6 +105,8 @@ class View:
         """See `Watcher`; of training and held-out rows, the training rows come first and count."""
         if not self.owned:
             self.owned, self.rows = dict(owned), rows
+        elif not self._held_out:
+            self._held_out = {holder: len(rows) for holder, rows in owned.items()}
         self.options = options
 
     def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
@@ -131,9 +140,13 @@ class View:
         step = tag.split(" for ", maxsplit=1)[0]
         step = _ALIKE.get(step, step)
         queue = self._queues.get((step, holder))
-        if queue:
+        if step == "curvatures":  # they come behind the signal of the same rows
+            rows = self._last.get(holder, np.arange(count))
+        elif queue:
             rows = queue.popleft()
-        elif step in ("evaluation", "directions", "signal"):
+        elif step in _ABOUT_ALL:
+            return self._portion(step, holder, count)
+        elif step == "signal":
             rows = self.owned.get(holder, np.arange(count))
         elif step in ("prediction", "embeddings to evaluate", "embeddings to predict"):
             rows = np.arange(count)
@@ -141,7 +154,24 @@ class View:
             return None
         if count and count != len(rows):
             raise DataError(f"{count} numbers of {holder!r} at {tag!r} are about {len(rows)} rows, but which")
+        if step == "signal":
+            self._last[holder] = rows
         return rows
+
+    def _portion(self, step: str, holder: str, count: int) -> Any:
+        """Return the rows of the next portion of a sum over all rows, training rows first; None of held-out rows.
+
+        Directions have the scores of a row one below the other, where it has several.
+        """
+        rows = self.owned.get(holder, np.arange(count))
+        each = self.outputs if step == "directions" else 1
+        train, held_out = len(rows) * each, self._held_out.get(holder, 0) * each
+        at = self._done[step, holder]
+        end = at + count
+        if end > train + held_out or at < train < end:
+            raise DataError(f"{count} numbers of {holder!r} at {step!r} are about {len(rows)} rows, but which")
+        self._done[step, holder] = end % (train + held_out) if train + held_out else 0
+        return np.repeat(rows, each)[at:end] if end <= train else None
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -154,12 +184,15 @@ class View:
             return
         numbers, grain = opened(value)
         readable = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and numbers.ndim
+        if readable and tag == "signal":
+            self.outputs = numbers.size // max(1, len(numbers))
         self.saw(CLEAR, tag, frm, numbers, self.rows_of(tag, frm, len(numbers)) if readable else None, grain)
 
     def sent(self, to: str, tag: str, value: Any) -> None:
         """Take down a signal that leaves, once, though it leaves for everybody."""
         if tag == "signal" and to == next(name for name in self.names if name != self.me):
             numbers, grain = opened(value)
+            self.outputs = numbers.size // max(1, len(numbers))
             self.saw(TOLD, tag, to, numbers, self.rows_of(tag, self.me, len(numbers)), grain)
 
     def _last_rows(self, tag: str, count: int) -> Any:
