@@ -1,4 +1,4 @@
-"""The commands that an organisation runs: init, check, plan, run, report, predict, serve, drift, ledger, model."""
+"""What an organisation runs: init, check, audit, plan, run, report, predict, serve, drift, ledger, model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.cli.audit import add_audit_options
 from colonnade.cli.drift import add_data
 from colonnade.cli.ledger import add_actions
 from colonnade.cli.model import add_model_actions, add_versions
@@ -56,6 +57,11 @@ def add_commands(commands: Any) -> None:
     _job_and_party(plan)
     plan.add_argument("--seconds", type=float, default=25.0, help="for all trials, the same at all (%(default)g)")
     plan.add_argument("--quiet", action="store_true", help="no progress line")
+
+    audit = commands.add_parser("audit", help="what the others could find out about this party in a run, measured")
+    _job_and_party(audit)
+    add_audit_options(audit)
+    _version(audit)
 
     report = commands.add_parser("report", help="how good a version is, as one HTML page with this party's view alone")
     _job_and_party(report)
@@ -141,6 +147,7 @@ def run_command(options: argparse.Namespace) -> int:
     found = {
         "init": _init,
         "check": _check,
+        "audit": _audit,
         "plan": _plan,
         "run": _run,
         "report": _report,
@@ -274,6 +281,14 @@ def _plan(options: argparse.Namespace) -> int:
     show(plan, party.name, job.name)
     show_learnt(job)
     return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from colonnade.cli.audit import act_on_audit
+
+    job, party = _read(options)
+    with _notes(party.name):
+        return act_on_audit(options, job, party, lambda text: _say(f"{party.name}: {text}"))
 
 
 def _report(options: argparse.Namespace) -> int:

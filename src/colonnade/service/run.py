@@ -49,6 +49,7 @@ from colonnade.runtimes.net import Net, Outcome
 from colonnade.service.attend import attend
 from colonnade.service.binned import check_card, save_bins
 from colonnade.service.calibrating import calibrated
+from colonnade.service.recorded import Recorder
 from colonnade.service.start import TERM, same_start, starting
 from colonnade.service.training import Keepers, Rows, take_part
 from colonnade.settings.settings import Settings
@@ -57,7 +58,7 @@ from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 from colonnade.versions.profile import profiles_of, write_profiles
 from colonnade.versions.shelf import Shelf
-from colonnade.versions.version import Version
+from colonnade.versions.version import HELD, Version
 
 _LEVEL = 0.95  # of the confidence intervals in statistics.csv
 
@@ -165,11 +166,16 @@ class TableSource:
 
     def digest(self) -> bytes:
         """Return a digest of the ids in their order, to which what was kept belongs."""
-        ids: npt.NDArray[Any] = np.arange(self.rows) if self.ids is None else np.asarray(self.ids)
-        found = hashlib.sha256(str(ids.dtype.kind).encode())
-        for one in ids.tolist():
-            found.update(f"{one!r}\n".encode())
-        return found.digest()
+        return ids_digest(self.table)
+
+
+def ids_digest(table: Table) -> bytes:
+    """Return a digest of the ids of a table in their order, or of how many rows it has."""
+    ids: npt.NDArray[Any] = np.arange(table.rows) if table.ids is None else np.asarray(table.ids)
+    found = hashlib.sha256(str(ids.dtype.kind).encode())
+    for one in ids.tolist():
+        found.update(f"{one!r}\n".encode())
+    return found.digest()
 
 
 @dataclass(frozen=True)
@@ -237,8 +243,8 @@ def run_job(
     """
     from colonnade.alignment.protocol import align
 
-    first, job = starting(job, party, start)
     check_allowed(job, party)
+    first, job = starting(job, party, start)
     kind = family(job.family)
     history = History(metrics.metric_name(loss(job.loss)), kind.rounds(job.training(1)), verbose)
 
@@ -262,9 +268,10 @@ def run_job(
             return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
-    budget = Budget(party.name, party.policy.max_directions)
+    budget, recorder = Budget(party.name, party.policy.max_directions), Recorder(job, party)
 
     async def program(net: Net, source: Any) -> Any:
+        net = recorder.around(net)
         check, kept = partial(party.policy.check_part, party.name), kept_by(job, party, source)
         find = partial(align, max_partner_ids=party.policy.partner_ids(source.rows))
         trained = await take_part(net, job, source, find, check, kept, own, budget)
@@ -276,6 +283,7 @@ def run_job(
 
     def observe(name: str, seconds: float, value: Any) -> None:
         _tell_of(value, tell)
+        recorder.observe(value)
         history.observe(name, seconds, value)
 
     try:
@@ -287,7 +295,7 @@ def run_job(
         history.close()
     source, trained = outcome.value
     trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
-    version, in_use = keep_version(job, party, source, trained, history.records)
+    version, in_use = keep_version(job, party, source, trained, history.records, recorder, tell)
     for line in save_bins(version.folder, job, party.name, source, trained.state):
         tell(line)
     if known := [record for record in history.records if "loss" in record]:
@@ -329,9 +337,19 @@ def decided(
 
 
 def keep_version(
-    job: Job, party: PartyFile, source: TableSource, trained: Trained, history: list[dict[str, Any]]
+    job: Job,
+    party: PartyFile,
+    source: TableSource,
+    trained: Trained,
+    history: list[dict[str, Any]],
+    recorder: Recorder | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Version, bool]:
-    """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now."""
+    """Put what a run has left on the shelf, as a version of its own; return it, and whether it is in use now.
+
+    Where the run was recorded and the policy limits advantages, the version is audited first, and comes into use only
+    if the audit finds no more: whatever ends the audit before that holds the version back.
+    """
     validated = trained.validated
     whole, job = job, job if validated is None else job.candidate(validated.best)
     shelf = Shelf(party.folder, party.name)
@@ -348,11 +366,17 @@ def keep_version(
     _save_statistics(folder, job, trained, source.learned)
     if (profiles := profiles_of(source.table.take(source.trained_on))) is not None:
         write_profiles(folder, profiles)
-    version = Version(trained.training, folder, about)
+    limited = recorder is not None and recorder.view is not None and party.policy.max_advantage is not None
+    version = Version(trained.training, folder, {**about, HELD: "its audit has not ended"} if limited else about)
+    if recorder is not None:
+        recorder.keep(folder, trained.training, source, trained, tell)
     version.write()
-    in_use = shelf.ended(version)
     _forget(party)
-    return version, in_use
+    if limited:
+        from colonnade.service.auditing import audit_kept
+
+        version = audit_kept(whole, party, version, tell)
+    return version, not version.held and shelf.ended(version)
 
 
 def about_training(job: Job, trained: Trained, history: list[dict[str, Any]]) -> dict[str, Any]:

@@ -126,14 +126,15 @@ class KeptView(View):
         super().shares_out(owned, rows, options)
 
 
-def told_of_each(view: View, about_rows: Callable[[str], bool]) -> float:
-    """Count how many numbers about each row left a party, on average, in its parts of others' sums and its signals.
+def told_of_each(view: View, people: int, about_rows: Callable[[str], bool]) -> float:
+    """Count how many numbers about each person left a party, in its parts of others' sums and its signals.
 
-    about_rows: whether a step is about rows, where the view names none.
+    That is all of these numbers over all people, as budgets count them. about_rows: whether a step is about people
+    where the view names no rows, as it names none that are held out.
     """
     told = [one for one in view.seen if (one.kind == OWN and one.party != view.me) or one.kind == TOLD]
     count = sum(np.size(one.value) for one in told if one.rows is not None or about_rows(one.tag))
-    return count / view.rows if view.rows else 0.0
+    return count / people if people else 0.0
 
 
 # -- as a wire value -----------------------------------------------------------------------------------------------

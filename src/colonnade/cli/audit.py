@@ -1,0 +1,110 @@
+"""What `colonnade audit` does: say what the others could find out about this party, and keep it for its report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from colonnade.errors import OptionError
+from colonnade.progress import Line
+
+if TYPE_CHECKING:
+    from colonnade.audit.kept_audit import KeptAudit
+    from colonnade.jobs.job import Job
+    from colonnade.jobs.party_file import PartyFile
+
+PASSED, OPEN = 0, 4  # what the command ends with; 1 to 3 are those of `check`
+
+
+def add_audit_options(audit: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    audit.add_argument(
+        "--rehearse", action="store_true", help="rehearse the job with made-up partners, though a run was recorded"
+    )
+    audit.add_argument(
+        "--columns", action="append", default=[], metavar="PARTY=COUNT",
+        help="in a rehearsal: how many columns a partner has (as many as this party)",
+    )  # fmt: skip
+    audit.add_argument("--json", type=Path, metavar="FILE", help="write the findings to a file too")
+    audit.add_argument("--slow", action="store_true", help="also attacks that take minutes")
+    audit.add_argument("--quiet", action="store_true", help="no progress line")
+
+
+def act_on_audit(options: argparse.Namespace, job: Job, party: PartyFile, say: Callable[[str], None]) -> int:
+    """Make the audit, keep it, show it, and return the exit code."""
+    from colonnade import private_files
+    from colonnade.service.auditing import audit_rehearsal, audit_version, settled, version_to_audit
+
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        raise OptionError(f"--json {str(options.json)!r} is in a folder that is not there; make it first")
+    if options.rehearse and options.version:
+        raise OptionError("--rehearse is about no version; leave out one of --rehearse and --version")
+    columns = _columns(options.columns)
+    line, version, found = Line("audit", None, 0 if options.quiet else 1), None, None
+
+    def show(what: str, done: int, of: int) -> None:
+        line.show(done, what, ("audit", of))
+
+    try:
+        if not options.rehearse:
+            version = version_to_audit(party, options.version)
+            if version is not None:
+                found = audit_version(job, party, version, slow=options.slow, say=show)
+            if found is None and options.version:
+                raise OptionError(
+                    f"nothing was recorded of version {options.version!r}; record a run, with record = true under "
+                    f"[audit], or leave out --version for a rehearsal"
+                )
+        if version is None or found is None:
+            found = audit_rehearsal(job, party, columns, slow=options.slow, say=show)
+            private_files.make_folder(party.folder)
+            path = found.write(party.folder)
+        else:
+            path = found.write(version.folder)
+            settled(party, version, found)
+    finally:
+        line.close()
+    _print(found)
+    say(f"the audit is kept in {path}")
+    if options.json is not None:
+        private_files.write(options.json, found.as_json())
+    return PASSED if found.passed else OPEN
+
+
+def _columns(given: list[str]) -> dict[str, int]:
+    found = {}
+    for text in given:
+        name, _, count = text.partition("=")
+        if not name or not count.isdigit():
+            raise OptionError(f"--columns takes PARTY=COUNT, such as shop=12, got {text!r}")
+        found[name] = int(count)
+    return found
+
+
+def _print(found: KeptAudit) -> None:
+    """Print the table, what it comes to, and what the audit does not know."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from colonnade.audit.kept_audit import REHEARSED
+    from colonnade.audit.table import as_table, summary
+
+    console = Console()
+    of = "a rehearsal" if found.of == REHEARSED else f"the recorded training {found.training[:12]}"
+    console.print(Text(f"what others could find out about {found.party}, from {of} of {found.job}"))
+    audit = found.as_audit()
+    if audit.findings:
+        console.print(as_table(audit))
+    console.print(Text(summary(audit)))
+    if found.untried:
+        names = sorted({name for _, name in found.untried})
+        console.print(Text(f"nothing to go by: {', '.join(names)}"))
+    if found.allowed is not None:
+        word = "MORE than" if found.overdrawn else "of"
+        console.print(
+            Text(f"numbers about each person that left: {found.told:.2f}, {word} the {found.allowed:g} that may")
+        )
+    for note in found.notes:
+        console.print(Text(f"note: {note}"))

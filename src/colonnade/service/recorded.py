@@ -1,0 +1,118 @@
+"""What a party writes down of a run, and the recording that it keeps in the version's folder, for an audit.
+
+Nothing of it is ever sent. It is made only where the party's file asks for it (`[audit] record`) and its policy allows
+it (`[policy] record`), and it is believed only under the party's own key: see `views.recording_file`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import DataError
+from colonnade.jobs.job import Job
+from colonnade.jobs.party_file import PartyFile
+from colonnade.progress import human_bytes
+from colonnade.runtimes.net import Net
+from colonnade.versions.version import Version
+from colonnade.views.kept import MEGABYTE, KeptView, view_from_value, view_to_value
+from colonnade.views.recording import RecordedNet
+from colonnade.views.recording_file import RECORDING, read_recording, secret_of, write_recording
+from colonnade.views.view import View
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What a party has kept of a run.
+
+    Attributes
+    ----------
+    view
+        What it saw and what it told.
+    trained_on
+        The rows of its table that were trained on, in the order of the run.
+    people
+        How many people there were, held-out ones too.
+    ids
+        A digest of the ids of the table at that time.
+    outputs
+        How many scores a row had.
+    notes
+        What the recording lacks, in sentences.
+    """
+
+    view: View
+    trained_on: Rows
+    people: int
+    ids: bytes
+    outputs: int
+    notes: tuple[str, ...] = ()
+
+
+class Recorder:
+    """Writes down one run of one party, where its file asks for that; else it does nothing."""
+
+    def __init__(self, job: Job, party: PartyFile) -> None:
+        self.view = KeptView(party.name, job.parties, most=party.record_mb * MEGABYTE) if party.record_mb else None
+        self._party, self._resumed = party, 0
+
+    def around(self, net: Net) -> Net:
+        """Return the net through which the run is to be looked at."""
+        if self.view is None:
+            return net
+        found: Any = RecordedNet(net, self.view)
+        return found  # type: ignore[no-any-return]
+
+    def observe(self, value: Any) -> None:
+        """Hear of what a run reports: one that goes on from a checkpoint is recorded from there."""
+        if value[0] == "resumed":
+            self._resumed = int(value[1])
+
+    def keep(self, folder: Path, training: str, source: Any, trained: Any, tell: Callable[[str], None]) -> None:
+        """Write the recording into a version's folder, encrypted."""
+        if self.view is None:
+            return
+        trained_on = np.asarray(source.trained_on, dtype=np.int64)
+        self.view.rows = len(trained_on)
+        notes = [f"the recording ended early: {self.view.ended}"] if self.view.ended else []
+        notes += [f"it begins at epoch {self._resumed}, from which the run went on"] if self._resumed else []
+        if self.view.lost:
+            notes.append(f"from step {self.view.lost!r} on, nothing in the open says which people numbers are about")
+        people = trained.rows + trained.held_out
+        value = (
+            view_to_value(self.view), trained_on, int(people), source.digest(), int(trained.outputs), tuple(notes),
+        )  # fmt: skip
+        secret = secret_of(self._party.folder, make=True)
+        size = write_recording(folder / RECORDING, secret, _whose(self._party.name, training), value)
+        tell(
+            f"what it saw of the run is in {folder / RECORDING}, encrypted, {human_bytes(size)}; `colonnade audit` "
+            f"reads it"
+        )
+        for note in notes:
+            tell(note)
+
+
+def recorded_run(party: PartyFile, version: Version) -> RecordedRun | None:
+    """Return what a party has kept of the run that made a version; None where it has recorded nothing."""
+    path = version.folder / RECORDING
+    if not path.exists():
+        return None
+    value = read_recording(path, secret_of(party.folder), _whose(party.name, version.training))
+    try:
+        told, trained_on, people, ids, outputs, notes = value
+        view = view_from_value(told)
+        found = RecordedRun(view, np.asarray(trained_on, dtype=np.int64), people, ids, outputs, tuple(notes))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{path.name!r} in {path.parent.name!r} is of another version of colonnade ({error})") from None
+    return found
+
+
+def _whose(me: str, training: str) -> str:
+    return f"{me}, training {training}"
