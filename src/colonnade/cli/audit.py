@@ -11,10 +11,12 @@ from colonnade.errors import OptionError
 from colonnade.progress import Line
 
 if TYPE_CHECKING:
+    from colonnade.audit.findings import AuditFinding
     from colonnade.audit.kept_audit import KeptAudit
     from colonnade.jobs.job import Job
     from colonnade.jobs.party_file import PartyFile
 
+_WIDE = 130  # characters in a row that the table takes
 PASSED, OPEN = 0, 4  # what the command ends with; 1 to 3 are those of `check`
 
 
@@ -83,6 +85,16 @@ def _columns(given: list[str]) -> dict[str, int]:
     return found
 
 
+def as_line(one: AuditFinding, threshold: float) -> str:
+    """Return a finding in a sentence, for terminals on which its row of the table would be cut into pieces."""
+    where = one.about.removeprefix("your ") + (f", best {one.what}" if one.what else "")
+    had = f", with {one.had}" if one.had else ""
+    return (
+        f"{one.advantage:.3f} {one.attack} by {one.attacker}{had}, on {where}: {one.measure} {one.score:.3f}, floor "
+        f"{one.floor:.3f} from {one.floor_from}; {one.verdict(threshold)}"
+    )
+
+
 def _print(found: KeptAudit) -> None:
     """Print the table, what it comes to, and what the audit does not know."""
     from rich.console import Console
@@ -95,8 +107,11 @@ def _print(found: KeptAudit) -> None:
     of = "a rehearsal" if found.of == REHEARSED else f"the recorded training {found.training[:12]}"
     console.print(Text(f"what others could find out about {found.party}, from {of} of {found.job}"))
     audit = found.as_audit()
-    if audit.findings:
+    if audit.findings and console.width >= _WIDE:
         console.print(as_table(audit))
+    else:
+        for one in audit.findings:
+            console.print(Text(as_line(one, found.threshold)))
     console.print(Text(summary(audit)))
     if found.untried:
         names = sorted({name for _, name in found.untried})
