@@ -18,6 +18,7 @@ from colonnade.jobs.tree_part import grows_trees, own_part
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
+from colonnade.service.recorded import Recorder
 from colonnade.service.run import TableSource, keep_version
 from colonnade.service.training import take_part
 from colonnade.tables import data
@@ -67,8 +68,9 @@ def trained(tmp_path, kind="logistic", protection=None, part=0.25, more=lambda t
     return folder, job, parties
 
 
-def run(job, parties):
-    """Train, and put what every party has of it on its shelf."""
+def run(job, parties, tell=lambda _: None):
+    """Train, and put what every party has of it on its shelf, with what it has recorded."""
+    recorders = {name: Recorder(job, party) for name, party in parties.items()}
     histories = {name: History(metrics.metric_name(loss(job.loss)), 1, 0) for name in parties}
     trees, done = grows_trees(job), {}
     sources = {name: TableSource(data.load(party.data), party.prepare, trees=trees) for name, party in parties.items()}
@@ -77,6 +79,7 @@ def run(job, parties):
         async def program(net):
             own = lambda prepared: own_part(job, parties[name], prepared.columns, prepared.categories)  # noqa: E731
             check = partial(parties[name].policy.check_part, name)
+            net = recorders[name].around(net)
             done[name] = await take_part(net, job, sources[name], align, check, own=own)
 
         return program
@@ -87,4 +90,4 @@ def run(job, parties):
     cn.Simulation().run({name: (program_of(name), ()) for name in parties}, observe)
     for name, party in parties.items():
         whole = replace(done[name], judged=histories[name].held_out.get(name))
-        keep_version(job, party, sources[name], whole, histories[name].records)
+        keep_version(job, party, sources[name], whole, histories[name].records, recorders[name], tell)

@@ -42,8 +42,9 @@ class KeptAudit:
         The advantage from which on a finding counts as open.
     untried
         (attacker, attack) where there was nothing to go by.
-    told, allowed
-        Numbers about each person that left the party, as counted in what was seen; and how many its policy lets out.
+    told, allowed, charged
+        Numbers about each person that left the party, as counted in what was seen; how many its policy lets out; and
+        how many its budget has counted. None where nothing is counted.
     notes
         What the audit does not know, in sentences.
     """
@@ -59,6 +60,7 @@ class KeptAudit:
     untried: tuple[tuple[str, str], ...] = ()
     told: float = 0.0
     allowed: float | None = None
+    charged: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -68,8 +70,8 @@ class KeptAudit:
 
     @property
     def overdrawn(self) -> bool:
-        """Whether more numbers about each person left than the policy lets out."""
-        return self.allowed is not None and self.told > self.allowed + 1e-6
+        """Whether more numbers about each person left than the policy lets out, or than the budget has counted."""
+        return any(most is not None and self.told > most + 1e-6 for most in (self.allowed, self.charged))
 
     @property
     def passed(self) -> bool:
@@ -80,13 +82,24 @@ class KeptAudit:
     def trouble(self) -> str:
         """Say in a clause why it did not pass; empty if it did."""
         if self.overdrawn:
-            return f"{self.told:.2f} numbers about each person left, and the policy lets out {self.allowed:g}"
+            return f"its budget was not kept: {self.left}"
         if self.passed:
             return ""
         one = max(self.findings, key=lambda one: one.advantage)
         return (
             f"its audit found an advantage of {one.advantage:.3f} ({one.attack!r} by {one.attacker}), and at most "
             f"{self.threshold:g} is allowed (closed by {one.closed_by})"
+        )
+
+    @property
+    def left(self) -> str:
+        """Say how many numbers about each person left, and how many may; empty where they are not counted."""
+        if self.allowed is None:
+            return ""
+        counted = "" if self.charged is None else f", and the budget has counted {self.charged:.2f}"
+        return (
+            f"{self.told:.2f} numbers about each person left in this run, the policy lets out {self.allowed:g} in all"
+            f"{counted}"
         )
 
     def as_audit(self) -> Audit:

@@ -116,10 +116,7 @@ def _print(found: KeptAudit) -> None:
     if found.untried:
         names = sorted({name for _, name in found.untried})
         console.print(Text(f"nothing to go by: {', '.join(names)}"))
-    if found.allowed is not None:
-        word = "MORE than" if found.overdrawn else "of"
-        console.print(
-            Text(f"numbers about each person that left: {found.told:.2f}, {word} the {found.allowed:g} that may")
-        )
+    if found.left:
+        console.print(Text(f"{'TOO MANY: ' if found.overdrawn else ''}{found.left}"))
     for note in found.notes:
         console.print(Text(f"note: {note}"))

@@ -46,7 +46,7 @@ def check_audited(job: Job, party: PartyFile) -> None:
     if found.overdrawn or found.worst > most:
         worst = max(found.findings, key=lambda one: one.advantage, default=None)
         what = (
-            f"{found.told:.2f} numbers about each person left where {found.allowed:g} may"
+            found.left
             if found.overdrawn or worst is None
             else f"{worst.attack!r} by {worst.attacker} had an advantage of {worst.advantage:.3f}, "
             f"closed by {worst.closed_by}"

@@ -240,9 +240,7 @@ def _audit(job: Job, party: PartyFile, folder: Path) -> AuditLines | None:
         for one in found.findings
     ]  # fmt: skip
     of = "A rehearsal with made-up partners" if found.of == REHEARSED else "The recorded run of this version"
-    left = "" if found.allowed is None else (
-        f"{found.told:.2f} numbers about each person left this party; its policy lets out {found.allowed:g}."
-    )  # fmt: skip
+    left = f"{found.left}." if found.left else ""
     nothing = sorted({name for _, name in found.untried})
     return AuditLines(of, found.date, found.threshold, attacks, nothing, left, found.notes)
 

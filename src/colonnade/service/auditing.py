@@ -7,6 +7,7 @@ the job is rehearsed with partners that are made up, each of whose views is then
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +26,7 @@ from colonnade.errors import ColonnadeError, DataError
 from colonnade.families import family
 from colonnade.jobs import model_file
 from colonnade.jobs.allowed import audit_terms
-from colonnade.jobs.budget import OF_COLUMNS, allowance
+from colonnade.jobs.budget import OF_COLUMNS
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
@@ -75,7 +76,7 @@ def audit_version(
     notes = [OF_RECORDING, *([OF_MANY] if len(job.parties) > 2 else []), *run.notes]
     told = told_of_each(run.view, run.people, lambda step: kind_of(step) in OF_COLUMNS)
     found = _attacked([(case, truth)], party, slow=slow, say=say)
-    return _kept(job, party, found, (RECORDED, version.training), (told, part.prepared), notes)
+    return _kept(job, party, found, (RECORDED, version.training), (told, run.charged, part.prepared), notes)
 
 
 def audit_rehearsal(
@@ -98,8 +99,8 @@ def audit_rehearsal(
     notes += [f"{name}'s view is followed no further: {one.ended}" for name, one in found.views.items() if one.ended]
     mine = found.trained[party.name]
     told = told_of_each(found.views[party.name], mine.rows + mine.held_out, lambda step: kind_of(step) in OF_COLUMNS)
-    findings = _attacked(cases, party, slow=slow, say=say)
-    return _kept(job, party, findings, (REHEARSED, ""), (told, found.sources[party.name].learned), notes)
+    findings, learned = _attacked(cases, party, slow=slow, say=say), found.sources[party.name].learned
+    return _kept(job, party, findings, (REHEARSED, ""), (told, found.charged, learned), notes)
 
 
 def audit_kept(job: Job, party: PartyFile, version: Version, tell: Callable[[str], None]) -> Version:
@@ -240,17 +241,19 @@ def _attacked(cases: list[tuple[Case, Truth]], party: PartyFile, *, slow: bool, 
 
 
 def _kept(
-    job: Job, party: PartyFile, found: Audit, of: tuple[str, str], left: tuple[float, Any], notes: Iterable[str]
+    job: Job, party: PartyFile, found: Audit, of: tuple[str, str], left: tuple[Any, Any, Any], notes: Iterable[str]
 ) -> KeptAudit:
     """Return an audit with all that is to be remembered of it."""
     from colonnade.service.run import sources
 
-    told, learned = left
+    told, charged, learned = left
     bound = family(job.family).adds_up and learned is not None
-    allowed = float(allowance(party.policy.max_directions, sources(learned))) if bound else None
+    # Counted again, and not asked of the budget that was to see to it.
+    most = math.floor(party.policy.max_directions * sources(learned) + 1e-9) if bound else 0
+    allowed = float(max(1, most)) if bound else None
     untried = tuple((by, name) for by, _, name in found.untried)
     date = datetime.now(UTC).isoformat(timespec="seconds")
     return KeptAudit(
         party.name, job.name, *of, date, audit_terms(job, party), found.findings, found.threshold, untried,
-        told, allowed, tuple(notes),
+        told, allowed, charged if bound else None, tuple(notes),
     )  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import DataError
+from colonnade.jobs.budget import Budget
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.progress import human_bytes
@@ -44,6 +45,8 @@ class RecordedRun:
         A digest of the ids of the table at that time.
     outputs
         How many scores a row had.
+    charged
+        How many numbers about each person the party's budget counted in this run; None where none did.
     notes
         What the recording lacks, in sentences.
     """
@@ -53,15 +56,16 @@ class RecordedRun:
     people: int
     ids: bytes
     outputs: int
+    charged: float | None
     notes: tuple[str, ...] = ()
 
 
 class Recorder:
     """Writes down one run of one party, where its file asks for that; else it does nothing."""
 
-    def __init__(self, job: Job, party: PartyFile) -> None:
+    def __init__(self, job: Job, party: PartyFile, budget: Budget | None = None) -> None:
         self.view = KeptView(party.name, job.parties, most=party.record_mb * MEGABYTE) if party.record_mb else None
-        self._party, self._resumed = party, 0
+        self._party, self._budget, self._resumed = party, budget, 0
 
     def around(self, net: Net) -> Net:
         """Return the net through which the run is to be looked at."""
@@ -86,9 +90,9 @@ class Recorder:
         if self.view.lost:
             notes.append(f"from step {self.view.lost!r} on, nothing in the open says which people numbers are about")
         people = trained.rows + trained.held_out
-        value = (
-            view_to_value(self.view), trained_on, int(people), source.digest(), int(trained.outputs), tuple(notes),
-        )  # fmt: skip
+        charged = None if self._budget is None else float(self._budget.charged)
+        facts = (trained_on, int(people), source.digest(), int(trained.outputs), charged, tuple(notes))
+        value = (view_to_value(self.view), *facts)
         secret = secret_of(self._party.folder, make=True)
         size = write_recording(folder / RECORDING, secret, _whose(self._party.name, training), value)
         tell(
@@ -106,9 +110,9 @@ def recorded_run(party: PartyFile, version: Version) -> RecordedRun | None:
         return None
     value = read_recording(path, secret_of(party.folder), _whose(party.name, version.training))
     try:
-        told, trained_on, people, ids, outputs, notes = value
+        told, trained_on, people, ids, outputs, charged, notes = value
         view = view_from_value(told)
-        found = RecordedRun(view, np.asarray(trained_on, dtype=np.int64), people, ids, outputs, tuple(notes))
+        found = RecordedRun(view, np.asarray(trained_on, dtype=np.int64), people, ids, outputs, charged, tuple(notes))
     except (TypeError, ValueError) as error:
         raise DataError(f"{path.name!r} in {path.parent.name!r} is of another version of colonnade ({error})") from None
     return found

@@ -268,7 +268,8 @@ def run_job(
             return first.own(prepared.columns)
         return own_part(job, party, prepared.columns, prepared.categories)
 
-    budget, recorder = Budget(party.name, party.policy.max_directions), Recorder(job, party)
+    budget = Budget(party.name, party.policy.max_directions)
+    recorder = Recorder(job, party, budget)
 
     async def program(net: Net, source: Any) -> Any:
         net = recorder.around(net)

@@ -35,11 +35,13 @@ def secret_of(folder: Path, *, make: bool = False) -> bytes:
     if make and not path.exists():
         private_files.write(path, secrets.token_bytes(_BYTES).hex() + "\n")
     try:
-        found = bytes.fromhex(private_files.read(path, "the key of recordings", DataError).decode().strip())
+        content = private_files.read(path, "the key of recordings", DataError)
     except FileNotFoundError:
         raise DataError(
             f"{KEY!r} is missing in {folder.name!r}, and recordings can't be read without it; restore it from a backup"
         ) from None
+    try:
+        found = bytes.fromhex(content.decode().strip())
     except ValueError:
         found = b""
     if len(found) != _BYTES:
