@@ -53,7 +53,7 @@ def ask(folder, name, rules=None, **changes):
     for old, new in (RECORD if rules is None else {"[policy] ": f"[policy]\n{rules}\n# "}).items():
         assert old in text
         text = text.replace(old, new, 1)
-    path.write_text(text)
+    path.write_text(text.replace("max_directions = 0.5", "max_directions = 1000"))
 
 
 def parties_of(folder):
