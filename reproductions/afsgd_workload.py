@@ -18,7 +18,7 @@ from statistics import mean
 from typing import TypeAlias
 
 from colonnade.algorithms import AFSGD
-from colonnade.estimators.linear import LinearModel
+from colonnade.estimators.linear_model import LinearModel
 from colonnade.runtimes.times import Times
 from reproductions.report import Bars, Table, make_folder, plot, show, work_off
 from reproductions.sources import data_table, load_all

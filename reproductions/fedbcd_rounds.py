@@ -17,11 +17,11 @@ import numpy as np
 
 from colonnade.errors import ColonnadeWarning
 from colonnade.estimators.linear import LogisticRegression
+from reproductions.fedbcd_rounds_figures import Curves, figure_2, groups, panels
 from reproductions.fedbcd_setting import Setting
 from reproductions.physionet import TEST_ROWS, TRAIN_ROWS, Task, central, physionet2012
 from reproductions.report import (
     Curve,
-    Panel,
     Table,
     make_folder,
     plot,
@@ -70,10 +70,11 @@ class Size:
     evaluate_every: int = 2
     proximal: tuple[float, ...] = PROXIMAL
     large_q: int = LARGE_Q
+    shown_rounds: tuple[int, ...] = (20, 60, 150, 300, 500)
 
 
 # Fewer rows give a poorer model, so the short form aims lower.
-QUICK = Size(3000, 1500, 1, (ONE_ETA, 0.3), 0.82, 3, 2, 4, (10.0,), 200)
+QUICK = Size(3000, 1500, 1, (ONE_ETA, 0.3), 0.82, 3, 2, 4, (10.0,), 200, (20, 60, 120))
 
 
 def measure(task: Task, setting: Setting, evaluate_every: int) -> Curve:
@@ -108,6 +109,8 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
     one = _table("one-eta0", f"1. Rounds to a test AUC of {size.target:g}, one eta0 for all", curves, same, size)
     tuned, chosen = _tuned(curves, size)
     third = _large_q(curves, large, size, lowest)
+    plain = {row: [s for s in common if (s.algorithm, s.Q, s.eta0) == (*row, ONE_ETA)] for row in same}
+    best_ones = {row: [s for s in common if (s.algorithm, s.Q, s.eta0) == (*row, chosen[row])] for row in same}
     seconds = time.monotonic() - began
     columns = " + ".join(f"{party.features} at the {party.name}" for party in task.train)
     head = [
@@ -118,9 +121,9 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
         f"With all columns in one place (L-BFGS to the end): test AUC {best:.4f}, objective {lowest:.4f}. "
         f"Target AUC: {size.target:g}.",
     ]
-    picture = plot(_panels(curves, chosen, large, size, lowest), out / f"{NAME}.png")
+    picture = plot(panels(curves, plain, best_ones, large, size.target, lowest), out / f"{NAME}.png", 2)
     foot = [picture, f"Tables and curves are in {out}. {seconds:.0f} s."]
-    show(head, [one, tuned, third], foot, out, NAME)
+    show(head, [one, tuned, third, figure_2(curves, plain, size.shown_rounds)], foot, out, NAME)
     write_csv(
         out / f"{NAME}-curves.csv",
         ("algorithm", "Q", "eta0", "mu", "seed", "rounds", "test AUC", "objective"),
@@ -130,9 +133,6 @@ def run(data: Path, *, out: Path, seed: int, quick: bool) -> None:
             for point in zip(curve.rounds, curve.metric, curve.loss, strict=True)
         ),
     )
-
-
-Curves = Mapping[Setting, Curve]
 
 
 def _found(curves: Curves, row: tuple[str, int], eta0: float, size: Size) -> list[float]:
@@ -198,7 +198,7 @@ def _rank(found: Sequence[float]) -> tuple[float, float]:
 
 def _large_q(curves: Curves, large: Sequence[Setting], size: Size, lowest: float) -> Table:
     rows = []
-    for (eta0, mu), settings in _groups(large).items():
+    for (eta0, mu), settings in groups(large).items():
         mine = [curves[s] for s in settings]
         numbers = [[max(c.loss) for c in mine], [c.loss[-1] for c in mine], [c.metric[-1] for c in mine]]
         rows.append(
@@ -219,40 +219,3 @@ def _large_q(curves: Curves, large: Sequence[Setting], size: Size, lowest: float
         "With mu that length saturates at about 1 / mu.",
     ]
     return Table("large-q", title, header, rows, words)
-
-
-def _groups(large: Sequence[Setting]) -> dict[tuple[float, float], list[Setting]]:
-    """The settings to run, by (eta0, mu)."""
-    groups: dict[tuple[float, float], list[Setting]] = {}
-    for s in large:
-        groups.setdefault((s.eta0, s.proximal), []).append(s)
-    return groups
-
-
-def _panels(
-    curves: Curves, chosen: Mapping[tuple[str, int], float], large: Sequence[Setting], size: Size, lowest: float
-) -> list[Panel]:
-    """AUC over rounds with one eta0 and with tuned ones, and the loss of the third table: medians over the seeds."""
-
-    def median(settings: Sequence[Setting], key: str) -> tuple[Sequence[float], Sequence[float]]:
-        values = np.median([getattr(curves[s], key) for s in settings], axis=0)
-        return curves[settings[0]].rounds, values.tolist()
-
-    def aucs(etas: Mapping[tuple[str, int], float]) -> list[tuple[str, Sequence[float], Sequence[float]]]:
-        lines = []
-        for (algorithm, Q), eta0 in etas.items():
-            mine = [s for s in curves if (s.algorithm, s.Q, s.eta0, s.epochs) == (algorithm, Q, eta0, size.epochs)]
-            lines.append((f"{algorithm}, Q = {Q}, eta0 = {eta0:g}", *median(mine, "metric")))
-        return lines
-
-    level, limits = (f"target {size.target:g}", size.target), (0.7, 0.88)
-    one = dict.fromkeys(chosen, ONE_ETA)
-    losses = [
-        (f"{f'FedPBCD-p, mu = {mu:g}' if mu else 'FedBCD-p'}, eta0 = {eta0:g}", *median(settings, "loss"))
-        for (eta0, mu), settings in _groups(large).items()
-    ]
-    return [
-        Panel("one eta0", "test AUC", aucs(one), level, limits),
-        Panel("eta0 tuned for each", "test AUC", aucs(chosen), level, limits),
-        Panel(f"Q = {size.large_q}", "training objective", losses, ("optimum", lowest), logarithmic=True),
-    ]

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from colonnade.algorithms import VFB2
 from colonnade.data.party import Party
 from colonnade.errors import RingOverflow
-from colonnade.estimators.linear import LinearModel, LogisticRegression, RidgeRegression, SoftmaxRegression
+from colonnade.estimators.linear import LogisticRegression, RidgeRegression, SoftmaxRegression
+from colonnade.estimators.linear_model import LinearModel
 from colonnade.runtimes.net import Runtime
 from colonnade.runtimes.simulation import Simulation
 from reproductions.datasets import DataSet

@@ -7,8 +7,10 @@ from html.parser import HTMLParser
 
 import numpy as np
 
+from colonnade.report import folds
 from colonnade.report.contents import (
     ColumnLine,
+    Folds,
     JudgedPeople,
     LedgerLines,
     OwnCoefficient,
@@ -34,6 +36,17 @@ def people_of(kind, rows=2000, seed=0, who="held out"):
     return JudgedPeople(who, z + rng.standard_normal(rows), z, 0.5 * z)
 
 
+def folds_of(values=(1.0, 0.1, 0.01), best=1, count=5):
+    """A search over l2, whose scores are those of a leader; the last candidate has one that could not be worked out."""
+    scores = 0.7 + 0.05 * np.random.default_rng(3).standard_normal((len(values), count))
+    scores[best] += 0.1
+    scores[-1, 0] = np.nan if len(values) > 1 else scores[-1, 0]
+    tried = [
+        folds.candidate([("l2", str(one)), ("penalty", SCRIPT)], row) for one, row in zip(values, scores, strict=True)
+    ]
+    return Folds(count, "roc_auc", best, tried, "bank", 2000)
+
+
 def contents_of(kind="binary", rows=2000, **changes):
     """A whole report, with names that would be markup if they were not escaped."""
     history = [
@@ -53,7 +66,8 @@ def contents_of(kind="binary", rows=2000, **changes):
     whole = ReportContents(
         party="bank & <i>sons</i>", job=SCRIPT, model="LogisticRegression", kind=kind, probability=kind == "binary",
         classes=classes, facts=[("version", "3fa9"), ("trained", "<u>today</u>")], history=history, metric="AUC",
-        people=[people_of(kind, rows)], alone_words="bank alone has 2 columns.", coefficients=own, columns=columns,
+        people=[people_of(kind, rows)], folds=folds_of(), alone_words="bank alone has 2 columns.", coefficients=own,
+        columns=columns,
         shown={"your columns": ["shop <could> work it out"], "your labels": []}, disclosed=["who is in common"],
         ledger=LedgerLines(46, 1, "All of them are as they were written.", [("shop", "signal", 4, 12345)]),
     )  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 
 import colonnade as cn
 from colonnade.alignment.protocol import align
+from colonnade.inspection.recorded import Recorder
 from colonnade.jobs.init import init
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
@@ -18,8 +19,8 @@ from colonnade.jobs.tree_part import grows_trees, own_part
 from colonnade.objective import metrics
 from colonnade.objective.losses import loss
 from colonnade.progress import History
-from colonnade.service.recorded import Recorder
-from colonnade.service.run import TableSource, keep_version
+from colonnade.service.keeping import keep_version
+from colonnade.service.table_source import TableSource
 from colonnade.service.training import take_part
 from colonnade.tables import data
 from test_job import complete

@@ -15,17 +15,18 @@ from colonnade.attacks.signal_signs import SignalSigns
 from colonnade.audit.kept_audit import FILE, read_audit
 from colonnade.cli.main import main
 from colonnade.errors import DataError, OptionError, PolicyRefused
+from colonnade.inspection import auditing
+from colonnade.inspection.auditing import audit_version, settled, version_to_audit
+from colonnade.inspection.recorded import recorded_run
 from colonnade.jobs.allowed import check_audited
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
+from colonnade.planning.rehearsal import audit_rehearsal
 from colonnade.report.gather import gather
 from colonnade.report.page import page_of
 from colonnade.runtimes.net import TOTAL
-from colonnade.service import auditing
-from colonnade.service.auditing import audit_rehearsal, audit_version, settled, version_to_audit
 from colonnade.service.in_use import loaded
-from colonnade.service.recorded import recorded_run
 from colonnade.versions.shelf import Shelf
 from colonnade.views.recording_file import RECORDING
 from report_contents import Strict

@@ -16,8 +16,8 @@ from colonnade.binning.joining import joined_cells
 from colonnade.binning.monotone import best_monotone
 from colonnade.binning.options import BinningOptions
 from colonnade.binning.selection import inflation, selected
-from colonnade.errors import DataError, LabelError, NotFittedError, OptionError
-from colonnade.estimators.preparing import table_of
+from colonnade.conventions.preparing import table_of
+from colonnade.errors import ColonnadeWarning, DataError, LabelError, NotFittedError, OptionError
 from colonnade.tables.woe import Woe, information_values, weights_of_evidence
 
 EXACT = {"rel": 1e-12, "abs": 1e-12}
@@ -80,6 +80,18 @@ def test_tables_equal_those_of_one_table_with_the_same_edges(method):
     assert weighed[1].X[:, 0] == pytest.approx(expected, **EXACT)
     assert weighed[0].y is not None
     assert weighed[1].columns == ("x0", "x1")
+
+
+def test_bins_count_people_whatever_they_weigh_and_say_so():
+    X, y = people()
+    plain = cn.Binning().fit(*parties(X, y))
+    bank, *others = parties(X, y)
+    heavy = cn.Party("bank", bank.X, y, sample_weight=np.random.default_rng(1).gamma(1.0, size=len(y)))
+    with pytest.warns(ColonnadeWarning, match="bins count people, and the weights of 'bank' have no part in them"):
+        bins = cn.Binning().fit(heavy, *others)
+    assert bins.iv_ == plain.iv_
+    assert [list(one) for one in bins.tables_["shop"].values()] == [list(one) for one in plain.tables_["shop"].values()]
+    assert bins.transform(heavy)[0].sample_weight is not None  # the model that comes next takes them
 
 
 def test_rows_without_a_label_are_not_counted():

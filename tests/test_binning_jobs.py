@@ -23,7 +23,7 @@ from colonnade.jobs.words import leaks_of, what_others_learn
 from colonnade.leaks import BIN_CORRELATIONS, BIN_COUNTS, CELL_COUNTS
 from colonnade.service.binned import save_bins
 from colonnade.service.new_values import new_values
-from colonnade.service.run import TableSource
+from colonnade.service.table_source import TableSource
 from colonnade.service.training import take_part
 from colonnade.settings.settings import check
 from colonnade.tables.learned import LearnedPreparation
@@ -271,6 +271,23 @@ def write_csv(path, table, ids):
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
+
+
+def test_a_label_holder_with_weights_is_told_that_bins_count_people(tmp_path, capsys):
+    folder, given = tmp_path / "first", tables(rows=300)
+    assert main(["init", str(folder), "--parties", "bank,shop"]) == 0
+    text = (folder / "job.toml").read_text().replace('kind = "logistic"', 'kind = "logistic"\nweighted = true', 1)
+    for name in given:
+        write_csv(folder / f"{name}.csv", given[name], [f"p{row}" for row in range(300)])
+    own = folder / "bank.toml"
+    own.write_text(own.read_text().replace("[data]", '[data]\nclass_weight = "balanced"', 1))
+    words = "bins count people, and the weights of 'bank' have no part in them"
+    for bins, told in ((BINNED, {"bank": True, "shop": False}), ("", {"bank": False, "shop": False})):
+        (folder / "job.toml").write_text(complete(text + bins))
+        for name in told:
+            capsys.readouterr()
+            main(["check", str(folder / "job.toml"), "--as", name])
+            assert (words in " ".join(capsys.readouterr().out.replace("│", " ").split())) == told[name], name
 
 
 def test_between_organisations(tmp_path, capsys):

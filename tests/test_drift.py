@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
+from datetime import date, datetime, timedelta
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +16,10 @@ from colonnade.cli.drift import score_drift, scores_in
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError, PolicyRefused
 from colonnade.service.in_use import judge
+from colonnade.settings.settings import check
+from colonnade.tables.dates import written_day
 from colonnade.tables.learned import LearnedPreparation
+from colonnade.tables.preparation import SECTION, fit
 from colonnade.tables.table import Table
 from colonnade.versions.drift import check_drift, drift_of, notes, stability_index
 from colonnade.versions.profile import profile_of, profiles_of, read_profiles, write_profiles
@@ -142,6 +147,78 @@ def test_a_policy_refuses_what_has_moved_too_far(tmp_path):
     assert said[0].startswith("note: age: median ")
     judge(party, part, new.take(np.arange(29)), said.append)  # too few to say anything
     assert len(said) == 1
+
+
+# -- dates -------------------------------------------------------------------------------------------------------------
+
+FIRST = date(2015, 1, 1)
+
+
+def dates(days, every=0):
+    """German dates, of which every so many'th is missing."""
+    written = [(FIRST + timedelta(int(one))).strftime("%d.%m.%Y") for one in days]
+    return [None if every and number % every == 0 else one for number, one in enumerate(written)]
+
+
+def learned_of(values, parts=("days",)):
+    steps = check({"joined": [{"date": {"format": "%d.%m.%Y", "parts": list(parts)}}]}, SECTION)
+    return fit(table(joined=texts(values)), steps)
+
+
+def as_numbers(values, of):
+    """What dates become, one after another, without the product's help."""
+    return [math.nan if one is None else float(of(datetime.strptime(one, "%d.%m.%Y").date())) for one in values]
+
+
+DAYS = RNG.integers(0, 2000, 400)
+BEGIN = date(1970, 1, 1)
+TAKES = {"days": lambda day: (day - BEGIN).days, "month": lambda day: day.month, "year": lambda day: day.year}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (dates(DAYS), dates(DAYS[:150])),
+        (dates(DAYS), dates(RNG.integers(500, 2600, 200))),
+        (dates(DAYS, 9), dates(DAYS[100:300] + 40, 4)),
+        (dates(DAYS), dates(np.full(60, 3000))),
+    ],
+)
+def test_dates_are_compared_as_the_numbers_that_they_become(before, after):
+    learned = learned_of(before, ("days", "month", "year"))
+    profiles = profiles_of(table(joined=texts(before)), learned)
+    assert set(profiles) == {"joined", "joined.month", "joined.year"}
+    found = drift_of(profiles, table(joined=texts(after)), learned)
+    for one, (part, of) in zip(found, TAKES.items(), strict=True):
+        twin = by_loops(as_numbers(before, of), as_numbers(after, of))
+        assert one.index == pytest.approx(twin, rel=1e-12, abs=1e-15), part
+        assert one.missing_now == sum(each is None for each in after) / len(after)
+        assert one.new_levels == ()
+
+
+def test_a_limit_of_drift_is_of_use_for_dates(tmp_path):
+    learned, months = learned_of(dates(DAYS)), DAYS[:200] + 20
+    write_profiles(tmp_path, profiles_of(table(joined=texts(dates(DAYS))), learned))
+    assert read_profiles(tmp_path)["joined"].days
+    party = SimpleNamespace(name="bank", policy=SimpleNamespace(max_drift=0.25, max_missing=None))
+    part, said = SimpleNamespace(folder=tmp_path, prepared=learned), []
+    judge(party, part, table(joined=texts(dates(months))), said.append)  # days that training had not, and nothing new
+    assert said == []
+    with pytest.raises(PolicyRefused, match="column 'joined' has drifted from the training"):
+        judge(party, part, table(joined=texts(dates(DAYS[:200] + 4000))), said.append)
+    (line,) = said
+    day = r"0\d-\d\d"
+    assert re.fullmatch(rf"note: joined: median 20\d\d-\d\d-\d\d, training between 2015-{day} and 2020-{day}", line)
+
+
+def test_what_is_no_date_is_missing_and_a_column_that_is_not_there_is_left_out():
+    learned = learned_of(dates(DAYS))
+    profiles = profiles_of(table(joined=texts(dates(DAYS))), learned)
+    (one,) = drift_of(profiles, table(joined=texts(["soon", *dates(DAYS[:3])] * 20)), learned)
+    assert (one.missing_now, one.misfits[0]) == (0.25, "25 % missing, training 0 %")
+    assert drift_of(profiles, table(age=AGE), learned) == []
+    assert drift_of(profiles, table(joined=np.full(40, np.nan)), learned)[0].missing_now == 1.0
+    assert [written_day(day) for day in (0.4, -1e9, 1e9)] == ["1970-01-01", "0001-01-01", "9999-12-31"]
 
 
 def write_scores(path, values, names=("p(bad)", "p(good)")):

@@ -32,7 +32,7 @@ from colonnade.ledger.verify import verify
 from colonnade.remote import mpi
 from colonnade.remote.place import NetworkPlace
 from colonnade.remote.signatures import checker
-from colonnade.service.training import share_out
+from colonnade.service.agreeing import share_out
 from colonnade.tables import data, preparation
 from colonnade.versions.shelf import Shelf
 from ports import free_ports

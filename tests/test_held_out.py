@@ -23,7 +23,8 @@ from colonnade.jobs.policy import Policy, PolicyDoor
 from colonnade.jobs.words import leaks_of, lines, what_others_learn
 from colonnade.leaks import HELD_OUT, NOTHING
 from colonnade.objective import losses
-from colonnade.service.training import share_out, take_part
+from colonnade.service.agreeing import share_out
+from colonnade.service.training import take_part
 from test_budget import Notes
 from test_federation import LIMIT, run_all, start
 from test_job import complete, job

@@ -25,9 +25,9 @@ from colonnade.errors import (
     ProtocolError,
     RingOverflow,
 )
-from colonnade.estimators.horizontal import part_of
 from colonnade.horizontal import gathering, site_work
 from colonnade.horizontal import program as horizontal
+from colonnade.horizontal.bringing import part_of
 from colonnade.horizontal.gathering import Heard
 from colonnade.horizontal.messages import instruction
 from colonnade.horizontal.program import attend

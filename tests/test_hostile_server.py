@@ -20,7 +20,7 @@ import pytest
 import colonnade as cn
 from colonnade.crypto.masks import KeyPair
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
-from colonnade.estimators.horizontal import part_of
+from colonnade.horizontal.bringing import part_of
 from colonnade.horizontal.messages import method_from_value, model_from_value
 from colonnade.horizontal.program import attend
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork

@@ -80,6 +80,43 @@ def test_wrong_requests(body, sentence):
     assert sentence in str(caught.value)
 
 
+BESIDE = {"exposure": "years", "offset": "known"}
+
+
+def test_rows_bring_their_exposure_and_their_offset():
+    body = b'{"rows": [{"id": 1, "age": 20, "years": 0.5, "known": -1}, {"id": 2, "years": 2, "known": 0.25}]}'
+    _, table = http.parse(body, PREPARED, BESIDE)
+    np.testing.assert_allclose(table.added, np.log([0.5, 2.0]) + np.array([-1.0, 0.25]))
+    assert list(table.columns) == ["age", "city"]
+    assert http.parse(b'{"ids": [1]}', PREPARED, BESIDE) == (["1"], None)  # those of the party's own file
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ('{"id": 1}', "'years', the exposure of each person, is missing in 1 of 1 rows, the first is row 0; give it"),
+        ('{"id": 1, "years": 1}, {"id": 2, "years": null}', "is missing in 1 of 2 rows, the first is row 1"),
+        ('{"id": 1, "years": 0}', "must be finite and > 0 in every row, and is not in 1; the first is 0 in row 0"),
+        ('{"id": 1, "years": -2.5}', "the first is -2.5 in row 0"),
+        ('{"id": 1, "years": "1"}', "column 'years' holds numbers"),
+        ('{"id": 1, "years": NaN}', "column 'years' holds finite numbers"),
+        ('{"id": 1, "years": true}', "column 'years' holds numbers"),
+        ('{"id": 1, "years": 1, "known": 2}', "'known' is no column of the model; columns are 'age', 'city', 'years'"),
+    ],
+)
+def test_a_wrong_exposure_is_refused_in_a_sentence(rows, sentence):
+    with pytest.raises(DataError) as caught:
+        http.parse(f'{{"rows": [{rows}]}}'.encode(), PREPARED, {"exposure": "years"})
+    assert sentence in str(caught.value)
+
+
+def test_a_server_knows_which_columns_are_beside(serving):
+    port = serving(lambda ids, table: table.added.tolist(), beside={"exposure": "years"})
+    assert ask(port, body=b'{"rows": [{"id": 1, "years": 1}]}') == (200, {"scores": [0.0]})
+    status, answer = ask(port, body=b'{"rows": [{"id": 1}]}')
+    assert (status, "'years', the exposure of each person, is missing" in answer["error"]) == (400, True)
+
+
 def ask(port, path="/score", body=None, token="x" * 20):
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=headers)
@@ -430,6 +467,64 @@ def test_from_the_request_to_the_partners_and_back(tmp_path):
             process.send_signal(signal.SIGINT)
         said = [process.communicate(timeout=LIMIT)[0] for process in (bank, shop)]
     assert (bank.returncode, shop.returncode) == (130, 130), said
+
+
+def test_people_are_scored_for_the_exposure_that_they_bring(tmp_path):
+    """A table to predict and a request over HTTP bring exposures, in proportion to which the means are."""
+    names = ("bank", "shop")
+    folder = federation(tmp_path, names, 'kind = "FedSGD"\nepochs = 2')
+    job = (folder / "job.toml").read_text().replace('kind = "logistic"', 'kind = "poisson"', 1)
+    (folder / "job.toml").write_text(job)
+    own = (folder / "bank.toml").read_text().replace("[data]", '[data]\nexposure = "years"', 1)
+    (folder / "bank.toml").write_text(own)
+    with (folder / "bank.csv").open(newline="") as file:
+        people = [{**one, "label": number % 4, "years": 0.5} for number, one in enumerate(csv.DictReader(file))]
+
+    def write(name, rows):
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+
+    write("bank.csv", people)
+    run_all(folder, names)
+    shop = start(folder, "shop", "serve")
+    found = []
+    for years in (1.0, 3.0, 0.0, None):
+        new = [{key: value for key, value in one.items() if key not in ("label", "years")} for one in people]
+        write("new.csv", new if years is None else [{**one, "years": years} for one in new])
+        data, out = str(folder / "new.csv"), str(folder / "out.csv")
+        bank = start(folder, "bank", "predict", "--data", data, "--out", out)
+        found.append((bank.communicate(timeout=LIMIT)[0], bank.returncode))
+        if not found[-1][1]:
+            with (folder / "out.csv").open(newline="") as file:
+                found[-1] = {one["id"]: float(one["prediction"]) for one in csv.DictReader(file) if one["prediction"]}
+    once, thrice, wrong, lacking = found
+    assert len(once) > 300
+    assert thrice == pytest.approx({one: 3.0 * value for one, value in once.items()})
+    assert "'years' of" in wrong[0]
+    assert "must be finite and > 0 in every row" in wrong[0]
+    assert "has no column 'years'" in lacking[0]
+    assert (wrong[1], lacking[1]) == (1, 1)
+    (port,) = free_ports(1)
+    bank = start(folder, "bank", "serve", "--http", f"127.0.0.1:{port}")
+    try:
+        wait_for(bank, "the partners are there")
+        token = (folder / "bank-files" / "http.token").read_text().strip()
+        cells = next(one for one in people if one["id"] in once and one["age"])
+        row = {"id": cells["id"], "city": cells["city"], **{key: float(cells[key]) for key in ("age", "income")}}
+        for years in (1.0, 4.0, 0.5):
+            body = json.dumps({"rows": [{**row, "years": years}]}).encode()
+            (score,) = ask(port, body=body, token=token)[1]["scores"]
+            assert score["prediction"] == pytest.approx(years * once[row["id"]])
+        (own,) = ask(port, body=json.dumps({"ids": [row["id"]]}).encode(), token=token)[1]["scores"]
+        assert own == score  # half a year, as in the bank's own file
+        status, answer = ask(port, body=json.dumps({"rows": [row]}).encode(), token=token)
+        assert (status, "'years', the exposure of each person, is missing" in answer["error"]) == (400, True)
+    finally:
+        for process in (bank, shop):
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=LIMIT)
 
 
 def wait_for(process, words):

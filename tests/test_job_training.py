@@ -14,7 +14,8 @@ from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionErro
 from colonnade.jobs.job_file import JOB, job_of
 from colonnade.jobs.model_file import digest_of
 from colonnade.jobs.policy import Policy
-from colonnade.service.training import Keepers, share_out, take_part
+from colonnade.service.agreeing import share_out
+from colonnade.service.training import Keepers, take_part
 from colonnade.settings import toml
 from test_exposure import opened_gradients  # noqa: F401 (a fixture)
 from test_job import GOOD, complete

@@ -19,8 +19,9 @@ from colonnade.families.torch_networks import TorchOptions
 from colonnade.jobs import model_file
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
+from colonnade.service.agreeing import share_out
 from colonnade.service.check import check
-from colonnade.service.training import Keepers, share_out, take_part
+from colonnade.service.training import Keepers, take_part
 from test_federation import LIMIT, federation, run_all, shelved, start
 from test_job import GOOD, complete
 from test_job_training import ORDER, THIRD, align, job_for, sources

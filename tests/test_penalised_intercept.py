@@ -66,6 +66,18 @@ def test_a_linear_algorithm_without_labels_elsewhere_has_it_too():
     np.testing.assert_allclose(model.predict(party), exact.predict(ONES), atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    "algorithm", [cn.BlockNewton(tol=1e-12), cn.AFSGD("saga", asynchronous=False, **LONG)], ids=str
+)
+def test_the_ridge_of_afsgd_vp_has_its_intercept_under_the_penalty(algorithm):
+    """AFSGD-VP, (22): mean (w x + b - y)^2 + lambda / 2 (|w|^2 + b^2). Our square is half of that, and so is lambda."""
+    strength, y = 0.1, X @ np.arange(D) + 3.0
+    optimum = np.linalg.solve(2 * ONES.T @ ONES / N + strength * np.eye(D + 1), 2 * ONES.T @ y / N)
+    ridge = cn.RidgeRegression(l2=strength / 2, penalise_intercept=True, algorithm=algorithm, verbose=0)
+    model = ridge.fit(*cn.split(X, y, into=3, active=3))
+    np.testing.assert_allclose([*joined(model)[0], model.intercept_], optimum, atol=2e-4)
+
+
 def test_a_step_from_a_start_of_ones_own():
     start = {"party1": (np.full(3, 0.5), 2.0), "party2": np.zeros(2), "party3": np.zeros(2)}
     algorithm = cn.FedSGD(step=0.3, schedule="constant", batch=N, epochs=1, tol=None)

@@ -27,6 +27,7 @@ from colonnade.planning.trials import LineSpeed
 from colonnade.planning.untried import forecast_open, forecast_sealed, untried
 from colonnade.remote.terms import RunTerms, difference
 from colonnade.service import run
+from colonnade.service.table_source import TableSource
 from colonnade.tables import data
 from ports import free_ports
 from test_federation import LIMIT, run_all, start, write_tables
@@ -374,7 +375,7 @@ def given_a_model(folder, names):
     assert read.family == "sealed"
     for turn, name in enumerate(names):
         party = read_party(folder / f"{name}.toml", read)
-        source = run.TableSource(data.load(party.data), party.prepare)
+        source = TableSource(data.load(party.data), party.prepare)
         everybody = np.arange(source.rows)
         prepared = source.prepare(everybody)
         theta = np.random.default_rng(turn).standard_normal((len(prepared.columns), 1))

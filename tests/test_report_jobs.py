@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import stat
 
@@ -181,7 +182,33 @@ def test_columns_are_described_as_they_were_in_training(loans, tmp_path):
     assert text == ColumnLine("text", 0.25, (), (("b", 0.5), ("a", 0.25)))
     assert empty.missing == 1.0
     assert one == ColumnLine("one", 0.25, (2.0,) * 5)
-    Strict(page_of(contents_of(columns=[text, empty, one])))
+    day = ColumnLine("joined", 0.0, (0.0, 31.0, 59.0, 90.0, 365.0), days=True)
+    page = page_of(contents_of(columns=[text, empty, one, day]))
+    Strict(page)
+    assert all(f"<td>{one}</td>" in page for one in ("1970-01-01", "1970-02-01", "1971-01-01"))
+
+
+def test_the_page_of_a_job_with_folds_shows_them(tmp_path):
+    def more(text):
+        text = text.replace("[validation]\n", '[validation]\nfolds = 3\nscoring = "roc_auc"\n')
+        return re.sub(r"\npart = [\d.]+", "", text) + "\n[search]\nl2 = [10.0, 0.01]\n"
+
+    _, job, parties = trained(tmp_path, protection="masked", more=more)
+    folder = Shelf(parties["bank"].folder, "bank").promoted().folder
+    told = json.loads((folder / "validation.json").read_text())
+    of = gather(job, parties["bank"])
+    assert (of.people, of.folds.count, of.folds.scoring, of.folds.best) == ([], 3, "roc_auc", told["best"])
+    page = Strict(page_of(of))
+    for one, l2 in zip(told["candidates"], ("10.0", "0.01"), strict=True):
+        assert f"l2 = {l2}" in page.text
+        assert all(f"{score:.4g}" in page.text for score in (one["mean"], one["std"], *one["scores"]))
+    shop = Strict(page_of(gather(job, parties["shop"])))
+    assert re.search(r"l2 = [\d.]+ is the best of 2 candidates on 3 folds, as bank has found", shop.text)
+    assert "of each fold" not in shop.text
+    for broken in ("{", '{"folds": 3, "best": 9, "scoring": "x", "candidates": []}', '{"candidates": 3}'):
+        (folder / "validation.json").write_text(broken)
+        with pytest.raises(DataError, match=r"'validation.json' can't be read \(.*\); restore it from a backup"):
+            gather(job, parties["bank"])
 
 
 def test_a_party_without_labels_has_a_page_without_scores(loans):

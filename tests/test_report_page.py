@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from html import escape
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 import colonnade as cn
 from colonnade.objective import losses
-from colonnade.report import held_out_file, svg
+from colonnade.report import folds, held_out_file, svg
 from colonnade.report.contents import JudgedPeople, OwnCoefficient, OwnTable
 from colonnade.report.page import page_of
 from colonnade.report.style import DARK, LETTERS, LIGHT, style_sheet
-from report_contents import SCRIPT, Strict, contents_of, people_of
+from report_contents import SCRIPT, Strict, contents_of, folds_of, people_of
 
 FIGURES = {
     "binary": [
@@ -27,7 +28,10 @@ FIGURES = {
     "real": ["Predicted and observed", "Residuals", "Distribution of residuals", "Tenths of the prediction"],
 }  # fmt: skip
 FIGURES["count"] = FIGURES["real"]
-ALWAYS = ["We alone, together", "Loss", "AUC", "Own coefficients", "Columns of numbers", "Columns of text"]
+ALWAYS = [
+    "roc_auc of each fold", "Every candidate on every fold", "We alone, together", "Loss", "AUC", "Own coefficients",
+    "Columns of numbers", "Columns of text",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", list(FIGURES))
@@ -105,6 +109,47 @@ def test_a_party_without_labels_sees_no_scores():
     assert "Own coefficients" in page.text
     # Whatever else were in its folder, a party that holds no labels is shown no scores.
     assert "ROC curve" not in page_of(replace(of, people=[people_of("binary")]))
+
+
+def cells_of(page, row):
+    """The cells of a table's row, which is called so."""
+    (whole,) = re.findall(rf'<tr><th scope="row"[^>]*>{re.escape(row)}</th>(.*?)</tr>', page)
+    return re.findall(r"<td[^>]*>(.*?)</td>", whole)
+
+
+def test_folds_show_every_candidate_its_mean_its_spread_and_who_was_taken():
+    of = contents_of(people=[])
+    page, found = page_of(of), of.folds
+    Strict(page)
+    assert page.count("(taken)") == 1
+    for number, one in enumerate(found.candidates):
+        name = escape(one.name) + (" (taken)" if number == found.best else "")
+        cells = [cell.replace("–", "nan") for cell in cells_of(page, name)]
+        known = np.array(one.scores)
+        figures = [known.mean(), known.std(), *known]
+        assert [float(cell) for cell in cells] == pytest.approx(figures, rel=1e-3, nan_ok=True)
+    (chart,) = re.findall(r"<svg[^>]*><title[^>]*>roc_auc of each fold</title>.*?</svg>", page)
+    assert chart.count("<circle") == 14  # one could not be worked out
+    assert chart.count('class="whisker s1"') == 1
+    assert chart.index(escape("l2 = 0.1,")) < chart.index(escape("l2 = 1.0,"))  # the one that was taken is first
+    best = found.candidates[1]
+    assert f"<b>{best.mean:.4g} ± {best.spread:.4g}</b>" in page
+    assert "Curves, calibration and a confusion matrix are drawn" in page
+    alone = page_of(contents_of(people=[], folds=folds_of((0.1,), 0)))
+    assert "(taken)" not in alone
+    many = page_of(contents_of(folds=folds_of(tuple(float(one) for one in range(1, 61)), 7)))
+    assert len(Strict(many).tags)
+    assert "l2 = 60.0" in many
+
+
+def test_who_has_no_scores_of_folds_sees_who_won_and_nothing_else():
+    told = replace(folds_of(), candidates=[folds.candidate([("l2", one)], []) for one in ("1.0", "0.1")])
+    for holds in (True, False):
+        page = Strict(page_of(contents_of(holds_labels=holds, people=[], folds=told)))
+        assert "l2 = 0.1 is the best of 2 candidates on 5 folds, as bank has found, who tells nobody how" in page.text
+        assert "roc_auc of each fold" not in page.text
+    one = replace(told, candidates=told.candidates[:1], best=0)
+    assert "bank has scored the model on 5 folds" in page_of(contents_of(holds_labels=False, people=[], folds=one))
 
 
 def test_without_held_out_people_the_page_says_what_to_do():

@@ -399,7 +399,7 @@ def test_fedbcd_rounds_in_short_form(tmp_path, capsys):
         assert "FedPBCD-p" in text
 
     tables = {}
-    for name in ("one-eta0", "tuned", "large-q"):
+    for name in ("one-eta0", "tuned", "large-q", "figure-2"):
         with (out / f"fedbcd-rounds-{name}.csv").open(newline="") as file:
             tables[name] = list(csv.DictReader(file))
     for name in ("one-eta0", "tuned"):
@@ -408,6 +408,12 @@ def test_fedbcd_rounds_in_short_form(tmp_path, capsys):
     assert rounds["FedSGD", "1"] == rounds["FedBCD-p", "1"]
     for order in ("p", "s"):
         assert int(rounds[f"FedBCD-{order}", "5"]) < int(rounds["FedSGD", "1"])
+
+    shown = {(row["algorithm"], row["Q"]): row["round 60"].split(" / ") for row in tables["figure-2"]}
+    assert shown["FedSGD", "1"] == shown["FedBCD-p", "1"]
+    (auc, loss), (auc_5, loss_5) = (map(float, shown[row]) for row in (("FedSGD", "1"), ("FedBCD-p", "5")))
+    assert auc < auc_5
+    assert loss > loss_5
 
     plain, proximal, small = tables["large-q"]
     assert float(plain["last loss"]) > math.log(2) > float(proximal["last loss"])

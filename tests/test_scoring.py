@@ -13,8 +13,8 @@ from colonnade.data.ids import canonical
 from colonnade.errors import DataError, PartyFailed, PolicyRefused, ProtocolError
 from colonnade.families import family
 from colonnade.families.linear import LinearScorer
-from colonnade.jobs import people
-from colonnade.service import scoring, serving
+from colonnade.jobs import people, score_file
+from colonnade.service import scoring
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
 
 RNG = np.random.default_rng(0)
@@ -155,7 +155,7 @@ def test_a_malformed_question_is_refused(message, sentence):
 
 # -- the file of scores ------------------------------------------------------------------------------------------------
 
-SCORES = serving.Scores(
+SCORES = score_file.Scores(
     ["007", 'a "b", c', "Zoë"],
     np.array([True, False, True]),
     {"prediction": np.array(["good", "bad", "it's"]), 'p("x")': np.array([0.25, 0.5, 1 / 3])},
@@ -165,7 +165,7 @@ SCORES = serving.Scores(
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_scores_are_written(tmp_path, ending):
     path = tmp_path / f"it's.{ending}"
-    serving.write(SCORES, path)
+    score_file.write(SCORES, path)
     with duckdb.connect() as database:
         found = database.sql(f"SELECT * FROM '{tmp_path}/*.{ending}'" if ending == "parquet" else
                              f"SELECT * FROM read_csv('{tmp_path}/*.csv', types={{'id': 'VARCHAR'}})")  # fmt: skip
@@ -177,7 +177,7 @@ def test_scores_are_written(tmp_path, ending):
 
 @pytest.mark.parametrize("column", [np.arange(3), np.arange(3) / 7, np.array([True, False, True])])
 def test_predictions_of_every_kind_are_written(tmp_path, column):
-    serving.write(serving.Scores(["1", "2", "3"], np.array([True, True, False]), {"prediction": column}),
+    score_file.write(score_file.Scores(["1", "2", "3"], np.array([True, True, False]), {"prediction": column}),
                   tmp_path / "scores.parquet")  # fmt: skip
     with duckdb.connect() as database:
         found = database.sql(f"SELECT prediction FROM '{tmp_path}/scores.parquet'").fetchall()
@@ -186,14 +186,14 @@ def test_predictions_of_every_kind_are_written(tmp_path, column):
 
 def test_classes_that_differ_in_case_only_keep_their_names(tmp_path):
     chances = {"p(A)": np.ones(1), "p(a)": np.zeros(1)}
-    scores = serving.Scores(["1"], np.array([True]), {"prediction": np.array(["A"]), **chances})
-    serving.write(scores, tmp_path / "scores.csv")
+    scores = score_file.Scores(["1"], np.array([True]), {"prediction": np.array(["A"]), **chances})
+    score_file.write(scores, tmp_path / "scores.csv")
     assert (tmp_path / "scores.csv").read_text() == "id,known,prediction,p(A),p(a)\n1,true,A,1.0,0.0\n"
 
 
 def test_nobody_to_score(tmp_path):
-    empty = serving.Scores([], np.zeros(0, bool), {"prediction": np.zeros(0, "<U4"), "p(a)": np.zeros(0)})
-    serving.write(empty, tmp_path / "scores.csv")
+    empty = score_file.Scores([], np.zeros(0, bool), {"prediction": np.zeros(0, "<U4"), "p(a)": np.zeros(0)})
+    score_file.write(empty, tmp_path / "scores.csv")
     assert (tmp_path / "scores.csv").read_text().strip() == "id,known,prediction,p(a)"
 
 

@@ -9,7 +9,7 @@ import scipy.optimize
 import colonnade as cn
 from colonnade.algorithms.sealed_newton import SealedNewton
 from colonnade.errors import ColonnadeWarning, DataError, OptionError, PartyFailed
-from colonnade.estimators import linear
+from colonnade.estimators import linear_model
 from colonnade.objective import losses
 from colonnade.sealed import series
 from colonnade.sealed.labels import LabelPart
@@ -335,6 +335,6 @@ def test_rates_beyond_what_waves_hold_are_noticed():
 def test_a_job_without_weights_takes_none(monkeypatch):
     """A label holder that brings weights to a job that everybody else knows as one without."""
     X, y = drawn("logistic", rows=40)
-    monkeypatch.setattr(linear, "weighted", lambda *_: False)
+    monkeypatch.setattr(linear_model, "weighted", lambda *_: False)
     with pytest.raises((DataError, PartyFailed), match="has weights of rows, and the job says weighted = false"):
         trained("logistic", split(X, y, (3, 2), np.ones(40)))

@@ -27,7 +27,9 @@ class Block:
 def stopping(elapsed=0.0, affords=True, validated=False, **options):
     traffic = SimpleNamespace(rounds=0, messages=0, bytes=0)
     reports = []
-    net = SimpleNamespace(traffic=traffic, report=reports.append, elapsed=lambda: elapsed, names=("a", "b"))
+    net = SimpleNamespace(
+        traffic=traffic, report=reports.append, elapsed=lambda: elapsed, names=("a", "b"), watcher=None
+    )
     allowance = SimpleNamespace(affords=lambda numbers: affords, used=3.0, most=4.0)
     made = Stopping(net, cn.FedSGD(**options), Block(), allowance, validated=validated)
     made.eta0, made.reports = 1.0, reports

@@ -21,8 +21,9 @@ from colonnade.jobs import model_file
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.leaks import CLASSES, COVARIANCES, GRADIENTS, HELD_OUT, REPRESENTATIONS, SIGNALS
+from colonnade.service.agreeing import share_out
 from colonnade.service.check import check
-from colonnade.service.training import Keepers, share_out
+from colonnade.service.training import Keepers
 from test_federation import federation, run_all
 from test_job import GOOD, complete
 from test_job_training import ORDER, THIRD, Source, job_for, sources

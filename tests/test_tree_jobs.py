@@ -31,8 +31,8 @@ from colonnade.leaks import CELLS, HELD_OUT, OBJECTIVE, PREDICTED, RANGES
 from colonnade.planning.trials import LineSpeed
 from colonnade.planning.untried_trees import both_ways, forecast_trees
 from colonnade.service import run
+from colonnade.service.agreeing import share_out
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, serve
-from colonnade.service.training import share_out
 from colonnade.settings import toml
 from colonnade.settings.settings import Key, Section
 from colonnade.tables import data, preparation

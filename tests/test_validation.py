@@ -142,6 +142,8 @@ def test_the_model_of_a_search_has_its_own_history_and_traffic():
     best = found.best_estimator_
     assert [one["loss"] for one in best.history_] == [one["loss"] for one in alone.history_]
     assert best.rounds_ == alone.rounds_ < found.traffic_["shop"].rounds
+    assert set(found.times_) == {"bank", "shop"}
+    assert 0 < alone.times_["bank"].total < found.times_["bank"].total
     assert best.traffic_["shop"].by_step == {
         step: count for step, count in alone.traffic_["shop"].by_step.items() if step not in ("public key", "goodbye")
     }
@@ -296,6 +298,10 @@ _MODELS = {
 }  # fmt: skip
 
 
+W = np.random.default_rng(11).gamma(0.7, size=N)
+W[:9] = W[:9].round() + 1.0
+
+
 class Known:
     """Predictions of ours as a fitted model of scikit-learn's."""
 
@@ -323,19 +329,53 @@ class Known:
         return self._model.predict_proba(*self._split)
 
 
+@pytest.mark.parametrize("weights", [None, W], ids=["alike", "weighted"])
 @pytest.mark.parametrize("kind", list(_MODELS))
-def test_scorers_are_those_of_scikit_learn(kind):
+def test_scorers_are_those_of_scikit_learn(kind, weights):
     X, y = table(kind)
     split = parties(X, y)
+    split[0] = cn.Party("bank", split[0].X, y, sample_weight=weights)
     model = _MODELS[kind](l2=0.01, verbose=0).fit(*split)
     truth = np.searchsorted(model.classes_, y) if len(model.classes_) else y
     loss = losses.loss(model.loss)
     names = [name for name, one in scorers.SCORERS.items() if loss.kind in one.kinds and name != "ks"]
     assert len(names) > 6
     for name in names:
-        theirs_is = get_scorer(name)(Known(model, split), X, truth)
+        weighs = {} if weights is None or name == "neg_max_error" else {"sample_weight": weights}
+        theirs_is = get_scorer(name)(Known(model, split), X, truth, **weighs)
         assert model.score(*split, scoring=name) == pytest.approx(theirs_is, abs=1e-9), name
     assert model.score(*split) == model.score(*split, scoring="accuracy" if len(model.classes_) else None)
+
+
+@pytest.mark.parametrize("name", ["ks", *(one for one in scorers.SCORERS if one not in ("ks",))])
+def test_a_row_of_weight_two_is_scored_as_two_rows_and_one_of_weight_nothing_as_none(name):
+    kind = scorers.SCORERS[name].kinds[0]
+    kind = "count" if name == "neg_mean_poisson_deviance" else kind
+    rng, (_, y) = np.random.default_rng(3), table(kind, rows=60)
+    loss = losses.loss({"binary": "logistic", "classes": "softmax", "real": "square", "count": "poisson"}[kind])
+    y = {"binary": np.where(y == "yes", 1.0, -1.0), "classes": np.searchsorted(["a", "b", "c"], y)}.get(kind, y)
+    z, times = rng.normal(size=60).round(1), rng.integers(0, 4, 60)
+    rows = np.repeat(np.arange(60), times)
+    weighed = scorers.scored(name, loss, z, y, weights=times.astype(float))
+    assert weighed == pytest.approx(scorers.scored(name, loss, z[rows], y[rows]), abs=1e-12)
+    if name != "neg_max_error":
+        assert weighed != pytest.approx(scorers.scored(name, loss, z, y), abs=1e-6)
+    assert np.isnan(scorers.scored(name, loss, z, y, weights=np.zeros(60)))
+
+
+def test_folds_are_scored_by_the_weights_of_their_held_out_rows():
+    X, y = table()
+    folds = list(KFold(3, shuffle=True, random_state=2).split(X))
+    names = ["neg_log_loss", "roc_auc", "accuracy"]
+    split = [cn.Party("bank", X[:, :3], y, sample_weight=W), cn.Party("shop", X[:, 3:])]
+    found = cn.cross_validate(
+        cn.LogisticRegression(l2=0.01, algorithm=EXACT, verbose=0), *split, cv=folds, scoring=names
+    )
+    for fold, (train, test) in enumerate(folds):
+        fitted = logistic(0.01, W[train].sum()).fit(X[train], y[train] == "yes", sample_weight=W[train])
+        for name in names:
+            theirs_is = get_scorer(name)(fitted, X[test], y[test] == "yes", sample_weight=W[test])
+            assert found[f"test_{name}"][fold] == pytest.approx(theirs_is, abs=1e-6), name
 
 
 def test_scores_of_one_class_have_no_auc_and_never_win():

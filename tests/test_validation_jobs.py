@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 
 import colonnade as cn
 from colonnade.alignment.protocol import align
-from colonnade.cli.organisation import validation_lines
+from colonnade.cli.training import validation_lines
 from colonnade.errors import OptionError, PolicyRefused, RunFailed
+from colonnade.families import family
 from colonnade.families.linear import LinearOptions
 from colonnade.jobs.budget import Budget
 from colonnade.jobs.model_file import save_validation
@@ -47,8 +50,9 @@ def searched(algorithm=EXACT, parties=2, values=VALUES, folds=3, **changes):
     return replace(job_with(algorithm, parties, **changes), folds=folds, scoring=scoring, **some)
 
 
-def run(job_, y=Y, *, budgets=None, keepers=None, reports=None, breaks=None):
+def run(job_, y=Y, *, budgets=None, keepers=None, reports=None, breaks=None, weights=None, class_weight=None):
     found, given = {}, sources(job_.parties, job_.holders, y, X)
+    given["bank"].weights, given["bank"].class_weight = weights, class_weight
 
     def program_of(name):
         async def program(net):
@@ -95,6 +99,18 @@ def test_a_search_is_grid_search_and_ends_with_the_model_of_a_plain_job(parties)
     for number, (_, apart) in enumerate(folds):
         assert (mine.fold[apart] == number).all()
         assert mine.z[apart] == pytest.approx(fitted[number].decision_function(X[apart]), abs=1e-4)
+
+
+def test_held_out_people_count_by_their_weights_and_not_by_their_class():
+    weights = np.random.default_rng(2).gamma(0.6, size=ROWS)
+    options = LinearOptions(l2=0.03, weighted=True)
+    job_ = replace(searched(values=(0.03,)), model=options, candidates=())
+    mine = run(job_, weights=weights, class_weight={0: 3.0})["bank"].validated
+    trained = weights * np.where(Y == 0, 3.0, 1.0)
+    for fold, (train, apart) in enumerate(drawn_folds(ROWS, 3, EXACT.seed)):
+        one = LogisticRegression(C=1 / (0.03 * trained[train].sum()), solver="newton-cholesky", tol=1e-12)
+        chances = one.fit(X[train], Y[train], sample_weight=trained[train]).predict_proba(X[apart])
+        assert mine.scores[0, fold] == pytest.approx(-log_loss(Y[apart], chances, sample_weight=weights[apart]), 1e-6)
 
 
 def test_every_fold_is_prepared_from_what_it_trains_on(monkeypatch):
@@ -245,6 +261,78 @@ def test_a_search_that_is_broken_off_goes_on_with_the_fits_that_all_have_kept():
     assert sum(value[0] == "validation" for name, value in reports if name == "bank") == 9 - len(done) + 1
     assert again["bank"].validated.scores == pytest.approx(whole["bank"].validated.scores, abs=1e-6)
     assert np.array_equal(again["shop"].state[0], whole["shop"].state[0])
+
+
+def keepers_of(fits):
+    """Keepers of all parties on a copy of these shelves, so that several runs may go on from the same place."""
+
+    def keepers(kept):
+        state = Shelf()
+        return Keepers(Shelf(), lambda _: state, None, lambda _, number: kept.setdefault(number, Shelf()))
+
+    return {name: keepers(deepcopy(kept)) for name, kept in fits.items()}
+
+
+def broken_off(job_, at, y=Y):
+    """The fits that all keep of a run that ends when the bank sends this message, and what each has paid by then."""
+    fits = {name: {} for name in job_.parties}
+
+    def keepers(kept):
+        return Keepers(Shelf(), lambda _: Shelf(), None, lambda _, number: kept.setdefault(number, Shelf()))
+
+    def breaks(net):
+        send = net.send
+
+        async def until(to, tag, value):
+            if tag.startswith(at):
+                raise RuntimeError("pulled out")
+            await send(to, tag, value)
+
+        net.send = until
+
+    paid = {name: Budget(name, 1000.0) for name in job_.parties}
+    with pytest.raises(RunFailed, match="pulled out"):
+        run(job_, y, keepers={name: keepers(fits[name]) for name in fits}, breaks=breaks, budgets=paid)
+    both = [{number for number, shelf in one.items() if shelf.kept} for one in fits.values()]
+    return fits, set.intersection(*both), paid
+
+
+def with_left(name, numbers):
+    """A budget of which earlier runs have left so much."""
+    budget = Budget(name, 1000.0)
+    budget.before = 3000.0 - numbers  # of three columns
+    return budget
+
+
+def test_a_search_that_goes_on_asks_the_budget_for_what_is_still_to_be_sent():
+    job_ = searched(cn.BlockNewton())
+    fits, done, paid = broken_off(job_, "signal in fit 6")
+    assert 3 <= len(done) < 9
+    whole, counted = run(job_), [Budget(name, 1000.0) for name in job_.parties]
+    run(job_, budgets={one._me: one for one in counted})
+    pending = [number for number in range(3) if any(1 + 3 * fold + number not in done for fold in range(3))]
+    least = family("linear").least_numbers(job_.algorithm, job_.model, (1, 2, 1, 1))
+    needs = len(pending) + least * (9 - len(done) + 1)
+    assert needs < 3 + least * 10  # what it would ask for from the start
+    budgets = {"bank": with_left("bank", 1000), "shop": with_left("shop", needs)}
+    run(job_, keepers=keepers_of(fits), budgets=budgets)
+    with pytest.raises((PolicyRefused, RunFailed), match=rf"in 3 folds, of which {9 - len(done)} fits are left, lets"):
+        run(job_, keepers=keepers_of(fits), budgets=budgets | {"shop": with_left("shop", needs - 1)})
+    enough = {name: Budget(name, 1000.0) for name in job_.parties}
+    again = run(job_, keepers=keepers_of(fits), budgets=enough)
+    assert np.allclose(again["bank"].validated.scores, whole["bank"].validated.scores, atol=1e-4)
+    twice = paid["shop"].charged + enough["shop"].charged
+    each = counted[1].charged / 10  # of a fit, about; three were under way when the run was broken off
+    assert counted[1].charged <= twice < counted[1].charged + 4 * each
+
+
+def test_scores_that_were_never_sent_are_not_paid_for():
+    job_ = searched(SEALED, loss="square", folds=2, values=(0.1, 0.01))
+    fits, done, paid = broken_off(job_, "sealed difference: step in fit 1", X[:, 0] + X[:, 5])
+    assert (done, paid["shop"].charged) == (set(), 0.0)
+    enough = {name: Budget(name, 0.7) for name in job_.parties}  # two numbers, of three columns
+    run(job_, X[:, 0] + X[:, 5], keepers=keepers_of(fits), budgets=enough)
+    assert enough["shop"].charged == 2.0
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -5,40 +5,34 @@ Zhang, Gu, Deng, Huang: "Secure Bilevel Asynchronous Vertical Federated Learning
 party answers with collaborative updates) in the paper's order. Algorithm 1, the masked sum, is any of `colonnade.sums`;
 the update rules SGD, SVRG and SAGA are in `blocks.rules`.
 
-"Keep doing in parallel" is `flows.asynchrony`, which keeps at most `max_staleness` batches under way. Whoever needs a
-little longer for its updates contributes a little later. A party whose updates are slow takes fewer rows of each batch,
-and drops the oldest waiting signals if that is not enough (`flows.pace`). So nobody waits for it.
+"Keep doing in parallel" is `flows.epochs` and `flows.asynchrony`, which keep at most `max_staleness` batches under way.
+Whoever needs a little longer for its updates contributes a little later. A party whose updates are slow takes fewer
+rows of each batch, and drops the oldest waiting signals if that is not enough (`flows.pace`). So nobody waits for it.
+As it is printed it is `flows.free_run`. What the options may be, and how many numbers a run shows, is `flows.options`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from colonnade.blocks import FloatArray, Rows
-from colonnade.blocks.rules import RULES, Rule
+from colonnade.blocks.rules import Rule
 from colonnade.engine.options import Training
-from colonnade.engine.sampling import Batch, most_draws
+from colonnade.engine.sampling import Batch
 from colonnade.engine.session import Session, session_leaks
-from colonnade.errors import OptionError, one_of, whole_number
-from colonnade.flows.asynchrony import BatchSteps, Given, in_step
+from colonnade.flows.asynchrony import BatchSteps, Given
+from colonnade.flows.epochs import run_in_epochs
 from colonnade.flows.free_run import Shares, run_freely
-from colonnade.flows.pace import Pace
-from colonnade.flows.updates import Snapshot, SnapshotSideBySide, Updates, larger, snapshot_in_step
+from colonnade.flows.options import Asynchronous
 from colonnade.leaks import Leak, Setting, columns, contributions, signals
-from colonnade.objective.losses import Loss
 
-# How batches follow each other; what happens if a party is slow; what SAGA remembers at first.
-FLOWS, BEHIND, TABLES = ("bounded", "paper"), ("thin", "drop", "wait"), ("zeros", "start")
 # Messages about the rows of a batch, of a snapshot and of an evaluation.
 SUMMED = ("scores", "snapshot", "evaluation")
-MOST_THREADS = 256  # of one party
-# What a variance-reduced step grows by after an epoch that went well.
-_GROWTH = 1.05
 
 
 @dataclass(frozen=True)
-class VFB2(Training):
+class VFB2(Asynchronous):
     """Backward updating: parties without labels learn too, from the signals that label holders send.
 
     Parameters
@@ -68,15 +62,6 @@ class VFB2(Training):
         The keyword parameters of `engine.options.Training`.
     """
 
-    estimator: str = "saga"
-    asynchronous: bool = True
-    max_staleness: int = 2
-    threads: int = 1
-    flow: str = field(default="bounded", kw_only=True)
-    behind: str = field(default="thin", kw_only=True)
-    snapshot_every: int = field(default=2, kw_only=True)
-    table: str = field(default="zeros", kw_only=True)
-
     name: ClassVar[str] = "VFB2"
 
     @property
@@ -97,58 +82,6 @@ class VFB2(Training):
             and (self.estimator, self.asynchronous) == (other.estimator, other.asynchronous)
         )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("estimator", self.estimator, RULES)
-        if not isinstance(self.asynchronous, bool):
-            raise OptionError(f"asynchronous must be True or False, got {self.asynchronous!r}")
-        whole_number("max_staleness", self.max_staleness, 0)
-        whole_number("threads", self.threads, 1)
-        if self.asynchronous and self.max_staleness == 0:
-            raise OptionError("max_staleness must be >= 1 with asynchronous=True, got 0; use asynchronous=False")
-        if self.threads > MOST_THREADS:
-            raise OptionError(f"threads must be at most {MOST_THREADS}, got {self.threads}; lower it")
-        if self.threads > 1 and not self.asynchronous:
-            raise OptionError(
-                f"threads must be 1 with asynchronous=False, got {self.threads}; updates wait in line there"
-            )
-        one_of("flow", self.flow, FLOWS)
-        one_of("behind", self.behind, BEHIND)
-        one_of("table", self.table, TABLES)
-        whole_number("snapshot_every", self.snapshot_every, 1)
-        if self.table != "zeros" and self.estimator != "saga":
-            raise OptionError(f"table must be 'zeros' with estimator={self.estimator!r}; only SAGA keeps a table")
-        if self.snapshot_every != VFB2.snapshot_every and self.estimator != "svrg":
-            raise OptionError(
-                f"snapshot_every is SVRG's, got {self.snapshot_every} with estimator={self.estimator!r}; leave it out"
-            )
-        if self.flow == "paper":
-            self._check_printed()
-
-    def _check_printed(self) -> None:
-        """Refuse what the printed algorithms have not."""
-        if not self.asynchronous:
-            raise OptionError("flow='paper' needs asynchronous=True, got False; the synchronous twin has one flow")
-        if self.rounds is not None:
-            raise OptionError(f"flow='paper' counts no rounds, got rounds={self.rounds}; use epochs, seconds or a goal")
-        for option, default in (("behind", VFB2.behind), ("max_staleness", VFB2.max_staleness)):
-            if getattr(self, option) != default:
-                raise OptionError(
-                    f"flow='paper' lets signals wait without bound, got {option}={getattr(self, option)!r}; leave it "
-                    f"out, or use flow='bounded'"
-                )
-        if self.schedule == "adaptive":
-            raise OptionError(
-                "flow='paper' can't go back to better parameters while others go on, got schedule='adaptive'; use "
-                "'constant' or 'sqrt'"
-            )
-
-    def numbers_per_row(self, setting: Setting) -> int | None:
-        """A contribution to each batch, to each evaluation and to each snapshot of SVRG or SAGA."""
-        # Free launches are evaluated at the end of every stage, too.
-        stages = 0 if self.flow == "bounded" else max(1, self._snapshots)
-        return self._passes(setting, self._snapshots * self._askers(setting) + stages)
-
     def leaks(self, setting: Setting) -> tuple[Leak, ...]:
         """Contributions there, signals back."""
         numbers = self.numbers_per_row(setting)
@@ -161,65 +94,6 @@ class VFB2(Training):
         told = self.asynchronous and self.flow == "bounded"
         return (columns(setting, setting.parties, ("lag",)),) if told else ()
 
-    @property
-    def _snapshots(self) -> int:
-        if self.estimator != "svrg":
-            return int(self.table == "start")
-        first = int(self.flow == "paper")
-        return (self.most_epochs - first) // self.snapshot_every + first
-
-    def _times(self, setting: Setting) -> int | None:
-        """See `Training._times`; of free launches, those of every label holder that may choose a row."""
-        if self.flow == "bounded":
-            return super()._times(setting)
-        passes = self.most_epochs
-        if self._askers(setting) == 1:  # they share the rows
-            passes = -(-passes // len(setting.holders)) + 1
-        if self.sampling == "uniform":
-            if setting.rows is None:
-                return None
-            passes = most_draws(passes, setting.rows)
-        return max(passes * len(setting.holders), self.most_epochs)
-
-    def _looks(self, setting: Setting) -> int | None:
-        """See `Training._looks`; every label holder's own launches count towards the next evaluation."""
-        looks = super()._looks(setting)
-        return looks if looks is None or self.evaluate_every is None else looks * self._askers(setting)
-
-    def _askers(self, setting: Setting) -> int:
-        """How many label holders ask for the scores of one row."""
-        return 1
-
-    def boldness(self, loss: Loss) -> float:
-        """Stale steps must be shorter: several of them add up before the first is seen."""
-        most = min(loss.boldness, 2.0)
-        return most / (1.0 + (self.max_staleness - 1) / 3.0) if self.asynchronous else most
-
-    @property
-    def growth(self) -> float:
-        """Without noise that only a short step would still, the longest step that goes well is the best one.
-
-        Not for stale SAGA steps: one that is too long leaves its memory full of signals from far away.
-        """
-        return 1.0 if self.estimator == "sgd" or (self.estimator == "saga" and self.asynchronous) else _GROWTH
-
-    def numbers_between(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """See `Training.numbers_between`; a snapshot takes the scores of all rows besides."""
-        if self.flow == "paper":
-            return 0.0  # what all of it needs was there at the start: nobody knows how far others are
-        snapshot = outputs if self._snapshots else 0
-        return super().numbers_between(outputs, parties, holders, batches) + snapshot
-
-    def least_numbers(self, outputs: int, parties: int, holders: int, batches: int) -> float:
-        """See `Training.least_numbers`; free launches can't be called back, so a party must be able to afford all."""
-        if self.flow == "bounded":
-            return super().least_numbers(outputs, parties, holders, batches)
-        return float(self.numbers_per_row(self._as_setting(outputs, parties, holders, batches)) or 0)
-
-    def _as_setting(self, outputs: int, parties: int, holders: int, batches: int) -> Setting:
-        names = tuple(map(str, range(parties)))
-        return Setting(names, names[:holders], outputs=outputs, rows=batches * self.batch_for(1 << 60))
-
     async def train(self, session: Session) -> None:
         """Run this party's side of Algorithms 2 and 3."""
         # Step 1 of both algorithms: parameters are 0, and the rule remembers nothing yet.
@@ -228,7 +102,7 @@ class VFB2(Training):
     async def run(self, steps: BatchSteps) -> None:
         """Run as the flow says, with these steps for every batch."""
         if self.flow == "bounded" or not steps.session.others:
-            await self.run_in_epochs(steps)
+            await run_in_epochs(self, steps)
             return
         session, shares = steps.session, self.shares(steps.session)
         excess = (self._times(self._as_setting(*session.sizes_of_all)) or 0) - shares.passes(self.most_epochs)
@@ -246,44 +120,6 @@ class VFB2(Training):
     def whole(self, session: Session, shares: Shares) -> list[Batch]:
         """All rows, each once, for a snapshot in the printed flow."""
         return session.whole_pass(1)
-
-    async def run_in_epochs(self, steps: BatchSteps) -> None:
-        """Run epoch after epoch, with one sequence of batches for all."""
-        session, window = steps.session, self.max_staleness
-        side_by_side = self.asynchronous and session.others  # alone, there is nobody to wait for
-        snapshot = Snapshot(session, steps.rule)
-        pace = Pace(session.net, self.threads, full_steps=self.estimator == "saga", behind=self.behind)
-        done, go_on = await session.begin(steps.rule)
-        for epoch in range(done + 1, self.epochs + 1):
-            if not go_on:
-                return
-            whole = session.whole_pass(epoch)
-            due = self.estimator == "svrg" and epoch % self.snapshot_every == 0
-            due |= self.table == "start" and epoch == 1
-            if due and session.rounds_left > len(larger(whole)):
-                if side_by_side:
-                    await SnapshotSideBySide(steps, snapshot, pace, epoch, whole, window).run()
-                else:
-                    await snapshot_in_step(steps, snapshot, epoch, whole)
-            # Algorithm 2, step 2: rows at random. The order comes from the public seed, so no index is ever sent.
-            batches = list(session.batches(epoch))
-            if not batches:  # as many exchanges as `rounds` allows are done
-                return
-            stride = self.evaluate_every or len(batches)
-            for at in range(0, len(batches), stride):
-                part = batches[at : at + stride]
-                if side_by_side:
-                    await Updates(steps, snapshot, pace, epoch, part, window, self.threads).run()
-                else:  # the synchronous twin: a party's next contribution follows its update, so all wait for all
-                    for batch in part:
-                        given, eta = await in_step(steps, "scores", batch, epoch), session.eta()
-                        if given is not None:
-                            await session.net.work(session.block.touched(given.rows), "backward")
-                            steps.update(given, eta)
-                go_on = await session.evaluate(epoch)
-                if not go_on:
-                    break
-            session.keep(epoch, go_on, steps.rule)
 
 
 class BackwardUpdating(BatchSteps):

@@ -65,6 +65,9 @@ class Case:
         The attacker's own part of the finished model, as its family keeps it; None where it has none.
     score
         The attacker's own part of the finished model's scores of the training rows; None where it has none.
+    embedding
+        What the attacker's own trained part makes of its columns, a row for each training row: the output of its own
+        network, or its part of the score; None where it has no such part.
     width
         How many columns the target has, which is no secret.
     known
@@ -93,6 +96,7 @@ class Case:
     asked: tuple[FloatArray | None, FloatArray] | None = None
     seed: int = 0
     labelled: npt.NDArray[np.bool_] | None = None
+    embedding: FloatArray | None = None
 
     @property
     def attacker(self) -> str:
@@ -153,6 +157,8 @@ class Attack(ABC):
         The switch that closes it, as a user writes it.
     known_rows
         How many rows the attacker knows the truth about: one finding for each of these numbers.
+    active
+        Whether the attacker does not follow the program: it has a run of its own, see `audit.active`.
     slow
         Whether it takes so long that an audit leaves it out unless it is asked for.
     """
@@ -164,6 +170,7 @@ class Attack(ABC):
     closed_by: ClassVar[str]
     known_rows: ClassVar[tuple[int, ...]] = (0,)
     slow: ClassVar[bool] = False
+    active: ClassVar[bool] = False
 
     @abstractmethod
     def guess(self, case: Case) -> Guess | None:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from colonnade.attacks.batch_labels import BatchLabels
 from colonnade.attacks.case import Attack
+from colonnade.attacks.completion import ActiveCompletion, ModelCompletion
+from colonnade.attacks.own_gradients import GradientCorrelation
+from colonnade.attacks.reduction import LatticeReduction
 from colonnade.attacks.signal_signs import SignalSigns
+from colonnade.attacks.signal_values import SignalCurvatures, SignalValues
+from colonnade.attacks.signal_vectors import SignalDirections, SignalNorms, SpectralSignals
+from colonnade.attacks.spectral import SpectralEmbeddings
 
 ATTACKS: tuple[Attack, ...] = (
     # on labels
     SignalSigns(),
+    SignalNorms(),
+    SignalDirections(),
+    SpectralSignals(),
+    SignalValues(),
+    SignalCurvatures(),
+    SpectralEmbeddings(),
+    ModelCompletion(),
+    ActiveCompletion(),
+    GradientCorrelation(),
+    BatchLabels(),
+    LatticeReduction(),
     # on columns
     # on people
 )

@@ -113,6 +113,12 @@ def audited(
     return Audit(tuple(findings), threshold, tuple(untried))
 
 
+def joined(first: Audit, second: Audit) -> Audit:
+    """Return both audits as one."""
+    findings = sorted((*first.findings, *second.findings), key=lambda one: -one.advantage)
+    return Audit(tuple(findings), first.threshold, (*first.untried, *second.untried))
+
+
 def _has(truth: Truth, about: str) -> bool:
     """Return whether the target has what an attack is about."""
     if about == COLUMNS:

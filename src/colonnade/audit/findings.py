@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.attacks.case import COLUMNS, LABELS, Attack, Case, FloatArray, Guess, Rows
 from colonnade.audit.measures import Truth, measure_of, measured
@@ -12,7 +13,7 @@ from colonnade.errors import DataError
 
 # Who says nothing else: an attack that is better than its floor by this is one that found something.
 MAX_ADVANTAGE = 0.05
-_PERMUTATIONS, _BOOTSTRAPS, _QUANTILE, _ONE_SIDED = 40, 40, 0.95, 1.64
+_PERMUTATIONS, _BOOTSTRAPS, _QUANTILE = 40, 60, 0.95
 _MOST_ROWS = 5_000  # that are drawn for each of these
 _NOTHING_LEFT = 1e-3  # where the attacker would know so nearly all without the run, there is nothing to find
 CHANCE, ALONE = "chance", "own columns and model"
@@ -102,13 +103,13 @@ def judged(attack: Attack, case: Case, truth: Truth, had: str, threshold: float 
     if not len(score):
         return None
     chance = _by_chance(attack, guess, truth, case)
-    own, noise = np.zeros_like(score), np.zeros_like(score)
+    own, better = np.zeros_like(score), np.ones_like(score, dtype=bool)
     if alone is not None:
         alone = _about_same(alone, guess)
-        own, noise = measured(attack.about, alone, truth), _noise(attack, guess, alone, truth, case)
+        own, better = measured(attack.about, alone, truth), _better(attack, guess, alone, truth, case)
     floor = np.maximum(chance, own)
     # Of two guesses that are equally good one is always a little better on the rows at hand: that is no gain.
-    floor = np.where((score > floor) & (score - own <= noise), score, floor)
+    floor = np.where((score > floor) & ~better, score, floor)
     gain = gained(score, floor)
     best = int(np.argmax(gain))
     names = truth.names if attack.about == COLUMNS else tuple(f"class {k}" for k in range(len(score)))
@@ -132,8 +133,8 @@ def _by_chance(attack: Attack, guess: Guess, truth: Truth, case: Case) -> float:
     return float(np.quantile(found, _QUANTILE))
 
 
-def _noise(attack: Attack, guess: Guess, alone: Guess, truth: Truth, case: Case) -> FloatArray:
-    """Return by how much two equally good guesses differ 19 times in 20, from drawing rows again."""
+def _better(attack: Attack, guess: Guess, alone: Guess, truth: Truth, case: Case) -> npt.NDArray[np.bool_]:
+    """Return where a guess stays better than another one 19 times in 20, when rows are drawn again."""
     rng, differences = case.rng(f"bootstrap of {attack.name}"), []
     count, width = min(len(guess.rows), _MOST_ROWS), len(measured(attack.about, alone, truth))
     for _ in range(_BOOTSTRAPS):
@@ -142,9 +143,12 @@ def _noise(attack: Attack, guess: Guess, alone: Guess, truth: Truth, case: Case)
         if len(first) == len(second) == width:  # a rare class may be missing
             differences.append(first - second)
     if not differences:
-        return np.zeros(width)
-    spread: FloatArray = _ONE_SIDED * np.std(differences, axis=0) * np.sqrt(count / len(guess.rows))
-    return spread
+        return np.ones(width, dtype=bool)
+    lowest = np.quantile(differences, 1.0 - _QUANTILE, axis=0)
+    # Fewer rows were drawn than there are: what is drawn from all of them spreads less.
+    middle = np.median(differences, axis=0)
+    found: npt.NDArray[np.bool_] = middle + (lowest - middle) * np.sqrt(count / len(guess.rows)) > 0.0
+    return found
 
 
 def _about_same(alone: Guess, guess: Guess) -> Guess:

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.attacks.case import Case, FloatArray
-from colonnade.audit.auditing import Audit, audited
+from colonnade.audit.auditing import Audit, audited, joined
 from colonnade.audit.findings import MAX_ADVANTAGE
 from colonnade.audit.measures import Truth
+from colonnade.audit.own_parts import own_parts
 from colonnade.data import labels as label_codes
 from colonnade.data.party import Party
 from colonnade.errors import DataError, one_of
@@ -46,19 +47,46 @@ def audit_model(
         one_of("attacks", name, tuple(known))
     again, on = trained_again(model, parties)
     cases = cases_of(again, parties, on.views, attackers=attackers, seed=seed)
-    chosen = None if attacks is None else [known[name] for name in attacks]
-    return audited(cases, attacks=chosen, threshold=threshold, slow=slow)
+    chosen = list(ATTACKS) if attacks is None else [known[name] for name in attacks]
+    found = audited(cases, attacks=[one for one in chosen if not one.active], threshold=threshold, slow=slow)
+    active = [one for one in chosen if one.active and (slow or not one.slow)]
+    if not active:
+        return found
+    cases = active_cases(model, parties, attackers, seed)
+    return joined(found, audited(cases, attacks=active, threshold=threshold, slow=slow))
+
+
+def active_cases(
+    model: Any, parties: tuple[Party, ...], attackers: Sequence[str] | None, seed: int
+) -> Iterator[tuple[Case, Truth]]:
+    """Train anew for each party without all labels, which takes larger steps than agreed; return what it then has."""
+    from colonnade.audit.active import greedy
+
+    for party in parties:
+        if (attackers is None or party.name in attackers) and not (party.y is not None and np.all(party.labelled)):
+            with greedy(model, party.name) as (options, on):
+                again = _trained(_copy(model, **options), parties, on)
+            yield from cases_of(again, parties, on.views, attackers=[party.name], seed=seed)
 
 
 def trained_again(model: Any, parties: tuple[Party, ...]) -> tuple[Any, Recording]:
     """Return a copy of a model that was trained with these parties while somebody looked on, and what was seen."""
-    again, on = type(model)(**copy.copy(model.get_params(deep=False))), Recording()
+    on = Recording()
+    return _trained(_copy(model), parties, on), on
+
+
+def _copy(model: Any, **options: Any) -> Any:
+    """Return an untrained model with the same options but for these."""
+    again = type(model)(**(copy.copy(model.get_params(deep=False)) | options))
     if "verbose" in again.get_params(deep=False):
         again.verbose = 0
+    return again
+
+
+def _trained(model: Any, parties: tuple[Party, ...], on: Recording) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user has heard them at the first training
-        again.fit(*parties, on=on)
-    return again, on
+        return model.fit(*parties, on=on)
 
 
 def cases_of(
@@ -74,6 +102,7 @@ def cases_of(
     columns = {party.name: dense(party) for party in parties}
     widths = {name: X.shape[1] for name, X in columns.items()}
     truths = {party.name: truth_of(party, columns[party.name], model.classes_, loss) for party in parties}
+    scores, embeddings = own_parts(model, columns)
     for party in parties:
         if attackers is not None and party.name not in attackers:
             continue
@@ -85,9 +114,9 @@ def cases_of(
             yield Case(
                 view, other.name, loss.name, _outputs(model, loss), float(getattr(model, "l2", 0.0) or 0.0),
                 columns[party.name], truths[party.name].labels, model._states.get(party.name),
-                own_score(model, party.name, columns[party.name]), widths[other.name],
+                scores[party.name], widths[other.name],
                 public={"family": model._family, "holders": model.holders_, "classes": len(model.classes_)}, seed=seed,
-                labelled=truths[party.name].labelled,
+                labelled=truths[party.name].labelled, embedding=embeddings[party.name],
             ), hidden_from(truths[party.name], truths[other.name])  # fmt: skip
 
 
@@ -121,15 +150,6 @@ def truth_of(party: Party, columns: FloatArray, classes: Any, loss: Loss) -> Tru
     y = np.zeros(party.rows, dtype=np.int64 if loss.kind == "classes" else np.float64)
     y[known] = label_codes.encode(np.asarray(party.y)[known], classes, loss)
     return Truth(columns, party.columns, y, len(classes), known)
-
-
-def own_score(model: Any, name: str, columns: FloatArray) -> FloatArray | None:
-    """Return a party's own part of the model's scores of the training rows, where it has such a part."""
-    coefficients = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
-    if coefficients is None or name not in coefficients:
-        return None
-    found: FloatArray = columns @ np.asarray(coefficients[name])
-    return found
 
 
 def _outputs(model: Any, loss: Loss) -> int:

@@ -64,3 +64,11 @@ def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise OptionError(f"{name} must be a finite number, got {value!r}")
     return float(value)
+
+
+def unweighed(holder: str) -> str:
+    """Return what a label holder with weights of rows is told about bins; docs/adr/0043 says why it is so."""
+    return (
+        f"bins count people, and the weights of {holder!r} have no part in them: in counts, weights of evidence and "
+        f"information values everybody counts once; the model that is trained on them takes the weights"
+    )

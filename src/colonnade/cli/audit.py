@@ -37,7 +37,8 @@ def add_audit_options(audit: argparse.ArgumentParser) -> None:
 def act_on_audit(options: argparse.Namespace, job: Job, party: PartyFile, say: Callable[[str], None]) -> int:
     """Make the audit, keep it, show it, and return the exit code."""
     from colonnade import private_files
-    from colonnade.service.auditing import audit_rehearsal, audit_version, settled, version_to_audit
+    from colonnade.inspection.auditing import audit_version, settled, version_to_audit
+    from colonnade.planning.rehearsal import audit_rehearsal
 
     if options.json is not None and not options.json.absolute().parent.is_dir():
         raise OptionError(f"--json {str(options.json)!r} is in a folder that is not there; make it first")

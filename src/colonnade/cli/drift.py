@@ -54,7 +54,7 @@ def _columns(options: argparse.Namespace, party: PartyFile) -> list[ColumnDrift]
     if options.before is None:
         profiles = read_profiles(part.folder)
     else:
-        profiles = profiles_of(data.load(party.data, source=options.before, labels=False, texts=texts))
+        profiles = profiles_of(data.load(party.data, source=options.before, labels=False, texts=texts), part.prepared)
     if profiles is None:
         raise DataError(
             "there is no profile of the training, as its table was sparse or it was trained before there were any; for "
@@ -63,7 +63,7 @@ def _columns(options: argparse.Namespace, party: PartyFile) -> list[ColumnDrift]
     table = data.load(party.data, source=options.data, labels=False, texts=texts)
     if table.rows < FEWEST:
         raise DataError(f"{table.where} has {table.rows} rows, and {FEWEST} at least say anything; give more")
-    return drift_of(profiles, table)
+    return drift_of(profiles, table, part.prepared)
 
 
 def _print(party: PartyFile, found: list[ColumnDrift], with_what: str) -> None:

@@ -192,6 +192,8 @@ class KernelSession(Session):
     async def share_signal(self, holder: str, rows: Rows, scores: FloatArray | None) -> FloatArray | None:
         """dL/df of a batch at all owners: their features are this batch's too. None at parties that own none."""
         others = [name for name in self.job.holders if name != self.net.me]
+        if self.net.watcher is not None:
+            self.net.watcher.about("signal", holder, rows)
         if scores is not None:
             signal = self.signal(scores, rows)
             for name in others:

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from colonnade.binning.bin_table import BinTable, iv_lines
 from colonnade.binning.cells import FineColumn
-from colonnade.binning.options import LEAST, MONOTONE, BinningOptions
+from colonnade.binning.options import LEAST, MONOTONE, BinningOptions, unweighed
 from colonnade.binning.prepared import bins_in, cells_of, with_bins
 from colonnade.binning.program import bin_columns, check_classes
+from colonnade.conventions.preparing import applied, declared, table_of
 from colonnade.data import labels
 from colonnade.data.party import Party, check_names, check_together
 from colonnade.errors import DataError, InputError, LabelError, NotFittedError
 from colonnade.estimators.base import Estimator
-from colonnade.estimators.preparing import applied, declared, table_of
 from colonnade.families.checks import label_holders, tell
 from colonnade.objective import losses
 from colonnade.runtimes.net import Runtime, Traffic, check_runtime
@@ -118,7 +118,8 @@ class Binning:
         ----------
         *parties : Party
             The same rows in the same order at each of them, and labels of two classes at one. Values may be missing,
-            and texts are categories; rows without a label are not counted. A column with steps of its own in the
+            and texts are categories; rows without a label are not counted. Bins count people, whatever rows weigh. A
+            column with steps of its own in the
             party's `prepare` has no bins, unless the last of them is "woe".
         on : Runtime, optional
             Where the parties run, as for models.
@@ -139,6 +140,8 @@ class Binning:
         labelled, y = np.asarray(holder.labelled), np.asarray(holder.y)
         classes = labels.class_labels(y[labelled], losses.loss("logistic"))
         bad = labelled & (y == classes[1])
+        if holder.sample_weight is not None:
+            tell(unweighed(holder.name))
         check_classes(holder.name, int(labelled.sum() - bad.sum()), int(bad.sum()), options.least)
         learned, cells = dict[str, LearnedPreparation](), dict[str, list[FineColumn]]()
         for party in parties:

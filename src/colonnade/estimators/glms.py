@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from colonnade.data.party import Party
-from colonnade.estimators.linear import LinearModel
+from colonnade.estimators.linear_model import LinearModel
 from colonnade.families.checks import all_labels, label_holders
 from colonnade.objective.glm_losses import NegativeBinomial, SmoothQuantile, tweedie_name
 

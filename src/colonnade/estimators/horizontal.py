@@ -7,19 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from colonnade.algorithms.fedavg import LocalSteps
 from colonnade.algorithms.ssca import SSCA
 from colonnade.blocks.torch_whole import maker_name
-from colonnade.blocks.whole import WholeModel, probabilities
-from colonnade.data.party import Party, missing_values
-from colonnade.data.site import Site, check_same_columns, check_sites, common_classes, naming
+from colonnade.data.site import Site, check_sites, common_classes, naming
 from colonnade.errors import (
     ColonnadeWarning,
     DataError,
-    LabelError,
     LimitNotMet,
     OptionError,
     ProtocolError,
@@ -33,13 +29,21 @@ from colonnade.families import family
 from colonnade.families.checks import warn_scales
 from colonnade.families.protection import MASKED, PLAIN, check_word, masked_sum
 from colonnade.families.rows import RowsFamily
+from colonnade.horizontal.bringing import (
+    check_held_out,
+    is_masked,
+    part_of,
+    say_missing,
+    warn_diverged,
+    who_is_who,
+)
 from colonnade.horizontal.conduct import Result, ServerJob
 from colonnade.horizontal.messages import METHODS, check_description, describe_model, model_from_value
 from colonnade.horizontal.own_functions import function_names
 from colonnade.horizontal.program import attend, serve
-from colonnade.horizontal.row_keys import RowKeys, check_groups
-from colonnade.horizontal.site_work import rows_to_value
+from colonnade.horizontal.row_keys import check_groups
 from colonnade.horizontal.stated_problem import StatedProblem, check_problem, state_problem
+from colonnade.horizontal.whole_classifier import SHARED, WholeClassifier
 from colonnade.objective import losses
 from colonnade.objective.expressions import Constraint, Expression
 from colonnade.objective.metrics import METRICS
@@ -51,12 +55,12 @@ from colonnade.sums.dropout import default_threshold
 Array = npt.NDArray[Any]
 Model = TypeVar("Model", bound="SSCAClassifier")
 
-SERVER, SHARED = "server", "model"
+SERVER = "server"
 SUMS = ("auto", "pairwise", "plain")
 L2 = 1e-5  # the weight of |w|^2, where none is given
 
 
-class SSCAClassifier(Estimator):
+class SSCAClassifier(WholeClassifier, Estimator):  # type: ignore[misc]
     """A network with one hidden layer (swish, softmax), or another model, trained over sites that hold rows.
 
     Without a limit, the objective is cost + l2 |w|², where the cost is the mean of -log(probability of the right
@@ -199,7 +203,7 @@ class SSCAClassifier(Estimator):
             raise DataError(f"a site is named {SERVER!r}, which is the server's own name; give it another")
         method = self.check_options(len(sites))
         classes = common_classes(sites, self.classes)
-        held_out = self._check_held_out(sites, validation, classes)
+        held_out = check_held_out(sites, validation, classes)
         warn_scales(sites)
         stated = self.statement(any(site.groups is not None for site in sites))
         check_groups(stated.rows, sites, classes)
@@ -212,12 +216,12 @@ class SSCAClassifier(Estimator):
         others = [None if held_out is None else part_of(site, classes, stated.rows) for site in held_out or sites]
         programs: dict[str, Any] = {SERVER: (serve, (plan.as_value(), maker, of_parameters, first))}
         for site, train, other in zip(sites, parts, others, strict=True):
-            mine = (train, other, maker, *_who_is_who(site), of_rows, site.min_rows)
+            mine = (train, other, maker, *who_is_who(site), of_rows, site.min_rows)
             programs[site.name] = (attend, (SERVER, plan.as_value(), mine))
         outcomes = self._carry_out(programs, on, method, order)
-        _say_missing([name for name in order if outcomes[name].error is not None])
+        say_missing([name for name in order if outcomes[name].error is not None])
         if stated.usual:  # otherwise the cost of some rows may well rise
-            _warn_diverged(self.history_)
+            warn_diverged(self.history_)
         ended = Result(*outcomes[SERVER].value)
         self.take_result(plan, classes, stated, naming(sites).columns, ended)
         if stated.limits and not ended.met:
@@ -229,7 +233,7 @@ class SSCAClassifier(Estimator):
     ) -> ServerJob:
         """Return what the server is told: who takes part, the model, the algorithm and the problem."""
         described = describe_model(features, classes, int(self.hidden), bool(self.fit_intercept), self.network)
-        threshold = (method.threshold or default_threshold(len(sites))) if _masks(self._sum(), len(sites)) else 0
+        threshold = (method.threshold or default_threshold(len(sites))) if is_masked(self._sum(), len(sites)) else 0
         numbers = tuple((each.weights, each.square) for each in stated.problem.functions)
         about = (stated.measures, stated.names, numbers, stated.limits)
         return ServerJob(sites, described, method.as_value(), self._l2(), *about, threshold)
@@ -313,114 +317,7 @@ class SSCAClassifier(Estimator):
     def protection_(self) -> str:
         """Return how training was protected: "masked" or "plain"."""
         self._check_fitted()
-        return MASKED if _masks(self.sum_, len(self.sites_)) else PLAIN
-
-    def _check_held_out(self, sites: Any, validation: Any, classes: Array) -> list[Site] | None:
-        if validation is None:
-            return None
-        if not isinstance(validation, (list, tuple)):
-            raise DataError(f"validation needs a list of sites, got {type(validation).__name__}")
-        check_sites(validation)
-        given, names = {site.name: site for site in validation}, [site.name for site in sites]
-        if set(given) != set(names):
-            raise DataError(f"validation needs each of the sites {names} once, got {list(given)}")
-        first = naming(sites)
-        check_same_columns(first.name, first.columns, first.named, naming(validation))
-        common_classes(validation, classes)
-        return [given[name] for name in names]
-
-    # -- what was learnt ----------------------------------------------------------------------------------------
-
-    @property
-    def parameters_(self) -> Array:
-        """Return all parameters as one flat array; every site has them."""
-        self._check_fitted()
-        found: Array = self._states[SHARED][0]
-        return found
-
-    # -- use ----------------------------------------------------------------------------------------------------
-
-    def decision_function(self, X: Any, on: Runtime | None = None) -> Array:  # type: ignore[override]
-        """Return the scores of these rows; the model is whole, so nobody else is asked.
-
-        Parameters
-        ----------
-        X : Site or table
-            The rows: a `Site`, or a table as a `Site` takes it.
-        on : None
-            Ignored; it is there because other estimators have it.
-
-        Returns
-        -------
-        numpy array
-            One column per class in the order of `classes_`.
-        """
-        self._check_fitted()
-        rows = X if isinstance(X, Site) else _Table(X)
-        columns = self.columns_[SHARED]
-        made_up = all(name == f"x{j}" for j, name in enumerate(columns))
-        check_same_columns("training", columns, not made_up, rows)
-        return np.asarray(self._whole().scores(self.parameters_, rows.X), dtype=np.float64)
-
-    def predict(self, X: Any, on: Runtime | None = None) -> Array:  # type: ignore[override]
-        """Return the predicted classes.
-
-        Parameters
-        ----------
-        X : Site or table
-            The rows, as for `decision_function`.
-        on : None
-            Ignored; it is there because other estimators have it.
-
-        Returns
-        -------
-        numpy array
-            A class for each row, written as in training.
-        """
-        best = self.decision_function(X).argmax(axis=1)
-        return np.asarray(np.take(self.classes_, best))
-
-    def predict_proba(self, X: Any, on: Runtime | None = None) -> Array:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : Site or table
-            The rows, as for `decision_function`.
-        on : None
-            Ignored; it is there because other estimators have it.
-
-        Returns
-        -------
-        numpy array
-            One column per class in the order of `classes_`.
-        """
-        return probabilities(self.decision_function(X))
-
-    def score(self, X: Any, y: Any = None, on: Runtime | None = None) -> float:  # type: ignore[override]
-        """Return the accuracy of the predictions.
-
-        Parameters
-        ----------
-        X : Site or table
-            The rows; a `Site` brings its labels.
-        y : array-like, optional
-            The true labels of a table.
-        on : None
-            Ignored; it is there because other estimators have it.
-
-        Returns
-        -------
-        float
-            The part of the rows that is predicted right.
-        """
-        truth = X.y if isinstance(X, Site) else y
-        if truth is None:
-            raise LabelError("score needs the true labels: give a Site, or X and y")
-        return float(np.mean(self.predict(X) == np.asarray(truth)))
-
-    def _whole(self) -> WholeModel:
-        return model_from_value(self._model, self.network, "this model")
+        return MASKED if is_masked(self.sum_, len(self.sites_)) else PLAIN
 
     # -- keep ---------------------------------------------------------------------------------------------------
 
@@ -448,59 +345,3 @@ class SSCAClassifier(Estimator):
             check_description(self._model)
         except ProtocolError as error:
             raise DataError(f"the model's file is damaged: {error}") from None
-
-
-def _masks(added: str, sites: int) -> bool:
-    """Return whether the answers of so many sites are masked; "auto" masks from two on."""
-    return added == "pairwise" or (added == "auto" and sites > 1)
-
-
-class _Table:
-    """Rows to predict, checked as a site's rows are."""
-
-    name = "the table"
-
-    def __init__(self, X: Any) -> None:
-        party = Party("table", X)
-        if party.missing:
-            raise DataError(f"{missing_values(party)}; impute or drop them first")
-        self.X, self.columns, self.named, self.features = party.X, party.columns, party.named, party.features
-
-
-def part_of(site: Site, classes: Array, rows: RowKeys) -> Any:
-    """Return a site's rows as its program takes them, with classes and groups by number."""
-    y = np.searchsorted(classes, site.y).astype(np.int64)
-    return (rows_to_value(site.X), y, rows.numbers(site))
-
-
-def _who_is_who(site: Site) -> tuple[Any, Any]:
-    """Return the secret of a site's identity and its roster, as its program takes them."""
-    secret = None if site.identity is None else site.identity.secret
-    return secret, None if site.roster is None else tuple(site.roster.items())
-
-
-def _warn_diverged(history: list[dict[str, Any]]) -> None:
-    if not history:
-        warnings.warn(
-            "the cost is not known: too few sites answered an evaluation, over all their rows, in time; raise wait",
-            ColonnadeWarning,
-            stacklevel=3,
-        )
-        return
-    first, last = history[0]["loss"], history[-1]["loss"]
-    if not last <= first:
-        warnings.warn(
-            f"training diverged: the cost began at {first:.4g} and ended at {last:.4g}; standardise the columns, or "
-            f"use a larger tau, smaller rho and gamma, or a shorter step",
-            ColonnadeWarning,
-            stacklevel=3,
-        )
-
-
-def _say_missing(lost: list[str]) -> None:
-    if lost:
-        warnings.warn(
-            f"sites {', '.join(map(repr, lost))} died on the way; later rounds went on without them",
-            ColonnadeWarning,
-            stacklevel=3,
-        )

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.blocks.whole import WholeModel
+from colonnade.conventions.matching import check_columns
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError, LabelError, OptionError
-from colonnade.estimators.base import Estimator, check_columns
+from colonnade.estimators.base import Estimator
 from colonnade.families import family
 from colonnade.families.linear import AveragedFamily
 from colonnade.families.protection import seals

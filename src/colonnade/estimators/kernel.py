@@ -13,10 +13,11 @@ import numpy.typing as npt
 from colonnade.algorithms.fdskl import FDSKL
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.phases import Kernel
+from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.errors import LabelError, OptionError, at_least, one_of, whole_number
-from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.base import Estimator
 from colonnade.estimators.initial import kernel_start
 from colonnade.families import family
 from colonnade.families.checks import all_labels, label_holders, weighted, with_class_weights

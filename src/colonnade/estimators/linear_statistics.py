@@ -21,7 +21,7 @@ from colonnade.runtimes.net import Runtime
 from colonnade.runtimes.simulation import Simulation
 
 if TYPE_CHECKING:
-    from colonnade.estimators.linear import LinearModel
+    from colonnade.estimators.linear_model import LinearModel
 
 _WHY_NOT = {
     "softmax": "its scores are only determined up to a common number, and its curvature is a matrix for every row",

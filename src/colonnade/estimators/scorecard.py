@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from colonnade.binning.points import PartyCard, PointScale
 from colonnade.binning.prepared import bins_in
+from colonnade.conventions.matching import in_order
+from colonnade.conventions.preparing import table_of
 from colonnade.data.party import Party, check_together
 from colonnade.errors import OptionError
-from colonnade.estimators.base import in_order
-from colonnade.estimators.preparing import table_of
 from colonnade.families.training import ScoringPart
 from colonnade.runtimes.net import Runtime, check_runtime
 
 if TYPE_CHECKING:
-    from colonnade.estimators.linear import LinearModel
+    from colonnade.estimators.linear_model import LinearModel
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from colonnade.runtimes.net import Runtime
 from colonnade.tables.learned import LearnedPreparation
 
 if TYPE_CHECKING:
-    from colonnade.estimators.linear import LinearModel
+    from colonnade.estimators.linear_model import LinearModel
     from colonnade.inference.statistics import Statistics
 
 

@@ -12,10 +12,10 @@ from colonnade.algorithms.fedbcd import FedBCD, FedSGD
 from colonnade.algorithms.transfer import ALIGNMENTS, EXCHANGES, PHI, TRANSFER_LOSSES, without_phi
 from colonnade.blocks.columns import columns_to_value
 from colonnade.blocks.torch_modules import forget, need_torch
+from colonnade.conventions import preparing
+from colonnade.conventions.matching import check_columns
 from colonnade.data.party import Party, check_names
 from colonnade.errors import DataError, LabelError, OptionError, at_least, one_of, whole_number
-from colonnade.estimators import preparing
-from colonnade.estimators.base import check_columns
 from colonnade.estimators.torch_checks import check_step
 from colonnade.estimators.torch_initial import network_start
 from colonnade.estimators.torch_networks import NETWORK_MODELS, NetworkModel

@@ -11,10 +11,11 @@ import numpy.typing as npt
 from colonnade.algorithms.boosted import OpenBoosting, SealedBoosting
 from colonnade.blocks.columns import columns_to_value
 from colonnade.boosting.options import TreeOptions, TreePart
+from colonnade.conventions.probabilities import ProbabilityMixin
 from colonnade.data import labels
 from colonnade.data.party import Party, check_together
 from colonnade.errors import DataError, LabelError, OptionError, one_of
-from colonnade.estimators.base import Estimator, ProbabilityMixin
+from colonnade.estimators.base import Estimator
 from colonnade.estimators.initial import check_goes_on
 from colonnade.estimators.tree_explanations import TreeExplanations
 from colonnade.families import family

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 from colonnade.data.site import Site, common_classes
 from colonnade.errors import ColonnadeError, DataError, OptionError, ProtocolError
-from colonnade.estimators.horizontal import part_of
+from colonnade.horizontal.bringing import part_of
 from colonnade.horizontal.messages import Make, instruction
 from colonnade.horizontal.row_keys import RowKeys
 from colonnade.horizontal.site_work import Own, SiteRows, SiteWork, Turn, going_on

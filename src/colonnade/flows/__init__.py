@@ -1,1 +1,1 @@
-"""Parties that do not wait for each other: how batches follow each other, who keeps up, and what updates are made."""
+"""How rounds follow each other: local steps between exchanges, and parties that do not wait for each other."""

@@ -52,8 +52,8 @@ def check_audited(job: Job, party: PartyFile) -> None:
             f"closed by {worst.closed_by}"
         )
         raise PolicyRefused(
-            f"the policy of {party.name!r} allows max_advantage = {most:g}, and the audit of this job of {found.date} "
-            f"found more ({what}); change the job at all parties, or raise max_advantage in [policy]"
+            f"the policy of {party.name!r} allows max_advantage = {most:g}, and the audit of this job of "
+            f"{found.date[:16]} found more ({what}); change the job at all parties, or raise max_advantage in [policy]"
         )
 
 

@@ -53,7 +53,7 @@ def auc(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -
     return float((ranks[place[positive]].sum() - 0.5 * n1 * (n1 + 1)) / (n1 * n0))
 
 
-def ks(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
+def ks(y: npt.ArrayLike, score: npt.ArrayLike, weights: Floats | None = None) -> float:
     """Return Kolmogorov and Smirnov's statistic: how far apart the distributions of the score of two classes are.
 
     It is 0 where they are the same, 1 where some score separates them, and NaN if a score is NaN.
@@ -62,7 +62,9 @@ def ks(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
     if np.isnan(score).any():
         return math.nan
     levels, place = np.unique(score, return_inverse=True)
-    shares = [np.bincount(place[y == one], minlength=len(levels)).cumsum() / (y == one).sum() for one in classes]
+    each = np.ones(len(y)) if weights is None else weights
+    counts = [np.bincount(place[y == one], each[y == one], minlength=len(levels)).cumsum() for one in classes]
+    shares = [count / count[-1] for count in counts]
     return float(np.abs(shares[0] - shares[1]).max())
 
 

@@ -24,7 +24,7 @@ from colonnade.planning.program import make_plan
 from colonnade.progress import Line, human_bytes
 from colonnade.runtimes.net import Net
 from colonnade.service.attend import attend
-from colonnade.service.run import TableSource
+from colonnade.service.table_source import TableSource
 
 SECONDS = 25.0  # with alignment, a plan on some ten thousand rows then takes about half a minute
 

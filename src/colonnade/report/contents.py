@@ -82,12 +82,37 @@ class ColumnLine:
         Numbers below which 1, 10, 50, 90 and 99 of 100 rows are; empty for a column of text.
     levels
         (category, share) of the most frequent ones; empty for a column of numbers.
+    days
+        Whether the numbers are dates, in days since the first of January 1970.
     """
 
     name: str
     missing: float = 0.0
     quantiles: tuple[float, ...] = ()
     levels: tuple[tuple[str, float], ...] = ()
+    days: bool = False
+
+
+@dataclass(frozen=True)
+class TriedOptions:
+    """Options that were tried, and how good they were on each fold; no scores where this party was not told."""
+
+    name: str
+    scores: tuple[float, ...] = ()
+    mean: float = math.nan
+    spread: float = math.nan
+
+
+@dataclass(frozen=True)
+class Folds:
+    """What a cross-validation or a search found: by which scorer, on how many folds of how many people, and who won."""
+
+    count: int
+    scoring: str
+    best: int
+    candidates: Sequence[TriedOptions]
+    leader: str  # the label holder who has the scores
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -155,6 +180,8 @@ class ReportContents:
         What the metric in the history is called.
     people
         On whom the model was judged.
+    folds
+        How good the model, and what was tried beside it, was on folds; None where a job has none.
     threshold, threshold_words
         From which score on somebody is taken for the second class, and where this number comes from.
     alone_words
@@ -184,6 +211,7 @@ class ReportContents:
     history: Sequence[Mapping[str, Any]] = ()
     metric: str = "metric"
     people: Sequence[JudgedPeople] = ()
+    folds: Folds | None = None
     threshold: float = 0.5
     threshold_words: str = ""
     alone_words: str = ""

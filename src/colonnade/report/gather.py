@@ -37,6 +37,7 @@ from colonnade.report.alone import alone
 from colonnade.report.contents import (
     AuditLines,
     ColumnLine,
+    Folds,
     JudgedPeople,
     LedgerLines,
     MeasuredAttack,
@@ -44,6 +45,7 @@ from colonnade.report.contents import (
     OwnTable,
     ReportContents,
 )
+from colonnade.report.folds import candidate
 from colonnade.report.held_out_file import BEFORE, lowest_taken
 from colonnade.report.markup import HELD_OUT, OUT_OF_TIME
 from colonnade.report.units import units
@@ -86,7 +88,8 @@ def gather(
         party=party.name, job=job.name, model=part.public["model"], kind=loss.kind,
         probability=loss.name == "logistic", classes=_classes(part) if holds else (),
         facts=_facts(job, part, found), holds_labels=holds, history=history,
-        metric=metric_words(names[-1] if names else metrics.metric_name(loss)), people=people, threshold=limit,
+        metric=metric_words(names[-1] if names else metrics.metric_name(loss)), people=people,
+        folds=_folds(job, part), threshold=limit,
         threshold_words=why, alone_words=words, coefficients=coefficients, table=table, columns=_columns(part.folder),
         shown=what_others_learn(job, party.name, sources, rows=part.public["rows"], directions_at_most=most),
         disclosed=job.disclosed(), ledger=_ledger(job, party), audit=_audit(job, party, part.folder),
@@ -116,7 +119,7 @@ def _columns(folder: Path) -> list[ColumnLine]:
             found.append(ColumnLine(name, one.missing_share, (), levels))
         elif one.rows > one.missing:
             tenths = (one.edges[0], one.median, one.edges[-1]) if one.edges else (one.median,) * 3
-            found.append(ColumnLine(name, one.missing_share, (one.low, *tenths, one.high)))
+            found.append(ColumnLine(name, one.missing_share, (one.low, *tenths, one.high), days=one.days))
         else:
             found.append(ColumnLine(name, one.missing_share, (math.nan,) * 5))
     return found
@@ -187,6 +190,29 @@ def _history(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _folds(job: Job, part: ModelPart) -> Folds | None:
+    """Return what the version's cross-validation found, as far as this party knows it; None where it had none."""
+    path = part.folder / "validation.json"
+    if not path.exists():
+        return None
+    try:
+        told = json.loads(private_files.read(path, "the cross-validation", DataError))
+        tried = [
+            candidate([(str(key), str(value)) for key, value in one["options"].items()], _known(one.get("scores", [])))
+            for one in told["candidates"]
+        ]
+        count, best = int(told["folds"]), int(told["best"])
+        if not 0 <= best < len(tried) or any(len(one.scores) not in (0, count) for one in tried):
+            raise ValueError("its candidates do not fit")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path.name!r} can't be read ({error}); restore it from a backup") from None
+    return Folds(count, str(told["scoring"]), best, tried, job.holders[0], int(part.public["rows"]))
+
+
+def _known(scores: Sequence[float | None]) -> list[float]:
+    return [math.nan if one is None else float(one) for one in scores]
+
+
 # -- the party's own part ----------------------------------------------------------------------------------------------
 
 
@@ -240,8 +266,7 @@ def _audit(job: Job, party: PartyFile, folder: Path) -> AuditLines | None:
         for one in found.findings
     ]  # fmt: skip
     of = "A rehearsal with made-up partners" if found.of == REHEARSED else "The recorded run of this version"
-    left = f"{found.left}." if found.left else ""
-    nothing = sorted({name for _, name in found.untried})
+    nothing, left = sorted({name for _, name in found.untried}), f"{found.left}." if found.left else ""
     return AuditLines(of, found.date, found.threshold, attacks, nothing, left, found.notes)
 
 

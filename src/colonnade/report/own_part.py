@@ -20,6 +20,7 @@ from colonnade.report.markup import (
     words,
 )
 from colonnade.report.svg import WIDTH, Plot, part_of
+from colonnade.tables.dates import written_day
 
 _DRAWN = 20  # coefficients in a chart
 _QUANTILES = ("1 %", "10 %", "median", "90 %", "99 %")
@@ -105,7 +106,7 @@ def profiles(of: ReportContents) -> str:
     texts = [one for one in of.columns if not one.quantiles]
     cards = []
     if numbers:
-        rows = [(one.name, part_of(one.missing), *(figure_of(q, 4) for q in one.quantiles)) for one in numbers]
+        rows = [(one.name, part_of(one.missing), *_quantiles(one)) for one in numbers]
         header = ("column", "missing", *_QUANTILES)
         cards.append(
             card(
@@ -128,6 +129,10 @@ def profiles(of: ReportContents) -> str:
             )
         )
     return grid(*cards)
+
+
+def _quantiles(one: ColumnLine) -> list[str]:
+    return [written_day(q) if one.days and math.isfinite(q) else figure_of(q, 4) for q in one.quantiles]
 
 
 def _levels(one: ColumnLine) -> str:

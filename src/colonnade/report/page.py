@@ -6,6 +6,7 @@ from html import escape
 
 from colonnade.errors import LabelError
 from colonnade.report.contents import JudgedPeople, ReportContents, rows_that_count
+from colonnade.report.folds import folds
 from colonnade.report.markup import Page, words
 from colonnade.report.measured import HEADING, measured
 from colonnade.report.other_labels import numbers, several_classes
@@ -25,9 +26,12 @@ def page_of(of: ReportContents) -> str:
             key = people.kind.replace(" ", "-")
             page.section(f"quality-{key}", f"How good is it: people {people.kind}", _quality(page, of, people))
         if not of.people:
-            page.section("quality", "How good is it", words(_NOBODY))
+            page.section("quality", "How good is it", words(_NOBODY if of.folds is None else _FOLDED))
+        page.section("folds", "Cross-validation", folds(page, of))
         compared = "".join(together(of, people) for people in map(rows_that_count, of.people))
         page.section("together", "We alone, together", compared or words(of.alone_words))
+    else:
+        page.section("folds", "Cross-validation", folds(page, of))
     page.section("course", "How training went", course(page, of))
     page.section("part", f"{of.party}'s part of the model", coefficients(page, of))
     page.section("columns", f"{of.party}'s columns", profiles(of))
@@ -40,8 +44,12 @@ def page_of(of: ReportContents) -> str:
 
 _NOBODY = (
     "No people were held out, so nobody knows how good the model is for people whom it has not seen. Hold some out: "
-    "part = 0.2 under [validation] of job.toml, or give people of a later period with --later. If the job has folds, "
-    "what they say is in validation.json, in the folder of this version."
+    "part = 0.2 under [validation] of job.toml, or give people of a later period with --later."
+)
+_FOLDED = (
+    "Curves, calibration and a confusion matrix are drawn for people on whom this very model was not trained: give "
+    "some of a later period with --later, or hold people out once instead, with part = 0.2 under [validation] of "
+    "job.toml."
 )
 
 

@@ -88,6 +88,10 @@ class Watcher(Protocol):
         """Take down that a pass over all rows comes next, where the algorithm makes one."""
         ...
 
+    def about(self, tag: str, holder: str, rows: Any) -> None:
+        """Take down which rows the next numbers of a step are about, where the order of batches does not say it."""
+        ...
+
     def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
         """Take down which phases of which rows are summed next."""
         ...

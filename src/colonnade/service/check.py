@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from colonnade import __version__, private_files
+from colonnade.binning.options import unweighed
 from colonnade.data.party import Party
 from colonnade.engine.exposure import ENCRYPTED, check_batches, in_shares, usual_batch
 from colonnade.errors import ColonnadeError, OptionError, PartySilent, PolicyRefused
@@ -28,7 +29,7 @@ from colonnade.remote.place import NetworkPlace
 from colonnade.remote.terms import RunTerms
 from colonnade.service.binned import check_card
 from colonnade.service.findings import Finding, tried
-from colonnade.service.run import column_names, how_prepared, sources
+from colonnade.service.table_source import column_names, how_prepared, sources
 from colonnade.service.tree_check import cells_and_ranges
 from colonnade.tables import data, preparation
 from colonnade.tables.near_levels import near_levels
@@ -65,6 +66,8 @@ def _data(job: Job, party: PartyFile, sealed_costs: Sealed) -> list[Finding]:
         found = [Finding("data", True, f"{table.rows:,} rows, {len(columns)} columns after preparation")]
     except ColonnadeError as error:
         return [Finding("data", False, str(error))]
+    if job.binning is not None and getattr(job.model, "weighted", False) and party.name in job.holders:
+        found.append(Finding("bins", None, unweighed(party.name)))
     found += [Finding("spelling", None, sentence) for sentence in near_levels(table)]
 
     def policy() -> str:

@@ -28,7 +28,11 @@ async def cross_validated(
     terms = ValidationTerms(jobs, folds, (job.scoring,))
     if net.me == terms.leader:
         check_folds(folds, losses.loss(job.loss), ready.mine.y, ready.mine.labelled, net.me)
-    share = _share(net, job, ready, terms, budget)
+    share: float | None = None
+
+    def asks(fits: int, candidates: int) -> None:
+        nonlocal share
+        share = _share(net, job, ready, terms, budget, fits, candidates)
 
     def charge(numbers: float) -> None:
         if budget is not None:
@@ -40,9 +44,9 @@ async def cross_validated(
         known_by = await net.in_thread(digest_of, (mine.X, mine.y, mine.labelled, mine.weights))
         keeper = partial(keepers.fit, known_by)
     validator = Validator(
-        net, terms, ready.fold, (None,) * len(jobs), ready.mine.y,
+        net, terms, ready.fold, (None,) * len(jobs), ready.mine.y, ready.counts,
         limit=lambda: None if share is None or budget is None else BudgetShare(budget, share),
-        charge=charge, keeper=keeper,
+        charge=charge, asks=asks, keeper=keeper,
     )  # fmt: skip
     fits, scores, best = await validator.run()
     fold = np.zeros(ready.train, dtype=np.int64)
@@ -56,21 +60,25 @@ async def cross_validated(
     return validator.strand(), JobValidation(best, known, fold, z)
 
 
-def _share(net: Net, job: Job, ready: Ready, terms: ValidationTerms, budget: Budget | None) -> float | None:
+def _share(
+    net: Net, job: Job, ready: Ready, terms: ValidationTerms, budget: Budget | None, pending: int, candidates: int
+) -> float | None:
     """Return the numbers about each person that may leave in one fit on a fold; None where no fit lets any out.
 
-    What is left is shared by all fits alike, once the scores of held-out people, and what statistics need, are put
-    aside. A fit is counted as if it were about everybody, though each person is missing in one fold.
+    What is left is shared by all fits alike that are still to be done, on folds (`pending`, of so many candidates) and
+    on all rows, once the scores of held-out people, and what statistics need, are put aside. Fits that were kept have
+    been paid for. A fit is counted as if it were about everybody, though each person is missing in one fold.
     """
     if budget is None:
         return None
-    kind, fits = family(job.family), job.fits
-    aside = float(job.statistics) + (float(ready.outputs * len(terms.jobs)) if net.me != terms.leader else 0.0)
+    kind, fits = family(job.family), pending + 1
+    aside = float(job.statistics) + (float(ready.outputs * candidates) if net.me != terms.leader else 0.0)
     batches = -(-ready.train // job.algorithm.batch_for(ready.train))
     sizes = (ready.outputs, len(job.parties), len(job.holders), batches)
     silent = job.holders == (net.me,) and not job.algorithm.tells_signals
     least = 0.0 if silent else kind.least_numbers(job.algorithm, job.model, sizes)
-    budget.check(aside + least * fits, f"a cross-validation of {len(terms.jobs)} candidates in {job.folds} folds")
+    left = f", of which {pending} fits are left," if pending < terms.fits else ""
+    budget.check(aside + least * fits, f"a cross-validation of {len(terms.jobs)} candidates in {job.folds} folds{left}")
     if not least:
         return None
     share = (budget.left - aside) / fits

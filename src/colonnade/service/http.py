@@ -24,7 +24,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ AT_ONCE = 64  # requests that are answered at the same time
 OPEN = 128  # connections; more than AT_ONCE, so that somebody is always still sending when all are taken
 _DRAINED = 1 << 26  # bytes of a refused request that are still read, so that its caller gets to read why
 _LENGTH = re.compile(r"[0-9]{1,18}")  # `isdigit` takes digits of every alphabet
+_NOTHING: Mapping[str, str] = {}
 _SECONDS = 30.0  # for a caller to send its request, from the first byte to the last, and as long to take its answer
 
 # (ids, their rows or None for the party's own data) -> one answer per id
@@ -117,7 +118,8 @@ class _Line(io.RawIOBase):
 class Server(ThreadingHTTPServer):
     """Answers requests in threads; scores come from `score`, which may be called from any of them.
 
-    public: whether other machines may reach it. seconds: in which a request must have come. most: open connections.
+    beside: the columns of exposures and offsets that rows have. public: whether other machines may reach it. seconds:
+    in which a request must have come. most: open connections.
     """
 
     daemon_threads = True
@@ -130,11 +132,12 @@ class Server(ThreadingHTTPServer):
         prepared: LearnedPreparation,
         score: Score | None = None,
         *,
+        beside: Mapping[str, str] = _NOTHING,
         public: bool = False,
         seconds: float = _SECONDS,
         most: int = OPEN,
     ) -> None:
-        self.token, self.prepared = token, prepared
+        self.token, self.prepared, self.beside = token, prepared, beside
         self.score = score  # None while the partners are not there
         self.turns = threading.BoundedSemaphore(AT_ONCE)
         self.seconds, self._most = seconds, most
@@ -239,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.has_come(self.connection)
         try:
-            ids, table = parse(body, self.server.prepared)
+            ids, table = parse(body, self.server.prepared, self.server.beside)
             if (score := self.server.score) is None:
                 self._answer(503, {"error": f"{_WAITING}; ask again later"})
             else:

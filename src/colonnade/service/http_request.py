@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,31 @@ import numpy as np
 from colonnade import __version__
 from colonnade.data.ids import encodable, normal
 from colonnade.data.raw_columns import Numbers, Texts
+from colonnade.data.row_weights import Floats, as_exposure, as_offset
 from colonnade.errors import DataError
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
 MAX_PEOPLE = 10_000
+_CHECKS = {"exposure": as_exposure, "offset": as_offset}
+_NOTHING: Mapping[str, str] = {}
 
 
-def parse(body: bytes, prepared: LearnedPreparation) -> tuple[list[str], Table | None]:
-    """Return (ids, rows) of a request, or raise with one sentence about what is wrong with it."""
+def parse(
+    body: bytes, prepared: LearnedPreparation, beside: Mapping[str, str] = _NOTHING
+) -> tuple[list[str], Table | None]:
+    """Return (ids, rows) of a request, or raise with one sentence about what is wrong with it.
+
+    Parameters
+    ----------
+    body
+        The request.
+    prepared
+        The columns that the model has here.
+    beside
+        The columns of exposures and offsets, {"exposure": name}, where the party's own file names any. Every row has
+        them, as in a file: an exposure that is left out is a mistake more often than an exposure of 1.
+    """
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -39,14 +56,29 @@ def parse(body: bytes, prepared: LearnedPreparation) -> tuple[list[str], Table |
     if prepared.sparse is not None:
         raise DataError("this party's columns are sparse; ask by ids")
     ids = [_id(row["id"]) for row in people]
-    known = {column.name for column in prepared.columns}
+    known = {column.name for column in prepared.columns} | set(beside.values())
     if strange := sorted({key for row in people for key in row} - known - {"id"}):
         raise DataError(f"{strange[0]!r} is no column of the model; columns are {', '.join(map(repr, sorted(known)))}")
     columns: dict[str, Numbers | Texts] = {}
     for column in prepared.columns:
         values = [row.get(column.name) for row in people]
         columns[column.name] = _texts(column.name, values) if column.text else _numbers(column.name, values)
-    return ids, Table("the request", columns)
+    added = {role: _beside(role, name, people) for role, name in beside.items()}
+    return ids, Table("the request", columns, offset=added.get("offset"), exposure=added.get("exposure"))
+
+
+def _beside(role: str, name: str, people: list[dict[str, Any]]) -> Floats:
+    """Return the exposures or offsets of all rows."""
+    lacking = [number for number, row in enumerate(people) if row.get(name) is None]
+    if lacking:
+        raise DataError(
+            f"{name!r}, the {role} of each person, is missing in {len(lacking)} of {len(people)} rows, the first is "
+            f"row {lacking[0]}; give it in every row"
+        )
+    found, trouble = _CHECKS[role](_numbers(name, [row[name] for row in people]).values, len(people))
+    if trouble is not None:
+        raise DataError(f"{name!r}, the {role} of each person, {trouble}")
+    return found
 
 
 def _id(value: Any) -> str:
@@ -97,7 +129,7 @@ _PEOPLE = {
                     "items": {
                         "type": "object",
                         "required": ["id"],
-                        "description": "the id, and this party's own columns",
+                        "description": "the id, this party's own columns, and its exposure or offset, if it has any",
                     },
                 }
             },

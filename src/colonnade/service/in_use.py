@@ -20,7 +20,7 @@ from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
 from colonnade.service.attend import attend
 from colonnade.service.new_values import new_values
-from colonnade.service.run import sources
+from colonnade.service.table_source import sources
 from colonnade.tables.table import Table
 from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
 from colonnade.versions.identity import id_in, short
@@ -65,7 +65,7 @@ def judge(party: PartyFile, part: ModelPart, table: Table, tell: Callable[[str],
     profiles = read_profiles(part.folder) if table.rows >= FEWEST else None
     if profiles is None:
         return
-    found = drift_of(profiles, table)
+    found = drift_of(profiles, table, part.prepared)
     for line in notes(found, levels=False):  # those are said above, with what becomes of them
         tell(f"note: {line}")
     check_drift(party.name, found, party.policy.max_drift, party.policy.max_missing)

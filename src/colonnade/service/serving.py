@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,27 +21,18 @@ from colonnade.jobs import model_file, people
 from colonnade.jobs.job import Job
 from colonnade.jobs.model_file import ModelPart
 from colonnade.jobs.party_file import PartyFile
+from colonnade.jobs.score_file import Scores
 from colonnade.objective import losses
 from colonnade.objective.calibration import decided_by
 from colonnade.runtimes.net import Net
 from colonnade.service.in_use import judge, loaded, scorer_of, use
 from colonnade.service.scoring import Asker, Directory, ScoringTerms, columns_of, serve
 from colonnade.tables import data
-from colonnade.tables.query import quoted, sql_name
 from colonnade.tables.table import Table
 from colonnade.versions.identity import short
 
 Array = npt.NDArray[Any]
 _PAUSE = 1.0  # seconds before serving again
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The scores of new people, in the order of their table."""
-
-    ids: list[str]
-    known: npt.NDArray[np.bool_]  # whether every party answers about the person
-    columns: dict[str, Array]  # prediction, and the probability of each class where there are any
 
 
 def predict(
@@ -150,7 +139,9 @@ def serve_http(
     from colonnade.service.http import Server, token_in
 
     part, _ = loaded(party, version)  # mistakes in it are told before anybody is dialled
-    server = Server(address, token_in(party.folder / "http.token"), part.prepared, public=public)
+    beside = {role: str(party.data[role]) for role in ("exposure", "offset") if party.data[role] is not None}
+    token = token_in(party.folder / "http.token")
+    server = Server(address, token, part.prepared, beside=beside, public=public)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     tell(f"scores at http://{address}/score, the token is in {party.folder.name}/http.token")
     try:
@@ -188,10 +179,10 @@ def _answer_http(job: Job, party: PartyFile, version: str | None, server: Any, t
         loop, turn, ended = asyncio.get_running_loop(), asyncio.Lock(), net.promise()
 
         def own(ids: list[str], rows: Table | None) -> tuple[Any, npt.NDArray[np.bool_], Array | None]:
-            if rows is not None:  # features of people, for an exposure of 1
+            if rows is not None:  # features of people, who bring their exposures
                 here = _among(ids, served)
                 judge(party, part, rows.take(here), tell)
-                return part.prepared.apply(rows.take(here)) if here.any() else None, here, None
+                return part.prepared.apply(rows.take(here)) if here.any() else None, here, rows.added
             places, known = directory.find(ids)
             added = None if table.added is None else np.zeros(len(ids))
             if added is not None:
@@ -294,50 +285,3 @@ def _ids(table: Table, party: str) -> Array:
             f"party {party!r} names no id column, and people are asked about by their ids; set id under [data]"
         )
     return canonical(table.ids, f"party {party!r}")
-
-
-def check_place(path: Path) -> None:
-    """Refuse a place for the scores before any work, if they could not be written there after it."""
-    if path.suffix not in (".csv", ".parquet"):
-        raise OptionError(f"the file for the scores must end in .csv or .parquet, got {path.name!r}")
-    if path.is_dir():
-        raise OptionError(f"the scores can't be written to {str(path)!r}: it is a folder; give a file in it")
-    if not path.absolute().parent.is_dir():
-        raise OptionError(f"the folder of {str(path)!r} is not there; make it, or write the scores elsewhere")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise OptionError(f"the scores can't be written to {str(path)!r}: it is not ours to write")
-
-
-def write(scores: Scores, path: Path) -> None:
-    """Write scores as CSV or Parquet, by the ending of the file; people who are not known have no prediction."""
-    import duckdb
-
-    check_place(path)
-    table, cells = {"c0": _objects(scores.ids), "c1": scores.known}, ["c0", "c1"]
-    for number, (_, column) in enumerate(scores.columns.items(), 2):
-        table[f"c{number}"] = _objects(column.tolist()) if column.dtype.kind in "OU" else column
-        cells.append(f"CASE WHEN c1 THEN c{number} END")
-    names = ["id", "known", *scores.columns]
-    if path.suffix == ".parquet":
-        how = "FORMAT parquet"
-        named = [f"{cell} AS {sql_name(name)}" for cell, name in zip(cells, names, strict=True)]
-        rows = f"SELECT {', '.join(named)} FROM scores"
-    else:
-        # The names as a row of their own: as names of columns, DuckDB takes p(A) and p(a) for the same and renames one.
-        how = "FORMAT csv, HEADER false"
-        rows = (
-            f"SELECT {', '.join(map(quoted, names))} UNION ALL "
-            f"SELECT {', '.join(f'CAST({cell} AS VARCHAR)' for cell in cells)} FROM scores"
-        )
-    try:
-        with duckdb.connect() as database:
-            database.register("scores", table)
-            database.execute(f"COPY ({rows}) TO {quoted(str(path))} ({how})")
-    except duckdb.IOException as error:
-        raise OptionError(f"the scores can't be written to {str(path)!r}: {str(error).splitlines()[0]}") from None
-
-
-def _objects(texts: list[Any]) -> Array:
-    found = np.empty(len(texts), dtype=object)
-    found[:] = texts
-    return found

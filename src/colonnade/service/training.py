@@ -24,8 +24,8 @@ from colonnade.binning.cells import FineColumn
 from colonnade.binning.options import BinningOptions
 from colonnade.data.class_weights import named_in_texts
 from colonnade.data.party import Party
-from colonnade.engine.kept import Keeper, common_version
-from colonnade.errors import ColonnadeWarning, DataError, LabelError, OptionError, ProtocolError
+from colonnade.engine.kept import Keeper
+from colonnade.errors import ColonnadeWarning, DataError, OptionError
 from colonnade.families import family
 from colonnade.families.checks import check_values, warn_before, with_class_weights
 from colonnade.families.training import TrainingPart, rows_of, train
@@ -36,12 +36,12 @@ from colonnade.leaks import CLASSES, COMMON, OF_LABELS, OF_PEOPLE, SIZES, Leak, 
 from colonnade.objective import losses
 from colonnade.remote.terms import RunTerms
 from colonnade.runtimes.net import Net
+from colonnade.service.agreeing import agree_on_classes, common_rows, share_out
 from colonnade.service.binned import prepare_bins
 from colonnade.versions.identity import agree_on_id, people_digest
 
 Rows = npt.NDArray[np.int64]
 Align = Callable[..., Awaitable[Rows]]  # called as (net, ids, minimum=), like `alignment.protocol.align`
-_MOST_CLASSES = 10_000
 
 
 class Source(Protocol):
@@ -91,6 +91,7 @@ class Ready:
     apart: Rows  # the held-out ones of them
     fold: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]  # its two parts, prepared for it
     everything: Callable[[], tuple[Any, Any, Any]]  # columns and labels of all rows of this party that are not held out
+    counts: Any = None  # how much each row that is trained on counts where it is held out in a fold; classes do not
 
 
 def start_leaks(setting: Setting) -> tuple[Leak, ...]:
@@ -155,7 +156,7 @@ async def get_ready(
     loss = losses.loss(job.loss)
     if job.folds and source.added is not None:
         raise OptionError("folds do not take an offset or exposure yet; leave folds or the column out")
-    rows = await _common_rows(net, job, source, align, keepers)
+    rows = await common_rows(net, job, source, align, keepers)
     train, held_out = share_out(rows, job.validation, job.algorithm.seed)
     if job.binning is None:
         prepared = await net.in_thread(source.prepare, train)
@@ -197,7 +198,9 @@ async def get_ready(
         y = None if source.labels is None else np.asarray(source.labels)[of]
         return rows_of(Party(net.me, prepared.matrix(of), y, columns=prepared.columns), classes, loss)
 
-    return Ready(prepared, classes, outputs, len(train), len(held_out), mine, rows, held_out, fold, everything)
+    counts = None if source.weights is None else np.asarray(source.weights, dtype=np.float64)[train]
+    sizes = (len(train), len(held_out))
+    return Ready(prepared, classes, outputs, *sizes, mine, rows, held_out, fold, everything, counts)
 
 
 async def take_part(
@@ -270,97 +273,3 @@ async def _statistics(net: Net, job: Job, mine: TrainingPart, state: Any, budget
     except DataError as error:  # all parties see the same numbers of columns and rows, and end here together
         warnings.warn(f"the model is trained and has no statistics: {error}", ColonnadeWarning, stacklevel=2)
         return None
-
-
-async def _common_rows(net: Net, job: Job, source: Source, align: Align, keepers: Keepers | None) -> Rows:
-    if job.aligned:
-        await _same_number_of_rows(net, source.rows)
-        return np.arange(source.rows)
-    if source.ids is None:
-        raise DataError(
-            f"party {net.me!r} names no id column, and the job aligns rows by their ids; set id under [data]"
-        )
-    if keepers is not None and (version := await common_version(net, keepers.rows)):
-        (kept,) = keepers.rows.load(version)
-        return np.asarray(kept)
-    rows = await align(net, source.ids, minimum=job.minimum)
-    if keepers is not None:
-        keepers.rows.save(1, (rows,))
-    return rows
-
-
-async def _same_number_of_rows(net: Net, rows: int) -> None:
-    others = [name for name in net.names if name != net.me]
-    for name in others:
-        await net.send(name, "rows", rows)
-    for name in others:
-        theirs = await net.recv(name, "rows")
-        if theirs != rows:
-            raise DataError(
-                f"party {net.me!r} has {rows} rows and party {name!r} has {theirs}, and the job says that they are "
-                f'aligned already; bring the same rows in the same order, or set kind = "private" under [alignment]'
-            )
-
-
-def share_out(rows: Rows, part: float, seed: int) -> tuple[Rows, Rows]:
-    """Return (training rows, held-out rows): the same people at every party, as `rows` has one order at all of them."""
-    count = round(part * len(rows))
-    order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
-    return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
-
-
-async def agree_on_classes(net: Net, job: Job, source: Source, rows: Rows) -> tuple[npt.NDArray[Any], int]:
-    """Return (the classes, which only label holders learn; how many scores a row has)."""
-    loss, leader = losses.loss(job.loss), job.holders[0]
-    mine = _own_labels(net.me, job, source, rows)
-    if net.me != leader:
-        if mine is not None:
-            await net.send(
-                leader, "classes", tuple(np.unique(mine).tolist()) if loss.kind in ("binary", "classes") else ()
-            )
-        known, outputs = _told(await net.recv(leader, "classes"), leader)
-        return np.array(known), outputs
-    if mine is None:  # this can't be, as `_own_labels` refuses a holder without labels
-        raise LabelError(f"party {net.me!r} brings no labels")
-    found = [mine]
-    for name in job.holders[1:]:
-        told, _ = _told((await net.recv(name, "classes"), 0), name)
-        if told:
-            found.append(np.array(told))
-    if len({one.dtype.kind in "US" for one in found}) > 1:
-        raise LabelError("one party's labels are text and another's are numbers; use one kind at all label holders")
-    classes = family(job.family).class_labels(np.concatenate(found), loss)
-    outputs = loss.outputs(len(classes))
-    for name in net.names:
-        if name != leader:
-            knows = name in job.holders or family(job.family).predicts_alone
-            await net.send(name, "classes", (tuple(classes.tolist()) if knows else (), outputs))
-    return classes, outputs
-
-
-def _own_labels(me: str, job: Job, source: Source, rows: Rows) -> npt.NDArray[Any] | None:
-    if me not in job.holders:
-        if source.labels is not None:
-            raise LabelError(
-                f"party {me!r} names a label column, and the job says that it holds no labels; leave it out"
-            )
-        return None
-    if source.labels is None:
-        raise LabelError(
-            f"the job says that party {me!r} holds labels, and it names no label column; set label under [data]"
-        )
-    party = Party(me, np.zeros((len(rows), 1)), np.asarray(source.labels)[rows])
-    known: npt.NDArray[Any] = np.asarray(party.y)[np.asarray(party.labelled)]
-    if not len(known):
-        raise LabelError(
-            f"party {me!r} has no label for any of the {len(rows)} common rows; the job says that it holds labels"
-        )
-    return known
-
-
-def _told(value: Any, party: str) -> tuple[tuple[Any, ...], int]:
-    fits = type(value) is tuple and len(value) == 2 and type(value[0]) is tuple and type(value[1]) is int
-    fits = fits and len(value[0]) <= _MOST_CLASSES and 0 <= value[1] <= _MOST_CLASSES
-    if not fits or any(type(one) not in (str, int, float, bool) for one in value[0]):
-        raise ProtocolError(f"party {party!r} must tell classes as numbers or texts at step 'classes'")
-    return value[0], value[1]

@@ -14,8 +14,8 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.jobs.tree_part import own_part, ranges
 from colonnade.service.findings import Finding, tried
-from colonnade.service.run import column_names
 from colonnade.service.scoring import columns_of
+from colonnade.service.table_source import column_names
 from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 

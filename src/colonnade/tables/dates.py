@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from colonnade.data.raw_columns import Numbers, Texts
 
 ISO = "iso"  # 2026-12-31, perhaps with a time behind it
 _SINCE = datetime(1970, 1, 1)
+_FIRST, _LAST = date.min.toordinal(), date.max.toordinal()
 _DAY = 86_400.0
 PARTS: dict[str, Callable[[datetime], float]] = {
     "days": lambda day: (day - _SINCE).total_seconds() / _DAY,
@@ -41,14 +42,16 @@ class Date:
     format: str = ""  # as Python's strptime has it; empty: to be found out
     part: str = "days"
 
-    def numbers(self, column: Numbers | Texts) -> Numbers:
-        """Return the numbers of a column of dates; what is no date of this form is a ValueError."""
+    def numbers(self, column: Numbers | Texts, *, strict: bool = True) -> Numbers:
+        """Return the numbers of a column of dates; what is no date of this form is a ValueError, or else missing."""
         texts = column if isinstance(column, Texts) else _written(column)
         take = PARTS[self.part]
         found = np.full(len(texts.categories) + 1, np.nan)  # the last is where the code -1 finds a missing date
         used = np.unique(texts.codes[texts.codes >= 0])
         for code in used.tolist():
             day = read_date(texts.categories[code], self.format)
+            if day is None and not strict:
+                continue
             if day is None:
                 rows = int((texts.codes == code).sum())
                 raise ValueError(
@@ -66,6 +69,11 @@ def read_date(text: str, form: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+
+
+def written_day(days: float) -> str:
+    """Return the date that so many days after the first of January 1970 are, or nearly."""
+    return date.fromordinal(min(max(round(days) + _SINCE.toordinal(), _FIRST), _LAST)).isoformat()
 
 
 def found_format(texts: Sequence[Any], *, asked: bool = False) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,28 @@ class LearnedPreparation:
                 )
             at += width
         return found
+
+    @property
+    def days(self) -> tuple[str, ...]:
+        """The columns of dates that are counted in days, as `dated` calls them."""
+        return tuple(one.called for one in self.columns if one.date is not None and one.date.part == "days")
+
+    def dated(self, table: Table) -> Table:
+        """Return a table with the numbers that dates become in place of their texts, before all other steps.
+
+        A part of a date is a column of its own. What is no date is missing here; `apply` refuses it.
+        """
+        dates: dict[str, dict[str, Date]] = {}
+        for column in self.columns:
+            if column.date is not None:
+                dates.setdefault(column.name, {})[column.called] = column.date
+        if table.sparse or not dates:
+            return table
+        found: dict[str, Numbers | Texts] = {}
+        for name, source in table.columns.items():
+            parts = {called: date.numbers(source, strict=False) for called, date in dates.get(name, {}).items()}
+            found |= parts or {name: source}
+        return replace(table, columns=found)
 
     def unseen(self, table: Table) -> dict[str, tuple[int, list[str]]]:
         """Return {column: (rows, values)} of values that the training rows did not have, the most frequent one first.

@@ -141,12 +141,16 @@ class Validator:
         Returns this party's rows of a fold: to train on, and held-out ones. None is all rows, for the last fit.
     own
         What this party brings to each candidate beside its columns.
-    y
-        The labels of all rows as the loss takes them, at the first label holder.
+    y, weights
+        The labels of all rows as the loss takes them, and how much each row counts in scores, at the first label
+        holder; without weights all rows count alike.
     limit
         Returns a limit of numbers that may leave in one fit on a fold; None where all parties are in one hand.
     charge
         Counts numbers about each person that leave with held-out scores.
+    asks
+        Told, before the first fit, how many fits on folds, and of how many candidates, are still to be done; it may
+        refuse them.
     keeper
         Returns where a fit, by its number, is kept so that a run can go on after a break; None keeps nothing.
     """
@@ -156,23 +160,34 @@ class Validator:
     part: Callable[[tuple[Rows, Rows]], Awaitable[tuple[TrainingPart, TrainingPart]]]
     own: tuple[Any, ...]
     y: Any = None
+    weights: Any = None
     limit: Callable[[], Limit | None] = lambda: None
     charge: Callable[[float], None] = lambda _: None
+    asks: Callable[[int, int], None] = lambda *_: None
     keeper: Callable[[int], Keeper] | None = None
 
     async def run(self) -> tuple[dict[tuple[int, int], FoldFit], Any, int]:
         """Do all fits on folds, and return them with their scores and the number of the best candidate."""
         terms, self._fits, self._agreed = self.terms, dict[tuple[int, int], FoldFit](), await self.agree()
-        self._done = await self._resume()
-        pending = [c for c in range(len(terms.jobs)) if any((c, f) not in self._fits for f in range(len(terms.folds)))]
-        if self.net.me != terms.leader:
-            for candidate in pending:  # all folds together are about everybody once
-                self.charge(float(terms.jobs[candidate].outputs))
+        self._done, self._charged = await self._resume(), set[int]()
+        pending = {c for c in range(len(terms.jobs)) for f in range(len(terms.folds)) if (c, f) not in self._fits}
+        self.asks(terms.fits - self._done, len(pending))
         tracks = [(path, fold) for path in terms.paths() for fold in range(len(terms.folds))]
         workers = [self.net.spawn(self._work(tracks[first::_AT_ONCE])) for first in range(min(_AT_ONCE, len(tracks)))]
         for worker in workers:
             await worker
         return self._fits, *await self._choose()
+
+    def _charge(self, candidate: int) -> None:
+        """Count the held-out scores of a candidate, once: all folds together are about everybody once.
+
+        They are counted when the first of them is about to leave, so that a run that is broken off has not paid for
+        those that it never sent. One that goes on pays for what it sends again: a partner who breaks runs off must not
+        get other numbers for nothing.
+        """
+        if self.net.me != self.terms.leader and candidate not in self._charged:
+            self._charged.add(candidate)
+            self.charge(float(self.terms.jobs[candidate].outputs))
 
     async def agree(self) -> SecureSum | None:
         """Open the one sum whose keys all fits use; None where nothing is added up."""
@@ -190,25 +205,26 @@ class Validator:
             return
         mine, apart = await self.part(terms.folds[fold])
         for candidate in path:
-            job = terms.jobs[candidate]
             if (candidate, fold) not in self._fits:
                 brought = replace(mine, own=self.own[candidate] if start is None else start)
-                self._fits[candidate, fold] = fit = await self._fit(job, brought, apart, self._number(candidate, fold))
+                fit = await self._fit(candidate, brought, apart, self._number(candidate, fold))
+                self._fits[candidate, fold] = fit
                 self._keep(candidate, fold, fit)
                 self._done += 1
                 self.net.report(("validation", self._done, terms.fits))
             if len(path) > 1:
-                start = family(job.family).start_of(self._fits[candidate, fold].state)
+                start = family(terms.jobs[candidate].family).start_of(self._fits[candidate, fold].state)
 
     def _number(self, candidate: int, fold: int) -> int:
         return 1 + fold * len(self.terms.jobs) + candidate
 
-    async def _fit(self, job: TrainingJob, mine: TrainingPart, apart: TrainingPart, number: int) -> FoldFit:
+    async def _fit(self, candidate: int, mine: TrainingPart, apart: TrainingPart, number: int) -> FoldFit:
         """Train on one fold, and score what it holds out."""
-        net, name = self.net, f"fit {number}"
+        net, name, job = self.net, f"fit {number}", self.terms.jobs[candidate]
         strand = Strand(net, name, self._agreed)
         state = await train(strand, job.as_value(), mine.as_value(), None, self.limit())
         trained = strand.elapsed()
+        self._charge(candidate)
         # Another strand of the same fit, whose masks are named after it.
         scoring = HeldOutStrand(net, f"fit {number + self.terms.fits}", self._agreed)
         told, asked = ScoringJob.after(job).as_value(), ScoringPart(apart.X, state)
@@ -224,9 +240,10 @@ class Validator:
         found = np.full((len(terms.jobs), len(terms.folds), len(terms.scoring)), math.nan)
         if net.me == terms.leader:
             for (candidate, fold), fit in self._fits.items():
-                loss = losses.loss(terms.jobs[candidate].loss)
-                y = self.y[terms.folds[fold][1]]
-                found[candidate, fold] = [scorers.scored(name, loss, fit.z, y) for name in terms.scoring]
+                loss, apart = losses.loss(terms.jobs[candidate].loss), terms.folds[fold][1]
+                y, weights = self.y[apart], None if self.weights is None else self.weights[apart]
+                scores = [scorers.scored(name, loss, fit.z, y, weights=weights) for name in terms.scoring]
+                found[candidate, fold] = scores
         if not terms.refit or len(terms.jobs) == 1:
             return found, 0 if terms.refit else -1
         if net.me == terms.leader:
@@ -299,7 +316,7 @@ async def validate(net: Net, told: Any, part: Any, own: Any) -> Any:
     async def rows_of_fold(fold: tuple[Rows, Rows]) -> tuple[TrainingPart, TrainingPart]:
         return mine.take(fold[0]), mine.take(fold[1])
 
-    validator = Validator(net, terms, rows_of_fold, own, mine.y)
+    validator = Validator(net, terms, rows_of_fold, own, mine.y, mine.weights)
     fits, scores, best = await validator.run()
     refit: Any = None
     if terms.refit:

@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.data.party import Party
 from colonnade.estimators.base import Estimator
-from colonnade.runtimes.net import Runtime, Traffic
+from colonnade.runtimes.net import Outcome, Runtime
 from colonnade.validation.program import Validated
 from colonnade.validation.request import Named, ValidationRequest, candidates_of
 
@@ -92,12 +92,14 @@ class SearchResult:
         Seconds that the last fit took, by the clock of the runtime.
     traffic_ : dict
         {party: what it sent} in the whole search.
+    times_ : dict
+        {party: what its time went into} in the whole search.
     """
 
     best_estimator_: Estimator
 
     def __init__(
-        self, asked: ValidationRequest, found: Mapping[str, Validated], traffic: Mapping[str, Traffic]
+        self, asked: ValidationRequest, found: Mapping[str, Validated], outcomes: Mapping[str, Outcome]
     ) -> None:
         leader = found[asked.leader]
         self.cv_results_ = _table(asked, leader)
@@ -105,7 +107,8 @@ class SearchResult:
         self.best_params_ = asked.candidates[leader.best]
         self.best_score_ = float(self.cv_results_[f"mean_test_{asked.names[0]}"][leader.best])
         self.refit_time_ = 0.0 if leader.refit is None else leader.refit.seconds
-        self.traffic_ = dict(traffic)
+        self.traffic_ = {name: outcome.traffic for name, outcome in outcomes.items()}
+        self.times_ = {name: outcome.times for name, outcome in outcomes.items()}
         self._metric = asked.names[0]
 
     def frame(self) -> Any:
@@ -159,7 +162,7 @@ def search(
     """
     asked = ValidationRequest(model, candidates_of(grid), parties, cv, scoring, seed, on)
     found = asked.run(refit=True, warm=bool(warm_start), states=False)
-    result = SearchResult(asked, found, {name: outcome.traffic for name, outcome in asked.outcomes.items()})
+    result = SearchResult(asked, found, asked.outcomes)
     result.best_estimator_ = asked.refitted(found)
     return result
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from colonnade.data.raw_columns import Texts
 from colonnade.errors import PolicyRefused
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 from colonnade.versions.profile import ColumnProfile, profile_of
 
@@ -23,6 +24,7 @@ LITTLE, MUCH = 0.1, 0.25
 _EMPTY = 1e-4  # the share of a range without rows
 _MORE_MISSING = 0.1  # of all rows: more missing values than in training are told from here on
 _TIMES = 10.0  # a median so many times that of the training is called that
+_NOTHING = LearnedPreparation()
 _NAMED = 3  # unseen levels that are named
 
 
@@ -45,11 +47,16 @@ class ColumnDrift:
     new_levels: tuple[str, ...] = ()
 
 
-def drift_of(profiles: Mapping[str, ColumnProfile], table: Table) -> list[ColumnDrift]:
-    """Return how every column of the training has moved, in a table of the same columns."""
-    found = []
+def drift_of(
+    profiles: Mapping[str, ColumnProfile], table: Table, prepared: LearnedPreparation = _NOTHING
+) -> list[ColumnDrift]:
+    """Return how every column of the training has moved, in a table of the same columns.
+
+    prepared: what was learned of the columns, as for `profiles_of`.
+    """
+    found, columns = [], {} if table.sparse else prepared.dated(table).columns
     for name, before in profiles.items():
-        column = None if table.sparse else table.columns.get(name)
+        column = columns.get(name)
         if column is None:  # whoever prepares the rows says so
             continue
         counts, now = before.like(column), profile_of(column)
@@ -70,15 +77,16 @@ def _misfits(before: ColumnProfile, now: ColumnProfile, missing: float) -> list[
     if before.edges is None or now.edges is None or not known or not before.edges:
         return found
     if now.constant and not before.constant and known > 1:
-        return [*found, f"always {now.median:.6g}"]
+        return [*found, f"always {before.written(now.median)}"]
     if not before.low <= now.median <= before.high:
-        times = now.median / before.median if before.median else 0.0
+        times = now.median / before.median if before.median and not before.days else 0.0
         if times >= _TIMES:
             found.append(f"{float(f'{times:.3g}'):,.6g} times the training median")
         elif 0.0 < times <= 1 / _TIMES:
             found.append(f"1/{float(f'{1 / times:.3g}'):,.6g} of the training median")
         else:
-            found.append(f"median {now.median:.6g}, training between {before.low:.6g} and {before.high:.6g}")
+            median, low, high = map(before.written, (now.median, before.low, before.high))
+            found.append(f"median {median}, training between {low} and {high}")
     return found
 
 

@@ -1,14 +1,15 @@
 """What a party's own columns were like in training: kept beside its part of the model, for itself alone.
 
-Numbers are kept as ten ranges with the same number of rows each, as far as equal values allow it, with the count of
-every range; texts as their levels with counts; missing values are counted on their own.
+Columns are kept as they are before preparation, but for dates, which are the numbers that they become: texts of dates
+would all be new tomorrow. Numbers are kept as ten ranges with the same number of rows each, as far as equal values
+allow it, with the count of every range; texts as their levels with counts; missing values are counted on their own.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy.typing as npt
 from colonnade import private_files
 from colonnade.data.raw_columns import Numbers, Texts
 from colonnade.errors import DataError
+from colonnade.tables.dates import written_day
+from colonnade.tables.learned import LearnedPreparation
 from colonnade.tables.table import Table
 
 FILE, _FORMAT = "profile.json", 1
@@ -25,6 +28,7 @@ _PARTS = 10  # ranges of a column of numbers
 _LEVELS = 1000  # levels of a text that are kept; what is beyond them counts as one more
 _LOW, _HIGH = 0.01, 0.99
 _LONGEST = 200  # characters of a level
+_NOTHING = LearnedPreparation()
 
 Counts = npt.NDArray[np.int64]
 
@@ -47,6 +51,8 @@ class ColumnProfile:
         The values below which 1, 50 and 99 of 100 numbers are; zero where there are none.
     constant
         Whether all numbers are the same.
+    days
+        Whether the numbers are dates, in days since the first of January 1970.
     """
 
     rows: int
@@ -58,6 +64,11 @@ class ColumnProfile:
     median: float = 0.0
     high: float = 0.0
     constant: bool = False
+    days: bool = False
+
+    def written(self, value: float) -> str:
+        """Return a number of this column as people read it."""
+        return written_day(value) if self.days else f"{value:.6g}"
 
     @property
     def missing_share(self) -> float:
@@ -124,9 +135,15 @@ def _level(text: Any) -> str:
     return str(text)[:_LONGEST]
 
 
-def profiles_of(table: Table) -> dict[str, ColumnProfile] | None:
-    """Return what every column of a table is like; None for a sparse matrix, which may have any number of columns."""
-    return None if table.sparse else {name: profile_of(column) for name, column in table.columns.items()}
+def profiles_of(table: Table, prepared: LearnedPreparation = _NOTHING) -> dict[str, ColumnProfile] | None:
+    """Return what every column of a table is like; None for a sparse matrix, which may have any number of columns.
+
+    prepared: what was learned of the columns, of which only the dates matter here: as texts each would be new.
+    """
+    if table.sparse:
+        return None
+    columns, days = prepared.dated(table).columns, prepared.days
+    return {name: replace(profile_of(column), days=name in days) for name, column in columns.items()}
 
 
 def write_profiles(folder: Path, profiles: Mapping[str, ColumnProfile]) -> None:

@@ -109,6 +109,10 @@ class View:
             self._held_out = {holder: len(rows) for holder, rows in owned.items()}
         self.options = options
 
+    def about(self, tag: str, holder: str, rows: Any) -> None:
+        """See `Watcher`."""
+        self._queues[tag, holder] = deque([rows])
+
     def turns_to(self, phases: Collection[tuple[Any, tuple[int, int], int]]) -> None:
         """See `Watcher`."""
         self.phases = list(phases)

@@ -1,8 +1,7 @@
-"""`colonnade audit`: what the others could find out about this party, from a recorded run or a rehearsal of one.
+"""What the others could find out about this party, from the recording of a run.
 
 A party has its own view of a run and nobody else's, and the truth about itself alone. What all others saw of it left
-it, so their view follows from its own (`views.mirror`), and the attacks are carried out on that. Without a recording
-the job is rehearsed with partners that are made up, each of whose views is then attacked as well.
+it, so their view follows from its own (`views.mirror`), and the attacks are carried out on that.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from colonnade.attacks.case import Case, FloatArray
 from colonnade.attacks.registry import ATTACKS
 from colonnade.audit.auditing import Audit, audited
 from colonnade.audit.findings import MAX_ADVANTAGE, AuditFinding
-from colonnade.audit.kept_audit import RECORDED, REHEARSED, KeptAudit
+from colonnade.audit.kept_audit import RECORDED, KeptAudit
 from colonnade.audit.measures import Truth
-from colonnade.audit.of_model import dense, hidden_from, truth_of
+from colonnade.audit.of_model import dense, truth_of
 from colonnade.data.party import Party
 from colonnade.errors import ColonnadeError, DataError
 from colonnade.families import family
+from colonnade.inspection.recorded import RecordedRun, ids_digest, recorded_run
 from colonnade.jobs import model_file
 from colonnade.jobs.allowed import audit_terms
 from colonnade.jobs.budget import OF_COLUMNS
@@ -40,26 +40,20 @@ from colonnade.views.kept import told_of_each
 from colonnade.views.mirror import OTHERS, mirrored
 from colonnade.views.view import View
 
+Left = tuple[float, float | None, int]  # numbers about each person; those that the budget counted; columns
 Say = Callable[[str, int, int], None]  # what is done, how many steps are done, and of how many
-_LINEAR = ("linear", "sealed", "averaged")
 
 OF_RECORDING = (
     "what the partners' own columns and models tell is not known here: where the floor is chance alone, the advantage "
     "is an upper bound"
 )
 OF_MANY = "of three or more parties, this is what all others together could find out, or one that has the rest as well"
-OF_REHEARSAL = (
-    "this is a rehearsal: the partners' columns{labels} are made up, and a recorded run (record = true under [audit]) "
-    "says more"
-)
 
 
 def audit_version(
     job: Job, party: PartyFile, version: Version, *, slow: bool = False, say: Say = lambda *_: None
 ) -> KeptAudit | None:
     """Audit the recording of a version; None where there is none."""
-    from colonnade.service.recorded import recorded_run
-
     say("reading the recording", 0, 1)
     run = recorded_run(party, version)
     if run is None:
@@ -71,36 +65,12 @@ def audit_version(
     case = Case(
         view, party.name, job.loss, run.outputs, _penalty(part.public["options"]), width=me.X.shape[1],
         score=_score_of_others(run.view) if party.name in job.holders else None,
-        public=_public(job, run.outputs, together=True),
+        public=public_of(job, run.outputs, party.name),
     )  # fmt: skip
     notes = [OF_RECORDING, *([OF_MANY] if len(job.parties) > 2 else []), *run.notes]
-    told = told_of_each(run.view, run.people, lambda step: kind_of(step) in OF_COLUMNS)
-    found = _attacked([(case, truth)], party, slow=slow, say=say)
-    return _kept(job, party, found, (RECORDED, version.training), (told, run.charged, part.prepared), notes)
-
-
-def audit_rehearsal(
-    job: Job, party: PartyFile, columns: Mapping[str, int], *, slow: bool = False, say: Say = lambda *_: None
-) -> KeptAudit:
-    """Rehearse the job with partners that are made up, and audit what they would see of this party."""
-    from colonnade.service.stand_ins import check_rehearsable, rehearse_job
-
-    check_rehearsable(job, party.name, columns)
-    say("reading the data", 0, 1)
-    table = data.load(party.data)
-    say("rehearsing the job", 0, 1)
-    found = rehearse_job(job, party, table, columns, seed=job.algorithm.seed)
-    job = job if (best := found.trained[party.name].validated) is None else job.candidate(best.best)
-    cases = list(_rehearsed_cases(job, party, found))
-    labels = "" if job.holders == (party.name,) else " and labels"
-    notes = [OF_REHEARSAL.format(labels=labels)]
-    if found.sources[party.name].rows < table.rows:
-        notes.append(f"it is about a sample of {found.sources[party.name].rows:,} of {table.rows:,} rows")
-    notes += [f"{name}'s view is followed no further: {one.ended}" for name, one in found.views.items() if one.ended]
-    mine = found.trained[party.name]
-    told = told_of_each(found.views[party.name], mine.rows + mine.held_out, lambda step: kind_of(step) in OF_COLUMNS)
-    findings, learned = _attacked(cases, party, slow=slow, say=say), found.sources[party.name].learned
-    return _kept(job, party, findings, (REHEARSED, ""), (told, found.charged, learned), notes)
+    told = numbers_told(run.view, run.people)
+    found = attacked([(case, truth)], party, slow=slow, say=say)
+    return kept_of(job, party, found, (RECORDED, version.training), (told, run.charged, run.sources), notes)
 
 
 def audit_kept(job: Job, party: PartyFile, version: Version, tell: Callable[[str], None]) -> Version:
@@ -143,10 +113,8 @@ def version_to_audit(party: PartyFile, given: str | None) -> Version | None:
 # -- what the attackers have, and the truth --------------------------------------------------------------------------
 
 
-def _truth(job: Job, party: PartyFile, part: ModelPart, run: Any) -> tuple[Party, Truth]:
+def _truth(job: Job, party: PartyFile, part: ModelPart, run: RecordedRun) -> tuple[Party, Truth]:
     """Return this party with the rows that were trained on, in their order, and what nobody should find out."""
-    from colonnade.service.run import ids_digest
-
     table = data.load(party.data, texts=part.prepared.texts)
     if ids_digest(table) != run.ids:
         raise DataError(
@@ -172,49 +140,12 @@ def _score_of_others(view: View) -> FloatArray | None:
     return score[:, 0] if score.shape[1] == 1 else score
 
 
-def _rehearsed_cases(job: Job, party: PartyFile, found: Any) -> Iterable[tuple[Case, Truth]]:
-    """Return what each stand-in has of this party, and of three or more parties what all of them have together."""
-    me, loss = party.name, losses.loss(job.loss)
-    sides = {name: _side(name, found.sources[name], found.trained[name]) for name in job.parties}
-    truths = {name: truth_of(side, dense(side), found.trained[name].classes, loss) for name, side in sides.items()}
-    widths = {name: side.X.shape[1] for name, side in sides.items()}
-    outputs, l2 = found.trained[me].outputs, float(getattr(job.model, "l2", 0.0) or 0.0)
-    for name in job.parties:
-        if name == me:
-            continue
-        view, own = found.views[name], truths[name]
-        view.widths = widths
-        yield Case(
-            view, me, job.loss, outputs, l2, own.columns, own.labels, found.trained[name].state,
-            _score(job, own.columns, found.trained[name].state), widths[me], public=_public(job, outputs),
-            seed=job.algorithm.seed, labelled=own.labelled,
-        ), hidden_from(own, truths[me])  # fmt: skip
-    if len(sides) > 2:
-        view = mirrored(found.views[me])
-        view.rows, view.widths = found.trained[me].rows, {me: widths[me]}
-        public = _public(job, outputs, together=True)
-        yield Case(view, me, job.loss, outputs, l2, width=widths[me], public=public), truths[me]
-
-
-def _side(name: str, source: Any, trained: Any) -> Party:
-    X = trained.prepared.matrix(source.trained_on)
-    y = None if source.labels is None else np.asarray(source.labels)[source.trained_on]
-    return Party(name, X, y, columns=trained.prepared.columns)
-
-
-def _score(job: Job, columns: FloatArray, state: Any) -> FloatArray | None:
-    """Return a party's own part of a linear model's scores."""
-    if job.family not in _LINEAR:
-        return None
-    theta = np.asarray(state[0], dtype=np.float64)
-    score: FloatArray = columns @ theta.reshape(columns.shape[1], -1)
-    return score[:, 0] if score.shape[1] == 1 else score
-
-
-def _public(job: Job, outputs: int, *, together: bool = False) -> dict[str, Any]:
+def public_of(job: Job, outputs: int, me: str = "") -> dict[str, Any]:
+    """Return what everybody knows of a job; `me` is the target of all others together, where these are one attacker."""
     kind = losses.loss(job.loss).kind
     classes = outputs if kind == "classes" else 2 if kind == "binary" else 0
-    return {"family": job.family, "holders": (OTHERS,) if together else job.holders, "classes": classes}
+    holders = dict.fromkeys(name if name == me else OTHERS for name in job.holders) if me else job.holders
+    return {"family": job.family, "holders": tuple(holders), "classes": classes}
 
 
 def _penalty(options: Mapping[str, Any]) -> float:
@@ -224,7 +155,12 @@ def _penalty(options: Mapping[str, Any]) -> float:
 # -- attacks ---------------------------------------------------------------------------------------------------------
 
 
-def _attacked(cases: list[tuple[Case, Truth]], party: PartyFile, *, slow: bool, say: Say) -> Audit:
+def numbers_told(view: View, people: int) -> float:
+    """Return how many numbers about each person left, as the view has it."""
+    return told_of_each(view, people, lambda step: kind_of(step) in OF_COLUMNS)
+
+
+def attacked(cases: list[tuple[Case, Truth]], party: PartyFile, *, slow: bool, say: Say) -> Audit:
     """Carry out all attacks, one after the other, so that somebody can be told which."""
     limit = party.policy.max_advantage
     threshold = MAX_ADVANTAGE if limit is None else limit
@@ -240,19 +176,25 @@ def _attacked(cases: list[tuple[Case, Truth]], party: PartyFile, *, slow: bool, 
     return Audit(tuple(findings), threshold, tuple(untried))
 
 
-def _kept(
-    job: Job, party: PartyFile, found: Audit, of: tuple[str, str], left: tuple[Any, Any, Any], notes: Iterable[str]
+def kept_of(
+    job: Job,
+    party: PartyFile,
+    found: Audit,
+    of: tuple[str, str],
+    left: Left,
+    notes: Iterable[str],
 ) -> KeptAudit:
-    """Return an audit with all that is to be remembered of it."""
-    from colonnade.service.run import sources
+    """Return an audit with all that is to be remembered of it.
 
-    told, charged, learned = left
-    bound = family(job.family).adds_up and learned is not None
+    left: numbers about each person that left, how many of them the budget counted, and of how many columns.
+    """
+    told, charged, columns = left
+    bound = family(job.family).adds_up
     # Counted again, and not asked of the budget that was to see to it.
-    most = math.floor(party.policy.max_directions * sources(learned) + 1e-9) if bound else 0
+    most = math.floor(party.policy.max_directions * columns + 1e-9) if bound else 0
     allowed = float(max(1, most)) if bound else None
     untried = tuple((by, name) for by, _, name in found.untried)
-    date = datetime.now(UTC).isoformat(timespec="seconds")
+    date = datetime.now(UTC).isoformat(timespec="microseconds")
     return KeptAudit(
         party.name, job.name, *of, date, audit_terms(job, party), found.findings, found.threshold, untried,
         told, allowed, charged if bound else None, tuple(notes),

@@ -6,6 +6,7 @@ it (`[policy] record`), and it is believed only under the party's own key: see `
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.progress import human_bytes
 from colonnade.runtimes.net import Net
+from colonnade.tables.table import Table
 from colonnade.versions.version import Version
 from colonnade.views.kept import MEGABYTE, KeptView, view_from_value, view_to_value
 from colonnade.views.recording import RecordedNet
@@ -45,6 +47,8 @@ class RecordedRun:
         A digest of the ids of the table at that time.
     outputs
         How many scores a row had.
+    sources
+        How many columns of the table the prepared ones were made of.
     charged
         How many numbers about each person the party's budget counted in this run; None where none did.
     notes
@@ -56,6 +60,7 @@ class RecordedRun:
     people: int
     ids: bytes
     outputs: int
+    sources: int
     charged: float | None
     notes: tuple[str, ...] = ()
 
@@ -91,7 +96,8 @@ class Recorder:
             notes.append(f"from step {self.view.lost!r} on, nothing in the open says which people numbers are about")
         people = trained.rows + trained.held_out
         charged = None if self._budget is None else float(self._budget.charged)
-        facts = (trained_on, int(people), source.digest(), int(trained.outputs), charged, tuple(notes))
+        counts = (int(trained.outputs), int(trained.prepared.sources))
+        facts = (trained_on, int(people), source.digest(), *counts, charged, tuple(notes))
         value = (view_to_value(self.view), *facts)
         secret = secret_of(self._party.folder, make=True)
         size = write_recording(folder / RECORDING, secret, _whose(self._party.name, training), value)
@@ -110,12 +116,23 @@ def recorded_run(party: PartyFile, version: Version) -> RecordedRun | None:
         return None
     value = read_recording(path, secret_of(party.folder), _whose(party.name, version.training))
     try:
-        told, trained_on, people, ids, outputs, charged, notes = value
-        view = view_from_value(told)
-        found = RecordedRun(view, np.asarray(trained_on, dtype=np.int64), people, ids, outputs, charged, tuple(notes))
+        told, trained_on, people, ids, outputs, columns, charged, notes = value
+        rows = np.asarray(trained_on, dtype=np.int64)
+        found = RecordedRun(view_from_value(told), rows, people, ids, outputs, columns, charged, tuple(notes))
+    except DataError:
+        raise
     except (TypeError, ValueError) as error:
         raise DataError(f"{path.name!r} in {path.parent.name!r} is of another version of colonnade ({error})") from None
     return found
+
+
+def ids_digest(table: Table) -> bytes:
+    """Return a digest of the ids of a table in their order, or of how many rows it has."""
+    ids: npt.NDArray[Any] = np.arange(table.rows) if table.ids is None else np.asarray(table.ids)
+    found = hashlib.sha256(str(ids.dtype.kind).encode())
+    for one in ids.tolist():
+        found.update(f"{one!r}\n".encode())
+    return found.digest()
 
 
 def _whose(me: str, training: str) -> str:

@@ -28,7 +28,7 @@ from colonnade.jobs.tree_part import own_part
 from colonnade.objective import losses
 from colonnade.runtimes.net import Net, Observer
 from colonnade.runtimes.simulation import Simulation
-from colonnade.service.run import TableSource, column_names, how_prepared
+from colonnade.service.table_source import TableSource, column_names, how_prepared
 from colonnade.service.training import take_part
 from colonnade.tables.table import Table
 from colonnade.views.kept import KeptView

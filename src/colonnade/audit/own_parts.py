@@ -1,0 +1,49 @@
+"""What a party's own part of a finished model makes of its columns, which the party has whatever it saw of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from colonnade.attacks.case import FloatArray
+
+Parts = dict[str, FloatArray | None]
+
+
+def own_parts(model: Any, columns: Mapping[str, FloatArray]) -> tuple[Parts, Parts]:
+    """Return each party's own part of the scores of the training rows, and what its own trained part makes of them.
+
+    They are the same where contributions are added up. Where a top network takes the outputs of all networks, none of
+    these is a part of the score.
+    """
+    if not hasattr(type(model), "modules_"):
+        scores = {name: own_score(model, name, X) for name, X in columns.items()}
+        return scores, {name: None if z is None else z.reshape(len(z), -1) for name, z in scores.items()}
+    outputs: Parts = dict(_own_outputs(model, columns))
+    if getattr(model, "top", None) is not None:
+        return dict.fromkeys(columns), outputs
+    return {name: z if z is None or z.shape[1] > 1 else z[:, 0] for name, z in outputs.items()}, outputs
+
+
+def own_score(model: Any, name: str, columns: FloatArray) -> FloatArray | None:
+    """Return a party's own part of the model's scores of the training rows, where it has such a part."""
+    coefficients = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
+    if coefficients is None or name not in coefficients:
+        return None
+    found: FloatArray = columns @ np.asarray(coefficients[name]).T  # of several scores, a row for each
+    return found
+
+
+def _own_outputs(model: Any, columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Return what each party's trained network gives for the training rows, a row for each."""
+    from colonnade.blocks.torch_network import NetworkBlock
+
+    found, shapes = {}, getattr(model, "shape", None) or {}
+    for name, module in model.modules_.items():
+        if name in columns:
+            block = NetworkBlock(module, columns[name], party=name, shape=shapes.get(name))
+            z = block.scores(np.arange(len(columns[name])))
+            found[name] = z.reshape(len(z), -1)
+    return found

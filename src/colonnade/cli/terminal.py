@@ -1,0 +1,66 @@
+"""What commands of an organisation do with a terminal: which files are meant, lines, warnings as sentences, logs."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from colonnade.errors import ColonnadeWarning
+
+if TYPE_CHECKING:
+    from colonnade.jobs.job import Job
+    from colonnade.jobs.party_file import PartyFile
+
+
+def say(text: str) -> None:
+    """Print a line in one piece and at once, as several parties may share a terminal."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def read_files(options: argparse.Namespace) -> tuple[Job, PartyFile]:
+    """Return the job, and the party's own file, that a command names."""
+    from colonnade.errors import OptionError
+    from colonnade.jobs.job_file import read_job
+    from colonnade.jobs.party_file import read_party
+
+    mpi = getattr(options, "mpi", False)
+    if mpi == bool(options.party):
+        raise OptionError(
+            "the rank decides which party this is: leave out --as or --mpi" if mpi else
+            "which party is this? give --as PARTY, or start it as the ranks of an MPI job with --mpi"
+        )  # fmt: skip
+    if mpi:
+        from colonnade.remote.mpi import party_of_rank, world
+
+        world()  # from here on, a failure at one rank ends the others too
+        job = read_job(options.job)
+        options.party = party_of_rank(job.parties)
+    else:
+        job = read_job(options.job)
+    if options.party not in job.parties:
+        raise OptionError(f"{options.party!r} is no party of {options.job.name}; parties are {', '.join(job.parties)}")
+    path = options.file or options.job.parent / f"{options.party}.toml"
+    return job, read_party(path, job, options.party)
+
+
+@contextmanager
+def notes(name: str) -> Iterator[None]:
+    """Print warnings as sentences of the party, and not as Python would."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ColonnadeWarning)
+        warnings.showwarning = lambda message, *_, **__: say(f"{name}: note: {message}")
+        yield
+
+
+def log() -> None:
+    """Write what the network notes to standard error, and end by SIGTERM as by Ctrl-C."""
+    logging.basicConfig(level=logging.INFO, format="colonnade: %(message)s", stream=sys.stderr)
+    # Service managers stop a process with SIGTERM, of which the partners are to hear as of Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -1,0 +1,1 @@
+"""What every estimator has in common with scikit-learn's: options, predictions, probabilities, thresholds, files."""
