@@ -9,8 +9,10 @@ import colonnade as cn
 from colonnade.algorithms import block_newton
 from colonnade.audit.of_model import cases_of
 from colonnade.engine import session
+from colonnade.views.mirror import mirrored
 from colonnade.views.recording import Recording
 
+pytestmark = pytest.mark.filterwarnings("ignore::colonnade.errors.ColonnadeWarning")
 RNG = np.random.default_rng(5)
 
 
@@ -86,3 +88,12 @@ def test_labels_that_the_attacker_has_itself_are_not_to_be_found():
     np.testing.assert_array_equal(case.labelled, half)
     found = model.audit(*parts, attacks=["signs of signals"]).findings
     assert [one.advantage for one in found] == [1.0, 1.0]
+
+
+def test_signals_that_are_encrypted_are_in_nobody_elses_view():
+    X, y = table(300)
+    parts = cn.split(X, y, into=2)
+    for how, seen in (("plain", 1), ("encrypted", 0)):
+        model = cn.LogisticRegression(algorithm=cn.FedSGD(epochs=1), sum=how, verbose=0)
+        of_label_holder = mirrored(views_of(model, parts)["party1"])
+        assert bool(of_label_holder.of("message", "signal")) == seen

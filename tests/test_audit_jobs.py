@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.attacks.oracles import AlignmentOracle, ScoringOracle
 from colonnade.attacks.signal_signs import SignalSigns
 from colonnade.audit.kept_audit import FILE, read_audit
 from colonnade.cli.main import main
@@ -137,6 +138,27 @@ def test_an_audit_repeats(loans):
     assert one == other
 
 
+def test_guessed_ids_are_looked_at_where_somebody_asks_for_it(loans, monkeypatch):
+    _, job, parties, _ = loans
+    monkeypatch.setattr(auditing, "ATTACKS", (SignalSigns(), ScoringOracle(), AlignmentOracle()))
+    shop, version = let_out(parties)["shop"], version_to_audit(parties["shop"], None)
+
+    def found(party, **more):
+        kept = audit_version(job, party, version, services=True, **more)
+        return {one.attack: one.advantage for one in kept.findings}
+
+    assert audit_version(job, shop, version).findings == ()
+    usual = found(shop)
+    assert usual["guessed ids in alignment"] == 1.0  # up to ten times its own ids may be guessed
+    assert usual["guessed ids in scoring"] == 0.0  # it answers about people of the training alone
+    rules = replace(shop.policy, max_partner_ids=2, serve_people="all")
+    others = found(replace(shop, policy=rules))
+    assert others["guessed ids in scoring"] == 1.0
+    assert others.get("guessed ids in alignment", 0.0) < 0.5
+    rehearsed = audit_rehearsal(job, shop, {}, services=True)
+    assert {one.attack for one in rehearsed.findings} == {"guessed ids in alignment", "guessed ids in scoring"}
+
+
 @pytest.mark.parametrize("place", [40, -5])
 def test_a_damaged_recording_is_one_sentence(loans, capsys, place):
     folder, _, parties, _ = loans
@@ -168,7 +190,7 @@ def test_other_people_than_those_of_the_run_are_refused(loans):
 
 
 def test_a_sealed_run_leaves_nothing_to_go_by(tmp_path, capsys):
-    folder, _, _ = trained(tmp_path, protection="sealed", part=0)
+    folder = federated(tmp_path, protection="sealed", more=complete)
     ask(folder, "bank")
     job, parties = parties_of(folder)
     run(job, parties)

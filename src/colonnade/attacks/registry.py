@@ -5,7 +5,13 @@ from __future__ import annotations
 from colonnade.attacks.batch_labels import BatchLabels
 from colonnade.attacks.case import Attack
 from colonnade.attacks.completion import ActiveCompletion, ModelCompletion
+from colonnade.attacks.embeddings import EmbeddingRegression, InitialInversion
+from colonnade.attacks.gradients import GradientInversion
+from colonnade.attacks.hijacking import Hijacking
+from colonnade.attacks.membership import LikelihoodRatio, LossThreshold, NetworkLikelihoodRatio
+from colonnade.attacks.oracles import AlignmentOracle, ScoringOracle
 from colonnade.attacks.own_gradients import GradientCorrelation
+from colonnade.attacks.properties import PropertyInference
 from colonnade.attacks.reduction import LatticeReduction
 from colonnade.attacks.signal_signs import SignalSigns
 from colonnade.attacks.signal_values import SignalCurvatures, SignalValues
@@ -27,5 +33,15 @@ ATTACKS: tuple[Attack, ...] = (
     BatchLabels(),
     LatticeReduction(),
     # on columns
+    EmbeddingRegression(),
+    InitialInversion(),
+    GradientInversion(),
+    Hijacking(),
     # on people
+    LossThreshold(),
+    LikelihoodRatio(),
+    NetworkLikelihoodRatio(),
+    PropertyInference(),
+    ScoringOracle(),
+    AlignmentOracle(),
 )

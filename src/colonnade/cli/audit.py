@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colonnade.errors import OptionError
 from colonnade.progress import Line
@@ -30,6 +30,9 @@ def add_audit_options(audit: argparse.ArgumentParser) -> None:
         help="in a rehearsal: how many columns a partner has (as many as this party)",
     )  # fmt: skip
     audit.add_argument("--json", type=Path, metavar="FILE", help="write the findings to a file too")
+    audit.add_argument(
+        "--services", action="store_true", help="also what partners find out by guessing ids, as the policy lets them"
+    )
     audit.add_argument("--slow", action="store_true", help="also attacks that take minutes")
     audit.add_argument("--quiet", action="store_true", help="no progress line")
 
@@ -50,18 +53,19 @@ def act_on_audit(options: argparse.Namespace, job: Job, party: PartyFile, say: C
     def show(what: str, done: int, of: int) -> None:
         line.show(done, what, ("audit", of))
 
+    how: dict[str, Any] = {"slow": options.slow, "services": options.services, "say": show}
     try:
         if not options.rehearse:
             version = version_to_audit(party, options.version)
             if version is not None:
-                found = audit_version(job, party, version, slow=options.slow, say=show)
+                found = audit_version(job, party, version, **how)
             if found is None and options.version:
                 raise OptionError(
                     f"nothing was recorded of version {options.version!r}; record a run, with record = true under "
                     f"[audit], or leave out --version for a rehearsal"
                 )
         if version is None or found is None:
-            found = audit_rehearsal(job, party, columns, slow=options.slow, say=show)
+            found = audit_rehearsal(job, party, columns, **how)
             private_files.make_folder(party.folder)
             path = found.write(party.folder)
         else:

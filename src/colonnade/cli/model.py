@@ -139,7 +139,8 @@ def _scorecard(given: list[str], job: Job, party: PartyFile) -> int:
     part = model_file.load(party.folder, party.name, given[0] if given else None)
     card = card_of(job, party.name, part.prepared, part.state)
     scaling = card.scaling
-    print(f"{scaling.base:g} points are odds of {scaling.odds:g}, and {scaling.pdo:g} more double them")
+    of = "" if len(part.classes) != 2 else " {!r} for one {!r}".format(*part.classes.tolist())
+    print(f"{scaling.base:g} points are odds of {scaling.odds:g}{of}, and {scaling.pdo:g} more double them")
     print(card)
     if scaling.rounded:
         print(f"rounding moves the sum of these points by {card.rounding_error:.2f} at most")

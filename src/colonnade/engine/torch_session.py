@@ -48,6 +48,8 @@ class NetworkSession(Session):
             part = Part(None, count, train.y, train.labelled)
             part.owned = {holder: rows[np.isin(rows, chosen)] for holder, rows in train.owned.items()}
             self._sampled = part
+            if self.net.watcher is not None:
+                self.net.watcher.looks_at(chosen)
         return self._sampled
 
     @property

@@ -195,6 +195,7 @@ class SplitFamily(TorchFamily):
     """
 
     name: ClassVar[str] = "split"
+    session: ClassVar[type[SplitSession]] = SplitSession  # an attack has one of its own
     kinds: ClassVar[Mapping[str, str]] = {}
     keys: ClassVar[tuple[Key, ...]] = ()
     options: ClassVar[type[Any]] = SplitOptions
@@ -229,7 +230,7 @@ class SplitFamily(TorchFamily):
         agreed = Agreement(minimised(job), job.holders, job.sum, job.topology)
         secure = await open_sum(job.sum, net, job.topology)
         looked_at = options.evaluate_rows
-        session = SplitSession(
+        session = self.session(
             net, agreed, block, method, train, held_out, secure, keeper, evaluate_rows=looked_at, widths=places
         )
         await session.agree()

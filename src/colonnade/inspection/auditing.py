@@ -23,6 +23,7 @@ from colonnade.audit.of_model import dense, truth_of
 from colonnade.data.party import Party
 from colonnade.errors import ColonnadeError, DataError
 from colonnade.families import family
+from colonnade.inspection.guessed_ids import service_cases
 from colonnade.inspection.recorded import RecordedRun, ids_digest, recorded_run
 from colonnade.jobs import model_file
 from colonnade.jobs.allowed import audit_terms
@@ -34,6 +35,7 @@ from colonnade.jobs.policy import kind_of
 from colonnade.objective import losses
 from colonnade.runtimes.net import TOTAL
 from colonnade.tables import data
+from colonnade.tables.table import Table
 from colonnade.versions.shelf import Shelf
 from colonnade.versions.version import Version
 from colonnade.views.kept import told_of_each
@@ -51,15 +53,25 @@ OF_MANY = "of three or more parties, this is what all others together could find
 
 
 def audit_version(
-    job: Job, party: PartyFile, version: Version, *, slow: bool = False, say: Say = lambda *_: None
+    job: Job,
+    party: PartyFile,
+    version: Version,
+    *,
+    slow: bool = False,
+    services: bool = False,
+    say: Say = lambda *_: None,
 ) -> KeptAudit | None:
-    """Audit the recording of a version; None where there is none."""
+    """Audit the recording of a version; None where there is none.
+
+    services: whether ids are guessed, too, as partners might in alignments and questions about scores.
+    """
     say("reading the recording", 0, 1)
     run = recorded_run(party, version)
     if run is None:
         return None
     part = model_file.load(party.folder, party.name, version.training)
-    me, truth = _truth(job, party, part, run)
+    table = _table(party, part, run)
+    me, truth = _truth(job, party, part, table.take(run.trained_on))
     view = mirrored(run.view)
     view.rows, view.widths = len(run.trained_on), {party.name: me.X.shape[1]}
     case = Case(
@@ -69,7 +81,8 @@ def audit_version(
     )  # fmt: skip
     notes = [OF_RECORDING, *([OF_MANY] if len(job.parties) > 2 else []), *run.notes]
     told = numbers_told(run.view, run.people)
-    found = attacked([(case, truth)], party, slow=slow, say=say)
+    cases = [(case, truth), *(service_cases(job, party, table, version) if services else ())]
+    found = attacked(cases, party, slow=slow, say=say)
     return kept_of(job, party, found, (RECORDED, version.training), (told, run.charged, run.sources), notes)
 
 
@@ -113,15 +126,19 @@ def version_to_audit(party: PartyFile, given: str | None) -> Version | None:
 # -- what the attackers have, and the truth --------------------------------------------------------------------------
 
 
-def _truth(job: Job, party: PartyFile, part: ModelPart, run: RecordedRun) -> tuple[Party, Truth]:
-    """Return this party with the rows that were trained on, in their order, and what nobody should find out."""
+def _table(party: PartyFile, part: ModelPart, run: RecordedRun) -> Table:
+    """Return the table of the training, or refuse another one."""
     table = data.load(party.data, texts=part.prepared.texts)
     if ids_digest(table) != run.ids:
         raise DataError(
             f"{table.where} holds other people, or in another order, than when the run was recorded; give the file of "
             f"the training as source under [data]"
         )
-    some = table.take(run.trained_on)
+    return table
+
+
+def _truth(job: Job, party: PartyFile, part: ModelPart, some: Table) -> tuple[Party, Truth]:
+    """Return this party with the rows that were trained on, in their order, and what nobody should find out."""
     me = Party(party.name, part.prepared.apply(some), some.label, columns=part.columns)
     return me, truth_of(me, dense(me), part.classes, losses.loss(job.loss))
 

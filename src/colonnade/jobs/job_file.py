@@ -389,7 +389,8 @@ def _check_disclosed(settings: Settings, job: Job) -> None:
             f'opens to nobody unless the job says so; add "{HELD_OUT}" to disclosed, or remove {key}',
         )
     if lacking := [what for what in real if what not in told]:
-        since = "" if set(lacking) & set(FIRST_NAMES) else " (lists of version 0.1 were not complete)"
+        old = set(told) <= set(FIRST_NAMES) and not set(lacking) & set(FIRST_NAMES)
+        since = " (lists of version 0.1 were not complete)" if old else ""
         names, it = ", ".join(f'"{what}"' for what in lacking), "it" if len(lacking) == 1 else "them"
         raise settings.error(
             "disclosed",

@@ -181,8 +181,9 @@ class Policy:
         """Refuse, before training, what the door would refuse during it."""
         if features < self.min_features:
             raise PolicyRefused(
-                f"{me!r} takes part with {features} columns, its policy asks for {self.min_features} at least; its "
-                f"scores would give its columns away: add columns, or lower min_features"
+                f"{me!r} takes part with {features} {'column' if features == 1 else 'columns'}, its policy asks for "
+                f"{self.min_features} at least; its scores would give its columns away: add columns, or lower "
+                f"min_features"
             )
         if batch < self.min_batch:
             raise PolicyRefused(

@@ -16,6 +16,7 @@ from colonnade.audit.measures import Truth
 from colonnade.audit.of_model import dense, hidden_from, truth_of
 from colonnade.data.party import Party
 from colonnade.inspection.auditing import Say, attacked, kept_of, numbers_told, public_of
+from colonnade.inspection.guessed_ids import service_cases
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
 from colonnade.objective import losses
@@ -31,16 +32,25 @@ OF_REHEARSAL = (
 
 
 def audit_rehearsal(
-    job: Job, party: PartyFile, columns: Mapping[str, int], *, slow: bool = False, say: Say = lambda *_: None
+    job: Job,
+    party: PartyFile,
+    columns: Mapping[str, int],
+    *,
+    slow: bool = False,
+    services: bool = False,
+    say: Say = lambda *_: None,
 ) -> KeptAudit:
-    """Rehearse the job with partners that are made up, and audit what they would see of this party."""
+    """Rehearse the job with partners that are made up, and audit what they would see of this party.
+
+    services: whether ids are guessed, too; half of this party's people are then taken for common.
+    """
     check_rehearsable(job, party.name, columns)
     say("reading the data", 0, 1)
     table = data.load(party.data)
     say("rehearsing the job", 0, 1)
     found = rehearse_job(job, party, table, columns, seed=job.algorithm.seed)
     job = job if (best := found.trained[party.name].validated) is None else job.candidate(best.best)
-    cases = list(_rehearsed_cases(job, party, found))
+    cases = [*_rehearsed_cases(job, party, found), *(service_cases(job, party, table, None) if services else ())]
     labels = "" if job.holders == (party.name,) else " and labels"
     notes = [OF_REHEARSAL.format(labels=labels)]
     if found.sources[party.name].rows < table.rows:
@@ -63,10 +73,11 @@ def _rehearsed_cases(job: Job, party: PartyFile, found: Rehearsed) -> Iterator[t
             continue
         view, own = found.views[name], truths[name]
         view.widths = widths
+        score = _score(job, own.columns, found.trained[name].state)
         yield Case(
             view, me, job.loss, outputs, l2, own.columns, own.labels, found.trained[name].state,
-            _score(job, own.columns, found.trained[name].state), widths[me], public=public_of(job, outputs),
-            seed=job.algorithm.seed, labelled=own.labelled,
+            score, widths[me], public=public_of(job, outputs), seed=job.algorithm.seed, labelled=own.labelled,
+            embedding=None if score is None else score.reshape(len(score), -1),
         ), hidden_from(own, truths[me])  # fmt: skip
     if len(sides) > 2:
         seen = mirrored(found.views[me])

@@ -42,6 +42,7 @@ def check(job: Job, party: PartyFile, sealed_costs: Sealed = lambda *_: "") -> l
     """Return all findings; nothing is sent but a greeting to the peers' doors."""
     sealed = job.protection == SEALED
     how = f"{job.algorithm.name}" + ("" if sealed or job.summed is None else f", sum {job.summed}")
+    how += f"; {job.fits} trainings, {job.tries} in each of {job.folds} folds and the last one" if job.folds else ""
     found = [Finding("job", True, f"{len(job.parties)} parties, {how}"), Finding("protection", None, words_of(job))]
     found.append(tried("certificates", lambda: _certificates(party)))
     found.append(tried("folder", lambda: _folder(party)))
@@ -112,6 +113,8 @@ def _data(job: Job, party: PartyFile, sealed_costs: Sealed) -> list[Finding]:
         known = np.asarray(of.y)[np.asarray(of.labelled)]
         classes = kind.class_labels(known, losses.loss(job.loss))
         more = f", {len(classes)} classes" if len(classes) else ""
+        if len(classes) == 2:
+            more += ": {!r}, and {!r}, which is predicted".format(*classes.tolist())
         return f"{len(known):,} rows with a label" + more + ("" if table.weight is None else ", and weights")
 
     found += [tried("labels", own_labels)] if table.label is not None else []

@@ -155,11 +155,21 @@ def run_job(
     source, trained = outcome.value
     trained = _with_decisions(job, party, source, replace(trained, judged=history.held_out.get(party.name)), tell)
     version, in_use = keep_version(job, party, source, trained, history.records, recorder, tell)
-    for line in save_bins(version.folder, job, party.name, source, trained.state):
-        tell(line)
+    _keep_bins(version, job, party, source, trained, tell)
     if known := [record for record in history.records if "loss" in record]:
         warn_after(known, job.algorithm)
     return Done(version.folder / f"{party.name}{SUFFIX}", version, in_use, trained, outcome, history.records)
+
+
+def _keep_bins(
+    version: Version, job: Job, party: PartyFile, source: TableSource, trained: Trained, tell: Callable[[str], None]
+) -> None:
+    """Write what is to be read of bins beside the model, and say which class is which."""
+    if job.binning is not None and len(trained.classes) == 2:
+        good, bad = trained.classes.tolist()
+        tell(f"of the bins' people {good!r} are good and {bad!r} are bad, whom the model predicts")
+    for line in save_bins(version.folder, job, party.name, source, trained.state):
+        tell(line)
 
 
 def _with_decisions(

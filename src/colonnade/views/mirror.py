@@ -14,6 +14,7 @@ from colonnade.runtimes.net import CLEAR, DID, OWN, TOLD, TOTAL
 from colonnade.views.view import Observation, View
 
 OTHERS = "all others together"
+ENCRYPTED_FOR = "all others"  # for whom a label holder's signals are, where it encrypts them
 # Kinds of messages in which a party tells others something about rows, beside signals and parts of sums.
 _SEEN_BY_ALL = ("step size", "verdict", "gamma", "move")
 
@@ -33,6 +34,8 @@ def _as_seen_by_others(one: Observation, me: str) -> list[Observation]:
     """Return what others saw where this party did or saw something."""
     if one.kind == OWN and one.party != me:  # its part of a sum that somebody else gets
         return [replace(one, kind=TOTAL, party=me)]
+    if one.kind == TOLD and one.party == ENCRYPTED_FOR:  # nobody sees these but as sums
+        return []
     if one.kind == TOLD:
         return [replace(one, kind=CLEAR, party=me)]
     if one.kind == CLEAR and one.tag == "signal":  # somebody else's, which that one told
