@@ -26,9 +26,10 @@ from colonnade.jobs.party_file import read_party
 from colonnade.planning.rehearsal import audit_rehearsal
 from colonnade.report.gather import gather
 from colonnade.report.page import page_of
-from colonnade.runtimes.net import TOTAL
+from colonnade.runtimes.net import CLEAR, OWN, TOLD, TOTAL
 from colonnade.service.in_use import loaded
 from colonnade.versions.shelf import Shelf
+from colonnade.views.mirror import mirrored
 from colonnade.views.recording_file import RECORDING
 from report_contents import Strict
 from report_jobs import LABELS, run, trained, write_tables
@@ -391,10 +392,8 @@ def test_a_first_version_that_is_held_back_is_not_in_use_either(tmp_path, monkey
         run(job, limited)
     shelf = Shelf(bank.folder, "bank")
     (version,) = shelf.versions()
-    assert version.held == "it could not be audited: the attack fell asleep"
-    with pytest.raises(
-        PolicyRefused, match=f"version {version.name} of 'bank' is held back, as it could not be audited"
-    ):
+    assert version.held == "its audit could not carry out 'signs of signals' (the attack fell asleep)"
+    with pytest.raises(PolicyRefused, match=f"version {version.name} of 'bank' is held back, as its audit could not"):
         shelf.promoted()
     assert main(["model", "list", str(folder / "job.toml"), "--as", "bank"]) == 0
     assert "held back" in capsys.readouterr().out
@@ -443,3 +442,23 @@ def test_organisations_record_and_audit_over_real_lines(tmp_path):
     assert len(told) == len(heard) == 12  # four batches in each of three epochs
     assert all((a == b).all() for a, b in zip(told, heard, strict=True))
     assert isinstance(views["shop"].options, cn.FedSGD)
+
+
+def test_the_mirrored_view_is_what_the_partner_saw(tmp_path):
+    """Of two parties: totals, signals and the partner's own parts of sums, as the partner itself wrote them down."""
+    folder = federated(tmp_path, more=of_first_order)
+    for name in ("bank", "shop"):
+        ask(folder, name)
+    job, parties = parties_of(folder)
+    run(job, parties)
+    views = {name: recorded_run(parties[name], version_to_audit(parties[name], None)).view for name in parties}
+    for me, other, kind, tag in (
+        ("shop", "bank", TOTAL, "scores"), ("shop", "bank", TOTAL, "evaluation"), ("shop", "bank", TOLD, "signal"),
+        ("bank", "shop", OWN, "scores"), ("bank", "shop", OWN, "evaluation"), ("bank", "shop", CLEAR, "signal"),
+    ):  # fmt: skip
+        seen, true = mirrored(views[me]).of(kind, tag), views[other].of(kind, tag)
+        assert len(seen) == len(true) > 10
+        for one, same in zip(seen, true, strict=True):
+            np.testing.assert_allclose(one.value, same.value, atol=1e-9)
+            assert (one.rows is None) == (same.rows is None)
+            assert one.rows is None or (one.rows == same.rows).all()

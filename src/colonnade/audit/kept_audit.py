@@ -47,6 +47,8 @@ class KeptAudit:
         how many its budget has counted. None where nothing is counted.
     notes
         What the audit does not know, in sentences.
+    broken
+        (attack, what went wrong) of those that could not be carried out: nobody knows what they would have found.
     """
 
     party: str
@@ -62,6 +64,7 @@ class KeptAudit:
     allowed: float | None = None
     charged: float | None = None
     notes: tuple[str, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
 
     @property
     def worst(self) -> float:
@@ -75,8 +78,8 @@ class KeptAudit:
 
     @property
     def passed(self) -> bool:
-        """Whether no attack found more than the threshold allows, and no more left than the policy lets out."""
-        return self.worst <= self.threshold and not self.overdrawn
+        """Whether all attacks were carried out and found no more than allowed, and no more left than may leave."""
+        return self.worst <= self.threshold and not self.overdrawn and not self.broken
 
     @property
     def trouble(self) -> str:
@@ -85,6 +88,8 @@ class KeptAudit:
             return f"its budget was not kept: {self.left}"
         if self.passed:
             return ""
+        if self.worst <= self.threshold:
+            return f"its audit could not carry out {self.failed}"
         one = max(self.findings, key=lambda one: one.advantage)
         return (
             f"its audit found an advantage of {one.advantage:.3f} ({one.attack!r} by {one.attacker}), and at most "
@@ -101,6 +106,11 @@ class KeptAudit:
             f"{self.told:.2f} numbers about each person left in this run, the policy lets out {self.allowed:g} in all"
             f"{counted}"
         )
+
+    @property
+    def failed(self) -> str:
+        """Name the attacks that could not be carried out, and why."""
+        return "; ".join(f"{name!r} ({why})" for name, why in self.broken)
 
     def as_audit(self) -> Audit:
         """Return the findings as tables take them."""
@@ -146,6 +156,7 @@ def _of_json(content: Mapping[str, Any]) -> KeptAudit:
     known["findings"] = tuple(_finding(one) for one in content["findings"])
     known["untried"] = tuple((str(by), str(name)) for by, name in content["untried"])
     known["notes"] = tuple(map(str, content["notes"]))
+    known["broken"] = tuple((str(name), str(why)) for name, why in content["broken"])
     found = KeptAudit(**known)
     _checked(found)
     return found

@@ -123,5 +123,7 @@ def _print(found: KeptAudit) -> None:
         console.print(Text(f"nothing to go by: {', '.join(names)}"))
     if found.left:
         console.print(Text(f"{'TOO MANY: ' if found.overdrawn else ''}{found.left}"))
+    if found.broken:
+        console.print(Text(f"could not be carried out, so that nobody knows what they would find: {found.failed}"))
     for note in found.notes:
         console.print(Text(f"note: {note}"))

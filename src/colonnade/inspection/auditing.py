@@ -43,6 +43,8 @@ from colonnade.views.mirror import OTHERS, mirrored
 from colonnade.views.view import View
 
 Left = tuple[float, float | None, int]  # numbers about each person; those that the budget counted; columns
+Broken = tuple[tuple[str, str], ...]  # (attack, what went wrong)
+_BREAKS = (ColonnadeError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 Say = Callable[[str, int, int], None]  # what is done, how many steps are done, and of how many
 
 OF_RECORDING = (
@@ -177,26 +179,34 @@ def numbers_told(view: View, people: int) -> float:
     return told_of_each(view, people, lambda step: kind_of(step) in OF_COLUMNS)
 
 
-def attacked(cases: list[tuple[Case, Truth]], party: PartyFile, *, slow: bool, say: Say) -> Audit:
-    """Carry out all attacks, one after the other, so that somebody can be told which."""
+def attacked(cases: list[tuple[Case, Truth]], party: PartyFile, *, slow: bool, say: Say) -> tuple[Audit, Broken]:
+    """Carry out all attacks, one after the other, so that somebody can be told which; and return those that broke.
+
+    One that breaks, whatever its reason, takes no other one along, and an audit with one does not pass.
+    """
     limit = party.policy.max_advantage
     threshold = MAX_ADVANTAGE if limit is None else limit
     chosen = [one for one in ATTACKS if slow or not one.slow]
     findings: list[AuditFinding] = []
     untried: list[tuple[str, str, str]] = []
+    broken: list[tuple[str, str]] = []
     for number, attack in enumerate(chosen):
         say(attack.name, number, len(chosen))
-        one = audited(cases, attacks=[attack], threshold=threshold, slow=slow)
+        try:
+            one = audited(cases, attacks=[attack], threshold=threshold, slow=slow)
+        except _BREAKS as error:
+            broken.append((attack.name, str(error)))
+            continue
         findings += one.findings
         untried += one.untried
     findings.sort(key=lambda one: -one.advantage)
-    return Audit(tuple(findings), threshold, tuple(untried))
+    return Audit(tuple(findings), threshold, tuple(untried)), tuple(broken)
 
 
 def kept_of(
     job: Job,
     party: PartyFile,
-    found: Audit,
+    made: tuple[Audit, Broken],
     of: tuple[str, str],
     left: Left,
     notes: Iterable[str],
@@ -205,7 +215,7 @@ def kept_of(
 
     left: numbers about each person that left, how many of them the budget counted, and of how many columns.
     """
-    told, charged, columns = left
+    (found, broken), (told, charged, columns) = made, left
     bound = family(job.family).adds_up
     # Counted again, and not asked of the budget that was to see to it.
     most = math.floor(party.policy.max_directions * columns + 1e-9) if bound else 0
@@ -214,5 +224,5 @@ def kept_of(
     date = datetime.now(UTC).isoformat(timespec="microseconds")
     return KeptAudit(
         party.name, job.name, *of, date, audit_terms(job, party), found.findings, found.threshold, untried,
-        told, allowed, charged if bound else None, tuple(notes),
+        told, allowed, charged if bound else None, tuple(notes), broken,
     )  # fmt: skip

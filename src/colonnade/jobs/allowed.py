@@ -43,11 +43,13 @@ def check_audited(job: Job, party: PartyFile) -> None:
             f"the policy of {party.name!r} allows max_advantage = {most:g}, and there is no audit of this job under "
             f"its present rules; make one, which sends nothing: {make}"
         )
-    if found.overdrawn or found.worst > most:
+    if found.overdrawn or found.broken or found.worst > most:
         worst = max(found.findings, key=lambda one: one.advantage, default=None)
         what = (
             found.left
-            if found.overdrawn or worst is None
+            if found.overdrawn
+            else f"it could not carry out {found.failed}"
+            if worst is None or worst.advantage <= most
             else f"{worst.attack!r} by {worst.attacker} had an advantage of {worst.advantage:.3f}, "
             f"closed by {worst.closed_by}"
         )

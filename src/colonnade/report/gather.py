@@ -266,8 +266,9 @@ def _audit(job: Job, party: PartyFile, folder: Path) -> AuditLines | None:
         for one in found.findings
     ]  # fmt: skip
     of = "A rehearsal with made-up partners" if found.of == REHEARSED else "The recorded run of this version"
+    notes = [*found.notes, *([f"could not be carried out: {found.failed}"] if found.broken else [])]
     nothing, left = sorted({name for _, name in found.untried}), f"{found.left}." if found.left else ""
-    return AuditLines(of, found.date, found.threshold, attacks, nothing, left, found.notes)
+    return AuditLines(of, found.date, found.threshold, attacks, nothing, left, notes)
 
 
 def _ledger(job: Job, party: PartyFile) -> LedgerLines | None:
