@@ -24,6 +24,7 @@ from colonnade.jobs.budget import Budget
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.party_file import read_party
 from colonnade.planning.rehearsal import audit_rehearsal
+from colonnade.report.contents import AuditLines, MeasuredAttack
 from colonnade.report.gather import gather
 from colonnade.report.page import page_of
 from colonnade.runtimes.net import CLEAR, OWN, TOLD, TOTAL
@@ -31,7 +32,7 @@ from colonnade.service.in_use import loaded
 from colonnade.versions.shelf import Shelf
 from colonnade.views.mirror import mirrored
 from colonnade.views.recording_file import RECORDING
-from report_contents import Strict
+from report_contents import SCRIPT, Strict, contents_of
 from report_jobs import LABELS, run, trained, write_tables
 from test_federation import federation, run_all
 from test_job import complete
@@ -462,3 +463,24 @@ def test_the_mirrored_view_is_what_the_partner_saw(tmp_path):
             np.testing.assert_allclose(one.value, same.value, atol=1e-9)
             assert (one.rows is None) == (same.rows is None)
             assert one.rows is None or (one.rows == same.rows).all()
+
+
+def test_a_page_says_what_was_measured_whatever_names_hold():
+    attack = MeasuredAttack(
+        SCRIPT, "x", "shop", f"columns, best {SCRIPT}", "", "R²", 0.9, 0.1, "chance", 0.889, True, "a <b>switch</b>"
+    )
+    closed = replace(attack, attack="another", score=0.12, advantage=0.02, open=False)
+    lines = AuditLines(
+        "The recorded run", "2026-01-02T03:04", 0.05, [attack, closed], [SCRIPT], "5 left.", ["a <note>"]
+    )
+    page = Strict(page_of(contents_of(audit=lines)))
+    for text in (
+        "What others could find out, measured", "1 attack has an advantage above 0.05.", "0.889", "a <b>switch</b>",
+        "2026-01-02 03:04 UTC", "5 left.", "a <note>", "Nothing to go by",
+    ):  # fmt: skip
+        assert text in page.text
+    assert {"script", "note"}.isdisjoint(page.tags)
+    assert "measured" in page.ids
+    assert "measured" not in Strict(page_of(contents_of())).ids
+    none = Strict(page_of(contents_of(audit=replace(lines, attacks=[])))).text
+    assert "No attack had anything to go by." in none
