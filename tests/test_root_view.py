@@ -13,13 +13,14 @@ import pytest
 import colonnade as cn
 from colonnade.algorithms import ALGORITHMS
 from colonnade.algorithms.block_newton import NewtonParty
+from colonnade.runtimes.net import PASSING, TOTAL
 from colonnade.sums.masked import PairwiseSum
+from colonnade.views.directions import public_signs
+from colonnade.views.recording import Recording
+from colonnade.views.replay import nystrom
 from views import measures
 from views.cells import BY_KEY, CELLS, PARTIES
-from views.dual import nystrom
 from views.figures import figures_of
-from views.newton import public_signs
-from views.recorder import PASSING, TOTAL, Recording
 from views.table import in_page, kept, name_of, risen, table
 
 ALWAYS = ("newton", "fedsgd", "fdskl", "predictions")

@@ -18,6 +18,7 @@ from colonnade.boosting.leader import TreeLeader
 from colonnade.boosting.partner import CUTS, QUESTION, TreePartner
 from colonnade.boosting.questions import Questions
 from colonnade.crypto.hinted_ring import uncut
+from colonnade.views.tree_cells import posterior
 
 Floats = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.uint8]
@@ -166,32 +167,6 @@ def _evidence(run: TreeRun, name: str) -> tuple[Floats, Floats]:
         return np.zeros((0, 0)), np.zeros((0, 0))
     pairs = [(v, sums) for one in run.asked for v, sums in zip((one.g, one.h), one.sums[name], strict=True)]
     return np.array([v for v, _ in pairs]), np.array([sums for _, sums in pairs])
-
-
-def posterior(prior: Floats, vectors: Floats, sums: Floats, noise: float, rounds: int = 3) -> Floats:
-    """The chance of each cell for each row, from what is known before and noisy sums of known numbers over each cell.
-
-    Of one cell, "row i is in it" is taken for a normal number with the mean and variance of what is known, all rows at
-    once: sums then tell every row's mean in closed form, with other rows' uncertainty beside the noise. What they add
-    to a row's own odds is put on top of what was known before, and the same again with sharper means.
-    """
-    u, s, vt = np.linalg.svd(vectors, full_matrices=False)
-    keep = s > 1e-9 * s[0]
-    measured, A = u[:, keep].T @ sums, s[keep, None] * vt[keep]
-    chance, start = prior.copy(), np.log(np.maximum(prior, 1e-300))
-    for _ in range(rounds):
-        gained = np.zeros_like(prior)
-        for c in range(prior.shape[1]):
-            m = chance[:, c]
-            d = np.maximum(m * (1 - m), 1e-9)
-            ad = A * d
-            inverse = np.linalg.inv(ad @ A.T + max(noise, 1e-3) ** 2 * np.eye(len(A)))
-            mean = m + ad.T @ (inverse @ (measured[:, c] - A @ m))
-            left = np.maximum(d - np.einsum("ki,kl,li->i", ad, inverse, ad, optimize=True), 1e-3 * d)
-            gained[:, c] = mean / left - m / d - (1 / left - 1 / d) / 2
-        new = np.exp(np.clip(start + gained - (start + gained).max(axis=1, keepdims=True), -700, 0)) * (prior > 0)
-        chance = (chance + new / new.sum(axis=1, keepdims=True)) / 2
-    return chance
 
 
 def spent(run: TreeRun, noise: float) -> Floats:

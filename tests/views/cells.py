@@ -13,7 +13,8 @@ from sklearn.datasets import load_breast_cancer
 import colonnade as cn
 from colonnade.jobs.budget import allowance
 from colonnade.jobs.policy import Policy
-from views.recorder import Recording, View
+from colonnade.views.recording import Recording
+from colonnade.views.view import View
 
 L2 = 1e-4  # the estimators' own
 PARTIES = (2, 3, 4)

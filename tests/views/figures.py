@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from colonnade.runtimes.net import CLEAR, TOTAL
+from colonnade.views.angles import from_phases
+from colonnade.views.directions import with_products
+from colonnade.views.estimates import components, varimax
+from colonnade.views.numbers import LinearNumbers, numbers_of
+from colonnade.views.replay import replayed
+from colonnade.views.view import View
 from views import measures
 from views.cells import L2, Cell, Seeing, look
-from views.dual import inner_products
 from views.measures import KNOWN
-from views.newton import with_products
-from views.numbers import Numbers, numbers_of
-from views.recorder import CLEAR, View
 
 Figures = dict[str, float]
 
@@ -30,9 +34,21 @@ def seen_by(seeing: Seeing, me: str) -> Figures:
     view, party = seeing.views[me], seeing.parties[me]
     y = seeing.y if party.active else None
     numbers = numbers_of(view)
-    if hasattr(seeing.model, "coef_"):  # a network's parameters are no combination of its rows
-        inner_products(view, numbers, y, L2)
-    with_products(view, numbers)
+    whole = list(numbers.whole)
+    # A network's parameters are no combination of its rows.
+    turned = replayed(view, y, L2, numbers) if hasattr(seeing.model, "coef_") else {}
+    guesses = np.zeros((len(numbers.rows), 0))
+    if (found_by_products := with_products(view, numbers.rows)) is not None:
+        turned[""] = found_by_products.coordinates
+        guesses = guesses if found_by_products.columns is None else found_by_products.columns
+    angles = from_phases(view, numbers.rows)
+    if angles is not None:
+        numbers, guesses, turned[""] = LinearNumbers(angles.rows), angles.columns, angles.coordinates
+        whole = list(angles.coordinates.T)
+    elif "" in turned and not view.of(TOTAL, "evaluation"):
+        whole += list(turned[""].T)
+    numbers = replace(numbers, whole=whole)
+    coordinates = turned.get("")
     own = np.asarray(party.X)[numbers.rows]
     theirs = {name: np.asarray(other.X)[numbers.rows] for name, other in seeing.parties.items() if name != me}
     joint = np.column_stack(list(theirs.values()))
@@ -43,18 +59,17 @@ def seen_by(seeing: Seeing, me: str) -> Figures:
         most = max(theirs, key=lambda name: alone[name] / theirs[name].shape[1])
         found["alone" + suffix], found["alone of"] = alone[most], theirs[most].shape[1]
         found["joint" + suffix] = measures.dimensions(seen, own, joint)
-    found["inner"] = 0.0 if numbers.coordinates is None else measures.products(numbers.coordinates, joint)
+    found["inner"] = 0.0 if coordinates is None else measures.products(coordinates, joint)
     found["inner floor"] = measures.scaled_products(own, joint)
     # The same of one partner: the inner products of all others together say something of each, too.
-    coordinates = [one for one in (numbers.coordinates, *numbers.alone.values()) if one is not None]
     found["inner alone"] = max(
-        (measures.scaled_products(one, columns) for one in coordinates for columns in theirs.values()), default=0.0
+        (measures.scaled_products(one, columns) for one in turned.values() for columns in theirs.values()), default=0.0
     )
     found["inner alone floor"] = max(measures.scaled_products(own, columns) for columns in theirs.values())
     found["unmasked"] = numbers.unmasked
-    found["blind"], found["found"] = measures.blind(estimates(numbers, own), joint)
+    found["blind"], found["found"] = measures.blind(estimates(numbers, coordinates, guesses, own), joint)
     found["blind floor"], found["found floor"] = measures.blind(own, joint)
-    features = features_of(numbers, own)
+    features = features_of(numbers, coordinates, own)
     for known in KNOWN:
         floor = measures.with_known_rows([own], joint, known)
         seen = measures.with_known_rows(features, joint, known)
@@ -66,24 +81,22 @@ def seen_by(seeing: Seeing, me: str) -> Figures:
     return {key: round(float(value), 4) for key, value in found.items()}
 
 
-def estimates(numbers: Numbers, own: Any) -> Any:
+def estimates(numbers: LinearNumbers, coordinates: Any, guesses: Any, own: Any) -> Any:
     """All columns that a party would take for a partner's, without knowing a row: own ones, too, as they are alike."""
     seen = numbers.matrix
-    parts = [own, seen]
+    parts = [own, seen, guesses]
     if len(numbers.whole) > 1:
         parts.append(np.diff(np.column_stack(numbers.whole), axis=1))
     if seen.shape[1] > 1:
-        parts.append(measures.components(seen))
-    if numbers.coordinates is not None:
-        parts.append(measures.varimax(numbers.coordinates))
-    if numbers.guesses:
-        parts.append(np.column_stack(numbers.guesses))
+        parts.append(components(seen))
+    if coordinates is not None:
+        parts.append(varimax(coordinates))
     return np.column_stack(parts)
 
 
-def features_of(numbers: Numbers, own: Any) -> list[Any]:
+def features_of(numbers: LinearNumbers, coordinates: Any, own: Any) -> list[Any]:
     """What a party can regress on: coordinates where it has them, else what it sees, with and without its own."""
-    seen = numbers.coordinates if numbers.coordinates is not None else measures.basis(numbers.matrix) * len(own) ** 0.5
+    seen = coordinates if coordinates is not None else measures.basis(numbers.matrix) * len(own) ** 0.5
     own = measures.centred(own)
     return [own] if not seen.shape[1] else [measures.centred(seen), np.column_stack([measures.centred(seen), own]), own]
 

@@ -93,6 +93,12 @@ class Case:
         attackers who do not follow the protocol.
     ask
         Asks a service of the target's about people by their ids, and returns whom it confirms; None is a refusal.
+    marginals
+        How the values of each of the target's columns are distributed: all values, sorted, so that nobody's is known.
+        Statistics of the same population tell that; None where the attacker has none.
+    coefficients
+        The target's coefficients, a row for each score, for attackers who know the whole finished model; None where the
+        attacker does not.
     seed
         Of the attacker's random choices, so that an audit repeats.
     """
@@ -114,6 +120,8 @@ class Case:
     others: tuple[FloatArray, FloatArray] | None = None
     play: Callable[[Any], View] | None = None
     ask: Callable[[list[str]], npt.NDArray[np.bool_] | None] | None = None
+    marginals: FloatArray | None = None
+    coefficients: FloatArray | None = None
     seed: int = 0
     labelled: npt.NDArray[np.bool_] | None = None
     embedding: FloatArray | None = None

@@ -20,7 +20,7 @@ from colonnade.audit.auditing import Audit, audited, joined
 from colonnade.audit.findings import MAX_ADVANTAGE
 from colonnade.audit.measures import Truth
 from colonnade.audit.outsiders import OUTSIDER, outsider
-from colonnade.audit.own_parts import own_parts
+from colonnade.audit.own_parts import asked, coefficients, own_parts
 from colonnade.data import labels as label_codes
 from colonnade.data.party import Party
 from colonnade.errors import DataError, one_of
@@ -161,6 +161,7 @@ def cases_of(
         party.name: truth_of(party, columns[party.name], model.classes_, loss, (hidden or {}).get(party.name))
         for party in parties
     }
+    marginals = {name: np.sort(X, axis=0) for name, X in columns.items()}
     scores, embeddings = own_parts(model, columns)
     for party in parties:
         if attackers is not None and party.name not in attackers:
@@ -177,6 +178,8 @@ def cases_of(
                 public=public, others=(apart[party.name], apart[other.name]) if others else None,
                 play=partial(_played, model, parties, party.name), seed=seed,
                 labelled=truths[party.name].labelled, embedding=embeddings[party.name],
+                asked=asked(model, party.name, columns, scores), marginals=marginals[other.name],
+                coefficients=coefficients(model, other.name),
             ), hidden_from(truths[party.name], truths[other.name])  # fmt: skip
     found = outsider(model, parties, others, seed) if others else None
     if found is not None and (attackers is None or found[0].attacker in attackers):

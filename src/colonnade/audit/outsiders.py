@@ -16,6 +16,7 @@ from colonnade.attacks.case import MEMBERS, Case, FloatArray, Rows
 from colonnade.audit.measures import Truth
 from colonnade.data import labels as label_codes
 from colonnade.data.party import Party
+from colonnade.engine.exposure import ENCRYPTED
 from colonnade.errors import DataError
 from colonnade.families.checks import all_labels
 from colonnade.views.view import View
@@ -58,10 +59,12 @@ def joined(one: Party, other: Party) -> Party:
 def shadow(model: Any, everybody: tuple[Party, ...], rows: Rows) -> FloatArray:
     """Return scores of everybody by a model of the same kind that is trained on some of them, in the open.
 
-    It is trained by the same algorithm, unless that is sealed, or would take long and end at the same optimum.
+    It is trained by the same algorithm, unless that is sealed or encrypted, or would take long and end at the same
+    optimum.
     """
     options = model.get_params(deep=False)
-    if model.protection_ == "sealed" or (model._family == "linear" and len(rows) > _MANY):
+    hidden = model.protection_ == "sealed" or model.sum_ == ENCRYPTED
+    if hidden or (model._family == "linear" and len(rows) > _MANY):
         options = {name: value for name, value in options.items() if name not in _HOW}
     if "verbose" in options:
         options["verbose"] = 0

@@ -29,11 +29,34 @@ def own_parts(model: Any, columns: Mapping[str, FloatArray]) -> tuple[Parts, Par
 
 def own_score(model: Any, name: str, columns: FloatArray) -> FloatArray | None:
     """Return a party's own part of the model's scores of the training rows, where it has such a part."""
-    coefficients = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
-    if coefficients is None or name not in coefficients:
+    theta = coefficients(model, name)
+    if theta is None:
         return None
-    found: FloatArray = columns @ np.asarray(coefficients[name]).T  # of several scores, a row for each
+    found: FloatArray = columns @ theta.T  # of several scores, a column for each
+    return found[:, 0] if len(theta) == 1 else found
+
+
+def coefficients(model: Any, name: str) -> FloatArray | None:
+    """Return a party's coefficients in the finished model, a row for each score; None where it has none."""
+    every = getattr(model, "coef_", None) if hasattr(type(model), "coef_") or "coef_" in vars(model) else None
+    if every is None or name not in every:
+        return None
+    found: FloatArray = np.atleast_2d(np.asarray(every[name], dtype=np.float64))
     return found
+
+
+def asked(
+    model: Any, name: str, columns: Mapping[str, FloatArray], scores: Parts
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return what a label holder has that asks for the scores of the training rows, up to a constant for all of them.
+
+    None for who may not ask, and for models whose scores are no sums of the parties' own parts.
+    """
+    parts = [part for part in scores.values() if part is not None]
+    if name not in model.holders_ or model._family == "averaged" or len(parts) < len(scores):
+        return None
+    total: FloatArray = np.sum(parts, axis=0)
+    return columns[name], total
 
 
 def _own_outputs(model: Any, columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:

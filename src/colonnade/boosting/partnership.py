@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.boosting.partner import BINS, CUTS, MODEL, RECORD, SIDES, SIZES
 from colonnade.boosting.ranges import Codes, ColumnSizes, Mask, Ranges, packed, sides_expected, taken
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.net import Net
+from colonnade.runtimes.net import CLEAR, Net
 from colonnade.runtimes.wire import expect_array
 
 _MOST_CELLS = 1 << 33  # bytes of room for all columns of one partner
@@ -72,6 +72,7 @@ class Partnership:
             if not np.isin(found[place], self.ranges.first[column]).all():
                 raise ProtocolError(f"party {self.name!r} sent ranges that column {column} does not have at {SIDES!r}")
             self.codes[column] = found[place]
+        self._watched(open_ones)
 
     async def hear_record(self) -> None:
         """Hear which cuts were ever opened, also those after what this run goes on from: they count, too."""
@@ -104,6 +105,15 @@ class Partnership:
             self.codes[column] = taken(self.ranges, *args)
             self.ranges.open(column, cut)
             at += count
+        self._watched({column for column, _ in cuts})
+
+    def _watched(self, columns: Iterable[int]) -> None:
+        """Let whoever audits this party know which range of these columns each row is in."""
+        if self.net.watcher is None:
+            return
+        for column in columns:
+            told = (column, self.codes[column, : self.rows].copy(), self.ranges.first[column].copy())
+            self.net.watcher.saw(CLEAR, "tree ranges", self.name, told)
 
     async def tell_model(self, used: Sequence[Codes | None]) -> None:
         """Tell the partner which ranges of its columns the model uses."""

@@ -32,7 +32,7 @@ from colonnade.crypto.hinted_parameters import PackedSums
 from colonnade.crypto.hinted_sums import SumAsker
 from colonnade.crypto.keystream import Keystream
 from colonnade.errors import ProtocolError
-from colonnade.runtimes.net import Net
+from colonnade.runtimes.net import TOTAL, Net
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
@@ -174,6 +174,7 @@ class Questions:
             for k, (pending, rows) in enumerate(zip(waiting[one.name], groups, strict=True)):
                 G, H = pending.read(raw[k * size : (k + 1) * size])
                 if rows is not None:
+                    self._watched(one, vectors[k], (G, H))
                     found[k][one.name] = self._scaled(G, H, vectors[k][2], largest)
         self.asked += len(groups)
         self.net.traffic.round()
@@ -191,6 +192,16 @@ class Questions:
         place, some = place[inside], rows[inside]
         v[place], w[place] = g[some] / largest[0], h[some] / largest[1]
         return v, w, (float(g[some].sum()), float(h[some].sum()))
+
+    def _watched(self, partner: Partnership, asked: tuple[Any, ...], sums: tuple[Floats, Floats]) -> None:
+        """Let whoever audits this party know what was asked and answered; full columns are answered by noise."""
+        if self.net.watcher is None:
+            return
+        ranges = partner.ranges
+        full = [ranges.count(column) >= ranges.most for column in range(partner.sizes.columns)]
+        useless = np.repeat(full, partner.sizes.counts)
+        told = tuple((asked[k].copy(), np.where(useless, np.nan, sums[k])) for k in range(2))
+        self.net.watcher.saw(TOTAL, "tree sums", partner.name, told, self.sample, self.noise[0])
 
     def _scaled(self, G: Floats, H: Floats, total: tuple[float, float], largest: tuple[float, float]) -> CellSums:
         """Return sums as if all rows had been asked about, where it was a sample of them."""

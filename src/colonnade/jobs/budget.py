@@ -40,6 +40,7 @@ class Budget:
         self.before = 0.0  # numbers per row that left in earlier runs
         self.columns = self.rows = 0  # until it is opened, nothing may leave
         self.charged = 0.0  # numbers per row in this run
+        self._covered = 0.0  # numbers per row that an earlier run has paid for, and may leave in this one
         self._noted = 0
         self._models: set[str] = set()
         self._ledger: Ledger | None = None
@@ -99,10 +100,14 @@ class Budget:
                     self._ledger.remember(_RECORD, {"numbers": due - self._noted, "columns": self.columns})
                 self._noted = due
 
+    def cover(self, numbers: float) -> None:
+        """Let numbers per row out that an earlier run of the same job has paid for and not sent."""
+        self._covered += numbers
+
     def passes(self, to: str, value: Any) -> None:
         """Check, at the door, that nobody is sent more than was charged."""
         self._left_by_now[to] = self._left_by_now.get(to, 0) + _numbers(value)
-        if self._left_by_now[to] > (self.charged + _ROUNDING) * self.rows + 1:
+        if self._left_by_now[to] > (self.charged + self._covered + _ROUNDING) * self.rows + 1:
             raise PolicyRefused(
                 f"a message of {self._me!r} holds numbers about rows that its budget was not charged for; nothing of "
                 f"this kind leaves uncounted"

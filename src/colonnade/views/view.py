@@ -3,13 +3,14 @@
 A party sees every message that it receives; at the root of a sum, the total less its own part; and what it does itself:
 its contributions, its steps, the signals that it sends. Which rows a number is about follows from what is public, which
 is who owns which row, the order of batches, and the seed. Messages of a masked sum are uniform and say nothing; one
-that does not look uniform is kept as a number that can be read, so that a missing mask shows.
+that does not look uniform is kept as a number that can be read, and so is the difference of two that does not, so that
+a mask that is missing or was used before shows.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +18,8 @@ import numpy as np
 
 from colonnade.errors import DataError
 from colonnade.runtimes.net import CLEAR, OWN, PASSING, TOLD
+from colonnade.views.unmasked import GRAINS, PassingMessages
 
-# A uniform number lies in this part of its ring by chance once in 2^3 times, sixteen of them together once in 2^48.
-_NARROW, _ENOUGH = 3, 16
-_GRAINS = {np.dtype(np.uint64): 2.0**-36, np.dtype(np.uint32): 2.0**-20}
 _ALIKE = {"total": "signal"}  # steps about the same rows as another one
 # Numbers of all rows of a holder, in portions where there are many.
 _ABOUT_ALL = ("evaluation", "directions", "embeddings to evaluate", "representations to evaluate")
@@ -94,6 +93,14 @@ class View:
     _last: dict[str, Any] = field(default_factory=dict, repr=False)
     _done: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), repr=False)
     _queues: dict[tuple[str, str], deque[Any]] = field(default_factory=lambda: defaultdict(deque), repr=False)
+    _passing: PassingMessages = field(default_factory=PassingMessages, repr=False, compare=False)
+    _made: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what follows from what was seen, which is worked out when it is first asked for, and then kept."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def saw(self, kind: str, tag: str, party: str, value: Any, rows: Any = None, grain: float = 0.0) -> None:
         """Write one thing down."""
@@ -193,10 +200,10 @@ class View:
 
     def received(self, frm: str, tag: str, value: Any) -> None:
         """Take down a message, unless it is uniform, as a masked one is."""
-        if isinstance(value, np.ndarray) and value.dtype in _GRAINS:
-            if (numbers := _narrow(value)) is not None and not tag.startswith("phases"):
-                grain = _GRAINS[value.dtype]
-                self.saw(PASSING, tag, frm, numbers * grain, self._last_rows(tag, len(value)), grain)
+        if isinstance(value, np.ndarray) and value.dtype in GRAINS:
+            rows = self._last_rows(tag, len(value))
+            if not tag.startswith("phases") and (shown := self._passing.shown(frm, tag, value, rows)) is not None:
+                self.saw(PASSING, tag, frm, *shown, GRAINS[value.dtype])
             return
         numbers, grain = opened(value)
         readable = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and numbers.ndim
@@ -215,15 +222,6 @@ class View:
         """Return the rows of the sum that is under way: those of this party's own part of it."""
         own = [one for one in self.seen[-64:] if one.kind == OWN and one.tag == tag and len(one.value) == count]
         return own[-1].rows if own else None
-
-
-def _narrow(value: Any) -> Any:
-    """Return the numbers that ring elements stand for where they are all small, as uniform ones never are; or None."""
-    shift = 8 * value.dtype.itemsize - _NARROW
-    top = (value + (value.dtype.type(1) << value.dtype.type(shift - 1))) >> value.dtype.type(shift)
-    if value.size < _ENOUGH or top.any():
-        return None
-    return value.view(np.int64 if value.dtype == np.uint64 else np.int32)
 
 
 def opened(value: Any) -> tuple[Any, float]:

@@ -10,19 +10,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from views.numbers import Numbers, scores_from_signals
-from views.recorder import CLEAR, DID, OWN, TOLD, TOTAL, View
+from colonnade.runtimes.net import CLEAR, DID, OWN, TOLD, TOTAL
+from colonnade.views.completion import completed
+from colonnade.views.numbers import FloatArray, LinearNumbers, Rows, in_whole, scores_from_signals
+from colonnade.views.view import Observation, View
 
-_AT_LAST = 40  # turns with all dimensions
 _REPLAYED = ("FedSGD", "FedBCD", "VFB2", "AFSGD")
+# Coefficients of rows are kept for each sum where totals of all rows do not come, up to so many numbers in all.
+_MOST_KEPT = 2**24
 
 
-class Replay:
-    """a of every sum and evaluation so far."""
+class FirstOrderReplay:
+    """a of every sum and evaluation so far.
 
-    def __init__(self, view: View, y: Any, l2: float) -> None:
-        self.view, self.y, self.l2 = view, y, l2
+    Parameters
+    ----------
+    view
+        What the party saw.
+    y
+        Its labels as -1 and 1, all rows; None where it has none.
+    l2
+        How strong the penalty is.
+    sums
+        Whether a is kept for each sum of a batch, too.
+    """
+
+    def __init__(self, view: View, y: npt.NDArray[Any] | None, l2: float, *, sums: bool = True) -> None:
+        self.view, self.y, self.l2, self._sums = view, y, l2, sums
         options, n = view.options, view.rows
         self.steps = getattr(options, "local_steps", 1)
         self.remembers = getattr(options, "estimator", "") in ("saga", "svrg")
@@ -31,22 +47,23 @@ class Replay:
         # The first label holder's intercept is a column of ones without a penalty.
         self.pace = next((one.value[1] for one in view.of(CLEAR, "step size")), 1.0)
         self.intercept = 0.0
-        self.at_evaluations: list[Any] = []
-        self.at_sums: list[tuple[Any, Any, float]] = []  # (rows, a, intercept) of each batch
+        self.at_evaluations: list[FloatArray] = []
+        self.at_sums: list[tuple[Rows, FloatArray, float]] = []  # (rows, a, intercept) of each batch
         self._etas: list[float] = []
-        self._signals: list[tuple[Any, Any]] = []
+        self._signals: list[tuple[Rows, FloatArray]] = []
         self._snapshots: dict[bytes, bool] = {}
 
-    def run(self) -> None:
-        """From the first thing that was seen to the last."""
+    def run(self) -> FirstOrderReplay:
+        """Go from the first thing that was seen to the last."""
         view, pending = self.view, False
-        z: dict[int, Any] = {}
+        z: dict[int, FloatArray] = {}
         for one in view.seen:
             if one.kind == OWN and one.tag == "evaluation" and not pending:
                 self.at_evaluations.append(self.a.copy())
                 pending = True  # several label holders: one evaluation of all of them
             elif one.kind == OWN and one.tag.startswith(("scores", "snapshot")):
-                self.at_sums.append((one.rows, self.a.copy(), self.intercept))
+                if self._sums:
+                    self.at_sums.append((one.rows, self.a.copy(), self.intercept))
                 z[id(one.rows)] = one.value
                 if one.tag.startswith("snapshot"):
                     self._snapshots[one.rows.tobytes()] = True
@@ -59,19 +76,20 @@ class Replay:
                 self._signals.append((one.rows, one.value))
             elif view.options.name == "AFSGD" and one.kind in (TOTAL, CLEAR) and self._scored(one):
                 scores = one.value + (z[id(one.rows)] if one.kind == TOTAL else 0.0)
-                labels = self.y[one.rows]
+                labels = np.asarray(self.y)[one.rows]
                 self._signals.append((one.rows, -labels / (1 + np.exp(labels * scores))))
             self._step()
+        return self
 
-    def _scored(self, one: Any) -> bool:
-        """Whether these are scores of rows whose labels this party has: then it knows the signal, too."""
+    def _scored(self, one: Observation) -> bool:
+        """Return whether these are scores of rows whose labels this party has: then it knows the signal, too."""
         about_rows = one.tag.startswith(("scores", "total")) and one.value is not None and len(one.value) > 0
         return about_rows and self.y is not None
 
     def _step(self) -> None:
         while self._signals:
             rows, signal = self._signals[0]
-            if self._snapshots.pop(rows.tobytes(), False):
+            if self._snapshots and self._snapshots.pop(rows.tobytes(), False):
                 self._signals.pop(0)
                 self.memory[rows] = signal
                 continue
@@ -95,22 +113,23 @@ class Replay:
             self.a, self.intercept = self.best[0].copy(), self.best[1]
 
 
-def inner_products(view: View, numbers: Numbers, y: Any, l2: float) -> None:
-    """Add coordinates with the others' inner products to a party's numbers, where the rule is a first-order one.
+def replayed(view: View, y: npt.NDArray[Any] | None, l2: float, numbers: LinearNumbers) -> dict[str, FloatArray]:
+    """Return coordinates with the others' inner products, under ""; and under a party's name of that party alone.
 
     A label holder has totals of all rows after every epoch. Another party has them where a message is about all rows,
-    as SVRG's snapshots are; else what signals tell of batches is completed. Not where several label holders share the
-    rows: each sees its own.
+    as SVRG's snapshots are; else what signals tell of batches is completed, unless the run is too long for that. There
+    is nothing where the rule is no first-order one, or where several label holders share the rows: each sees its own.
     """
     options = view.options
-    several = len(view.names) > 2 and getattr(options, "order", "") == "sequential"  # signals to others are not known
-    if options is None or options.name not in _REPLAYED or several or len(view.owned) > 1:
-        return
-    replay = Replay(view, y, l2)
-    replay.run()
-    totals = [one.value for one in view.of(TOTAL, "evaluation") if one.value.ndim == 1]
+    in_turn = getattr(options, "order", "") == "sequential"  # the label holder has stepped before, by other signals
+    if options is None or options.name not in _REPLAYED or (len(view.names) > 2 and in_turn) or len(view.owned) > 1:
+        return {}
+    found: dict[str, FloatArray] = {}
+    totals = [one[:, 0] for one in in_whole(view.of(TOTAL, "evaluation"), numbers.rows) if one.shape[1] == 1]
+    count = len(view.of(OWN, "scores", "snapshot"))
+    replay = FirstOrderReplay(view, y, l2, sums=not totals and count * view.rows <= _MOST_KEPT).run()
     A = replay.at_evaluations[: len(totals)]
-    if not totals:
+    if not totals and replay.at_sums:
         sums = {rows.tobytes(): (a, intercept) for rows, a, intercept in replay.at_sums if len(rows) == view.rows}
         pieces = scores_from_signals(view)
         for rows, z in pieces:
@@ -121,59 +140,25 @@ def inner_products(view: View, numbers: Numbers, y: Any, l2: float) -> None:
                 totals.append(column)
                 A.append(a)
         width = sum(view.widths[name] for name in view.names if name != view.me)
-        in_turn = (
-            getattr(options, "order", "") == "sequential"
-        )  # the label holder has stepped before, with other signals
         if not totals and not in_turn and len(pieces) == len(replay.at_sums):
-            numbers.coordinates = completed(replay, pieces, width)
-            if numbers.coordinates is not None:
-                numbers.whole += list(numbers.coordinates.T)
+            whole = completed(len(replay.a), replay.at_sums, pieces, width)
+            if whole is not None:
+                found[""] = whole
     if len(totals) > 1:
-        numbers.coordinates = nystrom(np.column_stack(A), np.column_stack(totals))
+        found[""] = nystrom(np.column_stack(A), np.column_stack(totals))
     for name, columns in numbers.by_sender.items():
         if len(columns) == len(A):
-            numbers.alone[name] = nystrom(np.column_stack(A), np.column_stack(columns))
+            found[name] = nystrom(np.column_stack(A), np.column_stack(columns))
+    return found
 
 
-def nystrom(A: Any, Z: Any) -> Any:
-    """Y with Y Y^T = K, from Z = K A, as far as A reaches."""
+def nystrom(A: FloatArray, Z: FloatArray) -> FloatArray:
+    """Return Y with Y Y^T = K, from Z = K A, as far as A reaches."""
     U, s, V = np.linalg.svd(A, full_matrices=False)
     keep = s > 1e-7 * s[0]
     KU = Z @ V[keep].T / s[keep]
     middle = U[:, keep].T @ KU
     w, P = np.linalg.eigh((middle + middle.T) / 2)
     good = w > 1e-6 * w[-1]
-    return KU @ (P[:, good] / np.sqrt(w[good]))
-
-
-def completed(replay: Replay, pieces: list[tuple[Any, Any]], width: int) -> Any:
-    """Y with Y Y^T = K, where each row was only seen now and then: z = (K a) of the rows of a batch.
-
-    K has rank `width`. Given its space, the numbers seen of a row are linear in that row of K; and the rows of K, made
-    symmetric, give its space anew, in turns and with more and more dimensions.
-    """
-    seen: list[list[tuple[int, float]]] = [[] for _ in replay.a]
-    for number, ((rows, z), (same, _, intercept)) in enumerate(zip(pieces, replay.at_sums, strict=True)):
-        if not np.array_equal(rows, same):
-            return None
-        for row, value in zip(rows, z - intercept, strict=True):
-            seen[row].append((number, value))
-    often = min(map(len, seen))
-    if often < width:
-        return None
-    when = np.array([[number for number, _ in one[:often]] for one in seen])
-    values = np.array([[value for _, value in one[:often]] for one in seen])
-    A = np.column_stack([a for _, a, _ in replay.at_sums])
-    U, s, _ = np.linalg.svd(values, full_matrices=False)
-    Y = U[:, :4] * s[:4]
-    for rank in [*np.repeat(np.arange(4, width), 4), *[width] * _AT_LAST]:
-        steps = (Y.T @ A).T[when]  # rows x times x dimensions
-        square = steps.transpose(0, 2, 1) @ steps
-        square += 1e-9 * np.trace(square, axis1=1, axis2=2)[:, None, None] * np.eye(square.shape[1])
-        left = np.linalg.solve(square, steps.transpose(0, 2, 1) @ values[..., None])[..., 0]
-        Q, R = np.linalg.qr(np.column_stack([left, Y]))
-        half = Y.shape[1]
-        middle = R[:, :half] @ R[:, half:].T
-        w, V = np.linalg.eigh(middle + middle.T)
-        Y = Q @ (V[:, ::-1][:, :rank] * np.sqrt(np.maximum(w[::-1][:rank] / 2, 1e-12)))
-    return Y
+    found: FloatArray = KU @ (P[:, good] / np.sqrt(w[good]))
+    return found

@@ -7,35 +7,56 @@ row, differences add up to angles without a turn missing, and these are linear i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from colonnade.blocks.phases import Directions, Kernel, shared_secret
-from views.recorder import CLEAR, OWN, TOTAL, View
+from colonnade.runtimes.net import CLEAR, OWN, TOTAL
+from colonnade.views.numbers import FloatArray, Rows
+from colonnade.views.view import View
 
 # The longest step of a row's way that is trusted, in radians (one standard deviation over features): an angle of more
 # than half a turn is then five of them away.
 _LONGEST = 0.6
 
 
-@dataclass
+# Distances between all of so many rows are what a tree of short steps is looked for in.
+MOST_ROWS = 2_000
+
+
+@dataclass(frozen=True)
 class Angles:
-    """The rows whose angles could be put together, their coordinates, and with shared directions their columns."""
+    """What an owner of features makes of the others' angles.
 
-    rows: Any
-    coordinates: Any  # inner products are those of the others' rows, but for the chance in the directions
-    guesses: list[Any] = field(default_factory=list)
+    Attributes
+    ----------
+    rows
+        The rows whose angles could be put together.
+    coordinates
+        Their inner products are those of the others' rows, but for the chance in the directions.
+    columns
+        The others' columns themselves, if their directions are those that anybody can work out from the seed.
+    misfit
+        Which part of the angles these columns and directions do not explain: 0 if they are the right ones, and about 1
+        by chance.
+    """
+
+    rows: Rows
+    coordinates: FloatArray
+    columns: FloatArray
+    misfit: float
 
 
-def from_phases(view: View, rows: Any) -> Angles | None:
-    """What an owner can make of all phases that were summed at it in training; None where there were none."""
+def from_phases(view: View, rows: Rows) -> Angles | None:
+    """Return what an owner can make of all phases that were summed at it in training; None where there were none."""
+    from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+
     blocks = _blocks(view, rows)
     if not blocks:
         return None
-    turns = np.hstack([blocks[place] for place in sorted(blocks)])
+    some = np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).round().astype(np.int64)
+    turns = np.hstack([blocks[place][some] for place in sorted(blocks)])
     points = np.exp(1j * turns).astype(np.complex64)
     alike = np.clip((points @ points.conj().T).real / turns.shape[1], 1e-3, 1 - 1e-9)
     spread = np.sqrt(-2 * np.log(alike.astype(np.float64)))  # of the difference of two rows' angles
@@ -54,13 +75,13 @@ def from_phases(view: View, rows: Any) -> Angles | None:
     gamma = _gamma(view)
     # Coordinates of directions are normal with variance 2 gamma.
     coordinates = U[:, ::-1][:, :rank] * s[:rank] / np.sqrt(2 * gamma * angles.shape[1])
-    return Angles(rows[trusted], coordinates, _with_shared_directions(view, blocks, angles, gamma))
+    return Angles(rows[some[trusted]], coordinates, *_with_shared_directions(view, blocks, angles, gamma))
 
 
-def _blocks(view: View, rows: Any) -> dict[tuple[int, int], Any]:
-    """The others' part of each block of features, in radians, all rows of it."""
+def _blocks(view: View, rows: Rows) -> dict[tuple[int, int], FloatArray]:
+    """Return the others' part of each block of features, in radians, all rows of it."""
     place = {int(row): at for at, row in enumerate(rows)}
-    found: dict[tuple[int, int], Any] = {}
+    found: dict[tuple[int, int], FloatArray] = {}
     for one in view.of(TOTAL, "phases"):
         at = 0
         for some, block, width in one.rows:
@@ -72,17 +93,20 @@ def _blocks(view: View, rows: Any) -> dict[tuple[int, int], Any]:
 
 
 def _gamma(view: View) -> float:
-    """As told, or as this party told the others."""
+    """Return it as told, or as this party told the others."""
     for one in view.of(CLEAR, "gamma"):
         return float(one.value)
     width, first, second = view.of(TOTAL, "kernel scale")[0].value + view.of(OWN, "kernel scale")[0].value
     return float(1 / (second - first * first / width))
 
 
-def _with_shared_directions(view: View, blocks: dict[tuple[int, int], Any], angles: Any, gamma: float) -> list[Any]:
-    """The others' columns themselves, if their directions are those that anybody can work out from the seed."""
+def _with_shared_directions(
+    view: View, blocks: dict[tuple[int, int], FloatArray], angles: FloatArray, gamma: float
+) -> tuple[FloatArray, float]:
     drawn = []
     for name in (name for name in view.names if name != view.me):
         made = Directions(shared_secret(view.options.seed, name), b"", Kernel("rbf", gamma), view.widths[name])
         drawn.append(np.hstack([made.block(block, blocks[block].shape[1]) for block in sorted(blocks)]))
-    return list(np.linalg.lstsq(np.vstack(drawn).T, angles.T, rcond=None)[0])
+    every = np.vstack(drawn)
+    found = np.asarray(np.linalg.lstsq(every.T, angles.T, rcond=None)[0].T, dtype=np.float64)
+    return found, float(np.linalg.norm(angles - found @ every) / max(float(np.linalg.norm(angles)), 1e-300))
