@@ -43,6 +43,7 @@ from colonnade.views.mirror import OTHERS, mirrored
 from colonnade.views.view import View
 
 Left = tuple[float, float | None, int]  # numbers about each person; those that the budget counted; columns
+_LINEAR = ("linear", "sealed", "averaged")
 Broken = tuple[tuple[str, str], ...]  # (attack, what went wrong)
 _BREAKS = (ColonnadeError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 Say = Callable[[str, int, int], None]  # what is done, how many steps are done, and of how many
@@ -79,7 +80,7 @@ def audit_version(
     case = Case(
         view, party.name, job.loss, run.outputs, _penalty(part.public["options"]), width=me.X.shape[1],
         score=_score_of_others(run.view) if party.name in job.holders else None,
-        public=public_of(job, run.outputs, party.name),
+        public=public_of(job, run.outputs, party.name), **told_of(truth, part.public["family"], part.state),
     )  # fmt: skip
     notes = [OF_RECORDING, *([OF_MANY] if len(job.parties) > 2 else []), *run.notes]
     told = numbers_told(run.view, run.people)
@@ -157,6 +158,20 @@ def _score_of_others(view: View) -> FloatArray | None:
     for one in found:  # later ones take the place of earlier ones, a portion of the rows at a time
         score[one.rows] = np.asarray(one.value, dtype=np.float64).reshape(len(one.rows), -1)
     return score[:, 0] if score.shape[1] == 1 else score
+
+
+def told_of(truth: Truth, family_name: str, state: Any) -> dict[str, Any]:
+    """Return what some attackers are taken to know of the target: how its columns are distributed, its coefficients."""
+    theta = theta_of(family_name, truth.columns.shape[1], state)
+    return {"marginals": np.sort(truth.columns, axis=0), "coefficients": None if theta is None else theta.T}
+
+
+def theta_of(family_name: str, width: int, state: Any) -> FloatArray | None:
+    """Return a party's coefficients, a column for each score; None where its model has none."""
+    if family_name not in _LINEAR:
+        return None
+    theta: FloatArray = np.asarray(state[0], dtype=np.float64).reshape(width, -1)
+    return theta
 
 
 def public_of(job: Job, outputs: int, me: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from colonnade.audit.kept_audit import REHEARSED, KeptAudit
 from colonnade.audit.measures import Truth
 from colonnade.audit.of_model import dense, hidden_from, truth_of
 from colonnade.data.party import Party
-from colonnade.inspection.auditing import Say, attacked, kept_of, numbers_told, public_of
+from colonnade.inspection.auditing import Say, attacked, kept_of, numbers_told, public_of, theta_of, told_of
 from colonnade.inspection.guessed_ids import service_cases
 from colonnade.jobs.job import Job
 from colonnade.jobs.party_file import PartyFile
@@ -24,7 +24,6 @@ from colonnade.planning.stand_ins import Rehearsed, check_rehearsable, rehearse_
 from colonnade.tables import data
 from colonnade.views.mirror import mirrored
 
-_LINEAR = ("linear", "sealed", "averaged")
 OF_REHEARSAL = (
     "this is a rehearsal: the partners' columns{labels} are made up, and a recorded run (record = true under [audit]) "
     "says more"
@@ -67,23 +66,26 @@ def _rehearsed_cases(job: Job, party: PartyFile, found: Rehearsed) -> Iterator[t
     sides = {name: _side(name, found.sources[name], found.trained[name]) for name in job.parties}
     truths = {name: truth_of(side, dense(side), found.trained[name].classes, loss) for name, side in sides.items()}
     widths = {name: side.X.shape[1] for name, side in sides.items()}
+    scores = {name: _score(job.family, truths[name].columns, found.trained[name].state) for name in job.parties}
     outputs, l2 = found.trained[me].outputs, float(getattr(job.model, "l2", 0.0) or 0.0)
     for name in job.parties:
         if name == me:
             continue
         view, own = found.views[name], truths[name]
         view.widths = widths
-        score = _score(job, own.columns, found.trained[name].state)
+        score = scores[name]
         yield Case(
             view, me, job.loss, outputs, l2, own.columns, own.labels, found.trained[name].state,
             score, widths[me], public=public_of(job, outputs), seed=job.algorithm.seed, labelled=own.labelled,
-            embedding=None if score is None else score.reshape(len(score), -1),
+            embedding=None if score is None else score.reshape(len(score), -1), asked=_asked(job, name, own, scores),
+            **told_of(truths[me], job.family, found.trained[me].state),
         ), hidden_from(own, truths[me])  # fmt: skip
     if len(sides) > 2:
         seen = mirrored(found.views[me])
         seen.rows, seen.widths = found.trained[me].rows, {me: widths[me]}
         public = public_of(job, outputs, me)
-        yield Case(seen, me, job.loss, outputs, l2, width=widths[me], public=public), truths[me]
+        more = told_of(truths[me], job.family, found.trained[me].state)
+        yield Case(seen, me, job.loss, outputs, l2, width=widths[me], public=public, **more), truths[me]
 
 
 def _side(name: str, source: Any, trained: Any) -> Party:
@@ -92,10 +94,16 @@ def _side(name: str, source: Any, trained: Any) -> Party:
     return Party(name, X, y, columns=trained.prepared.columns)
 
 
-def _score(job: Job, columns: FloatArray, state: Any) -> FloatArray | None:
+def _score(family: str, columns: FloatArray, state: Any) -> FloatArray | None:
     """Return a party's own part of a linear model's scores."""
-    if job.family not in _LINEAR:
+    theta = theta_of(family, columns.shape[1], state)
+    if theta is None:
         return None
-    theta = np.asarray(state[0], dtype=np.float64)
-    score: FloatArray = columns @ theta.reshape(columns.shape[1], -1)
+    score: FloatArray = columns @ theta
     return score[:, 0] if score.shape[1] == 1 else score
+
+
+def _asked(job: Job, name: str, own: Truth, scores: Mapping[str, FloatArray | None]) -> Any:
+    """Return what a label holder has that asks for the scores of the training rows; None for who may not ask."""
+    parts = [score for score in scores.values() if score is not None]
+    return (own.columns, np.sum(parts, axis=0)) if name in job.holders and len(parts) == len(scores) else None
