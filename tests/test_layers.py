@@ -104,7 +104,7 @@ ROOMS = (
     "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "sums", "alignment",
     "defences", "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "binning", "ledger",
     "families", "versions", "views", "attacks", "inversions", "audit", "conventions", "estimators", "validation",
-    "jobs", "report", "service", "planning", "flower", "cli",
+    "jobs", "report", "inspection", "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

@@ -32,7 +32,8 @@ from colonnade.families.protection import PROTECTIONS
 from colonnade.families.trees import TELL_LABELS
 from colonnade.jobs.job import Job
 from colonnade.jobs.job_file import address, party_name
-from colonnade.jobs.policy import KINDS, SERVED, Policy
+from colonnade.jobs.policy import ALLOWED, KINDS, RECORDED, SERVED, Policy
+from colonnade.leaks import LISTED
 from colonnade.objective.calibration import METHODS
 from colonnade.objective.decisions import check_rule
 from colonnade.objective.losses import loss
@@ -43,6 +44,11 @@ from colonnade.settings.settings import Key, ListOf, Section, Settings
 from colonnade.tables import data, preparation
 
 ONLY_CLASS = "class"
+_RECORDING = (
+    'add record = "allowed" under [policy] if this party may keep what it sees of a run, partners\' signals too, or '
+    "remove this"
+)
+
 PARTY = Section(
     Key("name", str, required=True, check=party_name),
     Key("listen", str, check=address),
@@ -88,10 +94,22 @@ PARTY = Section(
         required=True,
     ),
     Key(
+        "audit",
+        Section(
+            Key("record", bool, default=False),
+            Key("record_mb", int, default=512, least=1, most=2000),
+        ),
+        default={},
+    ),
+    Key(
         "policy",
         Section(
             Key("kinds", ListOf(str), allowed=KINDS),
             Key("protection", ListOf(str, 1), default=list(Policy.protection), allowed=PROTECTIONS),
+            Key("require", ListOf(str)),
+            Key("accept", ListOf(str), allowed=tuple(LISTED)),
+            Key("max_advantage", float, least=0.0, most=1.0),
+            Key("record", str, default=Policy.record, allowed=RECORDED),
             Key("plain", bool, default=Policy.plain),
             Key("min_features", int, default=Policy.min_features, least=1),
             Key("min_batch", int, default=Policy.min_batch, least=1),
@@ -140,6 +158,7 @@ class PartyFile:
     decision: Any = None  # by what it chooses the threshold of its decisions: see `objective.decisions`
     answers: Answers = field(default_factory=Answers)  # what it tells of scores that it has asked for
     listen_serving: str | None = None  # where it waits for those who use a model with it
+    record_mb: int = 0  # how large what it writes down of a run may become; 0 is that it writes nothing down
 
     @property
     def ledger(self) -> Path:
@@ -178,11 +197,13 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         raise settings.error("network", f"the job {trains if takes else 'trains no networks; remove this table'}")
     if settings["trees"] is not None and not family(job.family).takes_categories:
         raise settings.error("trees", "the job trains no boosted trees; remove this table")
-    files, rules = settings["certificates"], settings["policy"]
+    files, rules, wishes = settings["certificates"], settings["policy"], settings["audit"]
     for key in ("round_scores", "noise_scores"):
         if key in rules.given and not family(job.family).blurs:
             kinds = "is for linear models and networks, whose predictions are sums of every party's part"
             raise rules.error(key, f"{kinds}, and the job trains a {family(job.family).called} model; remove it")
+    if wishes["record"] and rules["record"] != ALLOWED:
+        raise wishes.error("record", f"the policy says that nothing is recorded; {_RECORDING}")
     if (rules["serve_list"] is None) == (rules["serve_people"] == "listed"):
         missing = 'serve_people = "listed" needs a file with one id per line: serve_list = "people.txt"'
         told = missing if rules["serve_list"] is None else 'has a meaning only with serve_people = "listed"; remove it'
@@ -210,6 +231,8 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
                 "kinds": KINDS if rules["kinds"] is None else tuple(rules["kinds"]),
                 "protection": tuple(dict.fromkeys(rules["protection"])),
                 "peers": tuple(rules["peers"] or ()),
+                "require": tuple(dict.fromkeys(rules["require"] or ())),
+                "accept": None if rules["accept"] is None else tuple(dict.fromkeys(rules["accept"])),
                 "serve_list": None if rules["serve_list"] is None else base / rules["serve_list"],
             }
         ),
@@ -219,6 +242,7 @@ def read_party(path: Path, job: Job, expected: str | None = None) -> PartyFile:
         decision,
         _answers(settings, job, name),
         settings["listen_serving"],
+        wishes["record_mb"] if wishes["record"] else 0,
     )
 
 

@@ -48,6 +48,8 @@ _OF_A_BATCH = (
 RANGES = 8
 # About whom a party answers when a trained model is asked for scores: see `people`.
 SERVED = ("trained", "listed", "all")
+# Whether a party may keep what it sees of a run, which is more than a model needs: see docs/adr/0049.
+NEVER, ALLOWED = RECORDED = ("never", "allowed")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
 _TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
 _TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
@@ -74,6 +76,11 @@ class Policy:
     ----------
     kinds : messages that may leave.
     protection : how training may be protected: words of `families.protection`. See `consent`.
+    require : what a job must have: a protection or a better one, or a defence by its name.
+    accept : the disclosures about this party that it accepts, by their names in `leaks`; None: those that come with a
+        protection that it has agreed to.
+    max_advantage : the largest advantage that an audit may find about this party, in a run and beforehand; None: any.
+    record : whether this party may write down what it sees of a run: "never", or "allowed".
     plain : whether scores may be added up without masks; "plain" among the words of `protection` says it too.
     min_features : the fewest columns with which this party takes part.
     min_batch : the fewest rows of a batch.
@@ -108,6 +115,10 @@ class Policy:
 
     kinds: tuple[str, ...] = KINDS
     protection: tuple[str, ...] = (SEALED,)
+    require: tuple[str, ...] = ()
+    accept: tuple[str, ...] | None = None
+    max_advantage: float | None = None
+    record: str = NEVER
     plain: bool = False
     min_features: int = 2
     min_batch: int = 8

@@ -26,7 +26,7 @@ from colonnade.tables.table import Table
 from colonnade.versions.drift import FEWEST, check_drift, drift_of, notes
 from colonnade.versions.identity import id_in, short
 from colonnade.versions.profile import read_profiles
-from colonnade.versions.shelf import UNNAMED
+from colonnade.versions.shelf import UNNAMED, Shelf
 
 _TERM = "training"  # what the terms of scoring call the id
 _APART = "the parts of the model are of different trainings"
@@ -37,6 +37,8 @@ Program = Callable[..., Coroutine[Any, Any, Any]]
 def loaded(party: PartyFile, version: str | None) -> tuple[ModelPart, frozenset[str] | None]:
     """Return this party's part of a version, by default of the promoted one, and about whom it asks and answers."""
     part = model_file.load(party.folder, party.name, version)
+    if version is not None:
+        Shelf(party.folder, party.name).free(version)
     return part, people.served(party, part.folder)
 
 
