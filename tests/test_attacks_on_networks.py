@@ -15,10 +15,10 @@ from torch import nn
 import colonnade as cn
 import network_makers
 from colonnade.algorithms.split import SplitSession
-from colonnade.attacks.embeddings import InitialInversion
-from colonnade.attacks.hijacking import Hijacker, HijackingSession, hijacked
 from colonnade.audit.auditing import audited
 from colonnade.audit.of_model import cases_of, trained_again
+from colonnade.inversions.embeddings import InitialInversion
+from colonnade.inversions.hijacking import Hijacker, HijackingSession, hijacked
 from colonnade.runtimes.net import CLEAR, OWN, TOTAL
 from colonnade.views.rows_seen import numbers_of, passes_of, regressed, rows_seen
 from colonnade.views.view import Observation, View

@@ -103,8 +103,8 @@ def test_no_pickle_and_no_unseeded_randomness():
 ROOMS = (
     "kernels", "objective", "settings", "runtimes", "remote", "data", "tables", "crypto", "blocks", "sums", "alignment",
     "engine", "flows", "sealed", "boosting", "algorithms", "horizontal", "inference", "binning", "ledger", "families",
-    "versions", "views", "attacks", "defences", "audit", "conventions", "estimators", "validation", "jobs", "report",
-    "service", "planning", "flower", "cli",
+    "versions", "views", "attacks", "inversions", "defences", "audit", "conventions", "estimators", "validation",
+    "jobs", "report", "service", "planning", "flower", "cli",
 )  # fmt: skip
 # What is shown is declared where it happens, and a job has to list all of it.
 EXCEPTIONS = {"jobs.words": {"service", "planning"}}

@@ -46,7 +46,7 @@ def audit_model(
     hidden: Mapping[str, Any] | None = None,
 ) -> Audit:
     """Train a copy of a model again with these parties, write down what each of them sees, and attack every view."""
-    from colonnade.attacks.registry import ATTACKS
+    from colonnade.audit.registry import ATTACKS
 
     names = tuple(party.name for party in parties)
     for name in attackers or ():

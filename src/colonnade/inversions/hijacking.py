@@ -19,9 +19,9 @@ import numpy as np
 
 from colonnade.algorithms.split import SplitSession
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess, Rows
-from colonnade.attacks.embeddings import sampled
 from colonnade.families.torch_networks import SplitFamily
 from colonnade.families.training import TrainingJob, TrainingPart
+from colonnade.inversions.embeddings import sampled
 from colonnade.runtimes.net import CLEAR, Net, Program
 from colonnade.views.rows_seen import passes_of, regressed, standardised
 
