@@ -32,7 +32,7 @@ MINUTES = {
     "ssca-accuracy": 10,
     "ssca-sparsity": 20,
     "trees": 4,
-    "defences": 4,
+    "defences": 8,
     "defences-networks": 5,
 }
 
