@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import colonnade as cn
-from colonnade.attacks.registry import ATTACKS
 from colonnade.audit.findings import AuditFinding
+from colonnade.audit.registry import ATTACKS
 from colonnade.errors import ColonnadeWarning
 from reproductions.audit_papers import PAPERS
 from reproductions.datasets import Array, MissingData

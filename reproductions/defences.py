@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.algorithms import FedSGD
-from colonnade.attacks.registry import ATTACKS
 from colonnade.audit.auditing import audited
 from colonnade.audit.of_model import cases_of
+from colonnade.audit.registry import ATTACKS
 from colonnade.data.party import Party, split
 from colonnade.defences.accountant import epsilon_of
 from colonnade.defences.base import Defence

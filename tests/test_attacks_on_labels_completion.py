@@ -95,6 +95,15 @@ def test_steps_are_five_times_as_large_at_most_and_never_smaller():
     np.testing.assert_allclose([one[0] for one in heard], [1.0, 2.0, 5.0, 1.0], rtol=1e-4)
 
 
+def test_embeddings_lie_apart_along_the_direction_of_the_largest_spread():
+    rng = np.random.default_rng(3)
+    y = np.where(rng.random(400) < 0.3, 1.0, -1.0)
+    embedding = y[:, None] * [3.0, -3.0] + rng.standard_normal((400, 2))
+    case = Case(View("shop", ("bank", "shop"), rows=400), "bank", "logistic", own=embedding, embedding=embedding)
+    for found in (SpectralEmbeddings().guess(case), SpectralEmbeddings().alone(case)):
+        assert abs(np.corrcoef(found.labels, y)[0, 1]) > 0.95
+
+
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 CANCER = load_breast_cancer()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.attacks.batch_labels import BatchLabels
 from colonnade.attacks.case import Case
 from colonnade.attacks.own_gradients import GradientCorrelation
 from colonnade.attacks.reduction import LatticeReduction, reduced
@@ -48,6 +49,19 @@ def test_gradients_of_many_epochs_show_labels_and_those_of_one_hardly():
     assert many["batch label inference"] > many["correlation with own gradients"]
     assert max(one.values()) < 0.1
     assert many["lattice reduction of gradients"] == 0.0
+
+
+def test_rows_are_pulled_towards_their_labels():
+    rng = np.random.default_rng(6)
+    own, y = rng.standard_normal((400, 3)), rng.choice([-1.0, 1.0], 400)
+    view = View("shop", ("bank", "shop"), rows=400)
+    view.owned = {"bank": np.arange(400)}
+    for _ in range(40):
+        for rows in np.array_split(rng.permutation(400), 8):
+            view.saw("message", "own gradient", "bank", own[rows].T @ (-0.5 * y[rows, None]) / len(rows), rows)
+    case = Case(view, "bank", "logistic", own=own, score=np.zeros(400), public={"classes": 2})
+    pulled = [np.corrcoef(attack.guess(case).labels, y)[0, 1] for attack in (GradientCorrelation(), BatchLabels())]
+    assert pulled[1] > pulled[0] > 0.6
 
 
 def test_one_label_holder_opens_no_gradient():

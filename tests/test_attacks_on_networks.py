@@ -14,10 +14,11 @@ from torch import nn
 
 import colonnade as cn
 import network_makers
-from colonnade.attacks.embeddings import InitialInversion
-from colonnade.attacks.hijacking import Hijacker, hijacked
+from colonnade.algorithms.split import SplitSession
 from colonnade.audit.auditing import audited
 from colonnade.audit.of_model import cases_of, trained_again
+from colonnade.inversions.embeddings import InitialInversion
+from colonnade.inversions.hijacking import Hijacker, HijackingSession, hijacked
 from colonnade.runtimes.net import CLEAR, OWN, TOTAL
 from colonnade.views.rows_seen import numbers_of, passes_of, regressed, rows_seen
 from colonnade.views.view import Observation, View
@@ -153,14 +154,25 @@ def test_steps_by_adam_and_of_three_parties_whose_outputs_are_summed_do_not():
 # -- hijacking ----------------------------------------------------------------------------------------------------
 
 
-def test_a_label_holder_that_sends_other_gradients_makes_embeddings_readable():
-    made = with_top(epochs=20).fit(*parties())
-    audit = made.audit(*parties(), others=parties(N, 2 * N), attacks=[HIJACKED], attackers=["bank"], slow=True)
-    (hijacking,) = audit.findings
+def test_a_label_holder_that_sends_other_gradients_makes_embeddings_readable(monkeypatch):
+    noise = np.random.default_rng(1).standard_normal((2 * N, 3))
+    related = np.column_stack([OWN_COLUMNS, 0.6 * OWN_COLUMNS + 0.8 * noise])
+
+    def data(start, end):
+        return cn.split(related[start:end], Y[start:end], into={"bank": range(3), "shop": range(3, 6)}, active=["bank"])
+
+    algorithm = cn.FedSGD(step=0.01, epochs=60, batch=60, tol=None)
+    made = model({"bank": network(0, 3), "shop": network(1, 3)}, top=top())
+    made.set_params(algorithm=algorithm).fit(*data(0, N))
+    asked = {"others": data(N, 2 * N), "attacks": [HIJACKED], "attackers": ["bank"], "slow": True}
+    (hijacking,) = made.audit(*data(0, N), **asked).findings
     assert hijacking.target == "shop"
-    assert hijacking.advantage > 0.2
-    assert hijacking.score > 0.3
-    assert made.audit(*parties(), attacks=[HIJACKED], slow=True).findings == ()  # without rows of other people
+    assert hijacking.found == (3, 3)
+    assert hijacking.advantage > 0.5
+    monkeypatch.setattr(HijackingSession, "signal", SplitSession.signal)  # as the protocol has it
+    (honest,) = made.audit(*data(0, N), **asked).findings
+    assert honest.advantage < 0.5 * hijacking.advantage
+    assert made.audit(*data(0, N), attacks=[HIJACKED], slow=True).findings == ()  # without rows of other people
 
 
 def test_without_a_top_network_there_is_nothing_to_hijack():
@@ -196,6 +208,19 @@ def test_passes_are_whole_and_in_the_order_of_rows():
     assert [one[:, 0].tolist() for one in passes] == [first.tolist(), second.tolist()]
     assert rows_seen(view, "b", 4).shape == (4, 1)  # the second is the first times ten: nothing new
     assert rows_seen(View("a", ("a", "b"), rows=4), "b", 4) is None
+
+
+@pytest.mark.parametrize("looked_at", [None, 50])
+def test_embeddings_belong_to_the_rows_that_they_are_of(looked_at):
+    made = with_top(epochs=1, evaluate_rows=looked_at).fit(*parties())
+    view = trained_again(made, parties())[1].views["bank"]
+    first = network(1, 4)  # the parameters that both of these were made with
+    for tag, rows in (("embeddings to evaluate", looked_at or N), ("embeddings", 60)):
+        seen = next(one for one in view.of(CLEAR) if one.tag == tag)
+        with torch.no_grad():
+            expected = first(torch.from_numpy(X[seen.rows][:, 3:]).float()).double().numpy()
+        assert len(seen.rows) == rows
+        np.testing.assert_allclose(seen.value, expected, atol=1e-5)
 
 
 def test_scores_below_each_other_are_lines():

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, LABELS, PEOPLE, Attack, Case, Known
-from colonnade.attacks.registry import ATTACKS
 from colonnade.audit.findings import MAX_ADVANTAGE, AuditFinding, judged
 from colonnade.audit.measures import Truth
+from colonnade.audit.registry import ATTACKS
 
 _KNOWN = {COLUMNS: "rows", LABELS: "labels", PEOPLE: "people"}
 

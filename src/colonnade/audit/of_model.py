@@ -46,7 +46,7 @@ def audit_model(
     hidden: Mapping[str, Any] | None = None,
 ) -> Audit:
     """Train a copy of a model again with these parties, write down what each of them sees, and attack every view."""
-    from colonnade.attacks.registry import ATTACKS
+    from colonnade.audit.registry import ATTACKS
 
     names = tuple(party.name for party in parties)
     for name in attackers or ():
@@ -78,7 +78,8 @@ def active_cases(
                 again = _trained(_copy(model, **options), parties, on)
             if isinstance(on, GreedyRun) and not on.enlarged:
                 continue  # nothing came back that it could have made larger
-            yield from cases_of(again, parties, on.views, attackers=[party.name], seed=seed)
+            trained = in_common(parties) if model._family == "transfer" else parties
+            yield from cases_of(again, trained, on.views, attackers=[party.name], seed=seed)
 
 
 def trained_again(

@@ -50,6 +50,8 @@ class Defence(ABC):
         The algorithms that know it; empty: all of these families.
     changes
         The names of the leaks that say less with it; they stay declared, as less is not nothing.
+    in_training
+        Whether it changes anything in training, and not only in use.
     """
 
     name: ClassVar[str]
@@ -59,6 +61,7 @@ class Defence(ABC):
     families: ClassVar[tuple[str, ...]]
     algorithms: ClassVar[tuple[str, ...]] = ()
     changes: ClassVar[tuple[str, ...]] = ()
+    in_training: ClassVar[bool] = True
     private: ClassVar[bool] = False  # whether all that is told of labels is bounded, so that none starts a model
     instead: ClassVar[str] = "leave it out"  # what to do where the family does not know it
 

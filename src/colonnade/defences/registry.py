@@ -7,11 +7,16 @@ from dataclasses import fields
 from typing import Any
 
 from colonnade.defences.base import Defence
+from colonnade.defences.bottleneck import Bottleneck
 from colonnade.defences.compression import CompressedSignals
+from colonnade.defences.distance_correlation import DistanceCorrelation
 from colonnade.defences.gaussian_signals import GaussianSignals
+from colonnade.defences.label_correlation import LabelCorrelation
 from colonnade.defences.marvell import Marvell
+from colonnade.defences.noisy_embeddings import NoisyEmbeddings
 from colonnade.defences.output_noise import OutputNoise
 from colonnade.defences.randomised_labels import RandomisedLabels
+from colonnade.defences.rounded_scores import RoundedScores
 from colonnade.errors import OptionError, one_of
 
 DEFENCES: tuple[type[Defence], ...] = (
@@ -22,6 +27,11 @@ DEFENCES: tuple[type[Defence], ...] = (
     GaussianSignals,
     OutputNoise,
     # of networks and scores
+    DistanceCorrelation,
+    LabelCorrelation,
+    Bottleneck,
+    NoisyEmbeddings,
+    RoundedScores,
 )
 
 

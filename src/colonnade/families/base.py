@@ -13,7 +13,7 @@ from colonnade.data import labels
 from colonnade.defences.base import as_defended
 from colonnade.engine.options import Training
 from colonnade.errors import DataError, OptionError
-from colonnade.families.scoring import Scorer, score_rows
+from colonnade.families.scoring import Scorer, blurred, score_rows
 from colonnade.leaks import Leak, Setting
 from colonnade.objective import losses
 from colonnade.objective.losses import Loss
@@ -97,6 +97,8 @@ class Family(ABC):
         Whether all its algorithms need exactly one label holder.
     takes_missing
         Whether values of columns may be missing (NaN).
+    blurs
+        Whether a party may round its contributions to predictions, or add noise to them, see `defences.scores`.
     predicts_alone
         Whether a party without labels has all that its own predictions need, and is told what the classes are called.
     takes_categories
@@ -128,6 +130,7 @@ class Family(ABC):
     one_holder: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     takes_categories: ClassVar[bool] = False
+    blurs: ClassVar[bool] = False
     predicts_alone: ClassVar[bool] = False
     masks: ClassVar[str] = "pairwise"
     validates: ClassVar[bool] = False
@@ -288,7 +291,7 @@ class Family(ABC):
     async def score(self, net: Net, job: ScoringJob, part: ScoringPart) -> Any:
         """Score new rows: the first label holder returns their scores, the other parties return None."""
         secure = await open_sum(job.sum, net, job.topology)
-        scorer = self.scorer(net.me, job, part.state, part.own)
+        scorer = blurred(self.scorer(net.me, job, part.state, part.own), job.blur)
         return await score_rows(secure, scorer, columns_from_value(part.X), job.holders[0])
 
     def decode(self, loss: str, totals: Any) -> Any:

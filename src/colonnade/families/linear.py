@@ -79,6 +79,7 @@ class LinearFamily(Family):
     """
 
     name: ClassVar[str] = "linear"
+    blurs: ClassVar[bool] = True
     called: ClassVar[str] = "linear"
     kinds: ClassVar[Mapping[str, str]] = {kind: loss for kind, loss, _ in _MODELS}
     keys: ClassVar[tuple[Key, ...]] = (

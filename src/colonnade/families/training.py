@@ -21,6 +21,7 @@ from colonnade.data.party import Party
 from colonnade.data.row_weights import Floats
 from colonnade.defences.base import Defence, LabelDefence, check_defences
 from colonnade.defences.registry import from_value
+from colonnade.defences.scores import Blur
 from colonnade.engine.allowance import Limit
 from colonnade.engine.kept import Keeper, with_secret
 from colonnade.engine.options import Training
@@ -191,13 +192,18 @@ def rows_of(party: Party, classes: npt.NDArray[Any], loss: Loss) -> tuple[Any, A
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """A prediction, as all parties know it; `facts` are what the family has to know of the model (`scoring_facts`)."""
+    """A prediction, as all parties know it.
+
+    `facts` are what the family has to know of the model (`scoring_facts`), and `blur` is what all parties do to their
+    contributions.
+    """
 
     family: str
     holders: tuple[str, ...]  # scores are summed at the first of them
     sum: str
     topology: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    blur: Blur = field(default_factory=Blur)
 
     @classmethod
     def after(cls, job: TrainingJob) -> ScoringJob:
@@ -208,13 +214,14 @@ class ScoringJob:
 
     def as_value(self) -> Any:
         """Return a form that the wire can carry; `from_value` undoes this."""
-        return (self.family, self.holders, self.sum, self.topology, tuple(self.facts.items()))
+        blur = (astuple(self.blur),) if self.blur else ()
+        return (self.family, self.holders, self.sum, self.topology, tuple(self.facts.items()), *blur)
 
     @classmethod
     def from_value(cls, value: Any) -> ScoringJob:
         """Return the job that `as_value` described."""
-        name, holders, sum_name, topology, facts = value
-        return cls(name, holders, sum_name, topology, dict(facts))
+        name, holders, sum_name, topology, facts, *blur = value
+        return cls(name, holders, sum_name, topology, dict(facts), *(Blur(*one) for one in blur))
 
     def rehearsed(self) -> ScoringJob:
         """Return the same job without a secret, and about few rows."""

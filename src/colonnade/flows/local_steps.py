@@ -29,7 +29,8 @@ async def descend(
 ) -> None:
     """Algorithm 1: rounds over mini-batches, evaluations in between; the other options are those of `FedBCD`."""
     if form == "auto":  # a signal that is weighted does not tell the score
-        form = "frozen" if isinstance(session.job.loss, Weighted) or session.job.defences else session.follows
+        defended = any(one.in_training for one in session.job.defences)
+        form = "frozen" if isinstance(session.job.loss, Weighted) or defended else session.follows
     # "auto" is safe for one long step of Q eta: with a frozen signal, that is what Q steps on a linear block amount to.
     # A signal that follows the party's own steps lets each linear block come to rest by itself; what may run away is
     # the sum. A network's curvature is a guess, which Q long steps in one direction would soon be far from.

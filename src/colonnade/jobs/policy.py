@@ -16,6 +16,7 @@ from colonnade.algorithms.sealed_newton import KINDS as SEALED_KINDS
 from colonnade.binning import KINDS as BINNING_KINDS
 from colonnade.binning.options import LEAST
 from colonnade.binning.program import TOLD
+from colonnade.defences.scores import Blur
 from colonnade.errors import PolicyRefused
 from colonnade.families.protection import PLAIN, SEALED
 from colonnade.jobs.budget import OF_COLUMNS, Budget
@@ -47,6 +48,8 @@ _OF_A_BATCH = (
 RANGES = 8
 # About whom a party answers when a trained model is asked for scores: see `people`.
 SERVED = ("trained", "listed", "all")
+# Whether a party may keep what it sees of a run, which is more than a model needs: see docs/adr/0049.
+NEVER, ALLOWED = RECORDED = ("never", "allowed")
 # Defaults that depend on how many people there are: people of a partner in an alignment, and people asked about a day.
 _TIMES_OWN_IDS, _FEWEST_IDS = 10, 10_000
 _TIMES_PEOPLE, _FEWEST_PEOPLE = 2, 10_000
@@ -73,6 +76,11 @@ class Policy:
     ----------
     kinds : messages that may leave.
     protection : how training may be protected: words of `families.protection`. See `consent`.
+    require : what a job must have: a protection or a better one, or a defence by its name.
+    accept : the disclosures about this party that it accepts, by their names in `leaks`; None: those that come with a
+        protection that it has agreed to.
+    max_advantage : the largest advantage that an audit may find about this party, in a run and beforehand; None: any.
+    record : whether this party may write down what it sees of a run: "never", or "allowed".
     plain : whether scores may be added up without masks; "plain" among the words of `protection` says it too.
     min_features : the fewest columns with which this party takes part.
     min_batch : the fewest rows of a batch.
@@ -100,10 +108,17 @@ class Policy:
     max_people_per_day : the most people about whom one asker is answered in a day; None: by the number of those served.
     max_drift : the largest stability index of a column, against the training, with which people are scored.
     max_missing : the largest share of missing values in a column, where training had fewer, with which they are.
+    round_scores : to how many decimals this party rounds its own part of every score of a prediction; None: it does
+        not.
+    noise_scores : the standard deviation of the noise that it adds to its part before.
     """
 
     kinds: tuple[str, ...] = KINDS
     protection: tuple[str, ...] = (SEALED,)
+    require: tuple[str, ...] = ()
+    accept: tuple[str, ...] | None = None
+    max_advantage: float | None = None
+    record: str = NEVER
     plain: bool = False
     min_features: int = 2
     min_batch: int = 8
@@ -127,6 +142,13 @@ class Policy:
     max_people_per_day: int | None = None
     max_drift: float | None = None
     max_missing: float | None = None
+    round_scores: int | None = None
+    noise_scores: float = 0.0
+
+    @property
+    def blur(self) -> Blur:
+        """What this party does to its own part of every score of a prediction."""
+        return Blur(self.round_scores, self.noise_scores)
 
     def partner_ids(self, own: int) -> int:
         """Return how many ids a partner may bring to an alignment, where this party brings `own`."""

@@ -8,6 +8,7 @@ from colonnade.errors import LabelError
 from colonnade.report.contents import JudgedPeople, ReportContents, rows_that_count
 from colonnade.report.folds import folds
 from colonnade.report.markup import HELD_OUT, Page, words
+from colonnade.report.measured import HEADING, measured
 from colonnade.report.other_labels import numbers, several_classes
 from colonnade.report.own_part import coefficients, disclosures, ledger, profiles
 from colonnade.report.style import style_sheet
@@ -36,6 +37,7 @@ def page_of(of: ReportContents) -> str:
     page.section("part", f"{of.party}'s part of the model", coefficients(page, of))
     page.section("columns", f"{of.party}'s columns", profiles(of))
     page.section("disclosed", f"What the others could work out about {of.party}", disclosures(of))
+    page.section("measured", HEADING, measured(of))
     if of.shown or of.ledger is not None:  # between organisations
         page.section("ledger", "The ledger", ledger(of))
     return _whole(of, page)

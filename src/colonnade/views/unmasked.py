@@ -34,7 +34,9 @@ class PassingMessages:
             return numbers * grain, rows
         if value.size < _ENOUGH:
             return None
-        latest = self._earlier.setdefault((frm, tag, value.shape), _Latest(value))
+        latest = self._earlier.get((frm, tag, value.shape))
+        if latest is None:
+            latest = self._earlier[frm, tag, value.shape] = _Latest(value)
         for before, about in latest.alike(value):
             if (numbers := narrow(value - before)) is not None:
                 same = rows is None or about is None or np.array_equal(rows, about)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from colonnade.attacks.case import COLUMNS, Attack, Case, FloatArray, Guess
-from colonnade.attacks.embeddings import from_own_columns, sampled
+from colonnade.inversions.embeddings import from_own_columns, sampled
 from colonnade.runtimes.net import CLEAR, DID, TOLD, TOTAL
 from colonnade.views.rows_seen import numbers_of
 from colonnade.views.view import Observation
